@@ -8,6 +8,8 @@ OWN: Final = ("api", "engine", "snapshots", "rule_detector_client")
 
 def main() -> None:
     """Run the command. Say what to do if one of its packages is missing."""
+    # httpx imports rich and pygments for a command of its own, unless they are missing. That takes long.
+    sys.modules["httpx._main"] = None  # type: ignore[assignment]  # as `import` documents it
     try:
         from api.cli import main as run  # noqa: PLC0415 -- imports the packages
 

@@ -56,6 +56,7 @@ def audit(detector: Detector) -> None:
     acted = detector.at_most_once
     entries = Counter(int(key[0]) for key, _ in _by_key(acted))
     assert +acted._entries == entries
+    assert acted.held_back.keys() <= {each.rule.priority for each in detector.live.values()}
     assert (
         entries.keys()
         <= acted._plans.keys()

@@ -3,6 +3,7 @@
 python -m tests.long_run [STEP…]    runs these steps, or all of them
 
 seeds       the property tests and the storms, on a thousand examples of each property, from three new seeds
+fuzz        very many nearly valid bodies, conditions, files and connections
 storms      every storm for ten minutes, and the tests that are marked `long`
 nodes       every scenario of nodes that fail, five times
 mutants     every mutant of every room
@@ -22,6 +23,7 @@ ROOT: Final = Path(__file__).parents[1]
 PYTEST: Final = ("-m", "pytest", "-q", "--timeout=3600")
 STEPS: Final[dict[str, list[tuple[str, ...]]]] = {
     "seeds": 3 * [(*PYTEST, "tests/property", "tests/crash", "-m", "not ray and not long")],
+    "fuzz": [(*PYTEST, "tests/api/fuzz")],
     "storms": [("-m", "tests.crash", "600"), (*PYTEST, "tests", "-m", "long")],
     "nodes": [("-m", "tests.linearizability", "--rounds", "5")],
     "mutants": [("-m", "tests.mutation")],

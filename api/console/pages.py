@@ -5,7 +5,10 @@ import importlib.util
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from api.schema.envelope import Headers, Response
+from engine.language.text.lexical.names import contextual_keywords, keywords
 
 _FILES: Final = Path(__file__).parent / "static"
 _TYPES: Final = {".js": b"text/javascript; charset=utf-8", ".css": b"text/css; charset=utf-8"}
@@ -37,6 +40,8 @@ def console_pages() -> dict[str, Response]:
         if file.suffix in _TYPES:
             path = f"/console/{file.relative_to(_FILES).as_posix()}"
             found[path] = Response(200, file.read_bytes(), _SAFE, _TYPES[file.suffix])
+    words = msgspec.json.encode(sorted(keywords() | contextual_keywords()))
+    found["/console/words.json"] = Response(200, words, _SAFE)
     for name, original in _PLOTS.items():
         found[f"/console/{name}"] = Response(200, _uplot(original), _SAFE, _TYPES[Path(name).suffix])
     return found

@@ -79,7 +79,7 @@ async def check_query() -> None:
         return
     query = read_query(operation.query, request.query_string)
     if request.media_type == NDJSON and isinstance(query, BatchQuery):
-        for name, said in (("dry_run", query.dry_run), ("details", query.details)):
+        for name, said in (("dry_run", query.dry_run), ("details", query.details), ("strict", query.strict)):
             if said == "true":
                 raise RequestRefusal(
                     1006, f"{name}: a stream takes none, since its lines are evaluated in parts"

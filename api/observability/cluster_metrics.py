@@ -41,6 +41,10 @@ _CLUSTER: Final[dict[str, tuple[str, Callable[[ClusterFigures], float]]]] = {
         "Detectors that wait for one of the --max-resident slots because all are taken.",
         lambda it: it.waiting_for_slots,
     ),
+    "overdue_seconds": (
+        "How long something has been due by time that no tick has let happen yet: the longest.",
+        lambda it: max([it.overdue_s, *(one.overdue_s for each in it.workers for one in each.detectors)]),
+    ),
     "detectors_activating": ("Detectors that are being activated.", lambda it: len(it.activating)),
     "front_ends": ("Front ends.", lambda it: len(it.front_ends)),
     "front_end_waiting_requests": (

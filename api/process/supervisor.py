@@ -28,10 +28,13 @@ from api.setting import option_of
 from api.settings import Settings
 from api.settings_sources import TRACING_HINT, can_trace
 from engine.runtime.cluster.joined_folder import begin_joined_folder
-from engine.runtime.cluster.nodes.head_patience import patience_warning
-from engine.runtime.cluster.nodes.node_trial import try_nodes
-from engine.runtime.cluster.nodes.node_versions import OtherVersionError, refuse_other_versions
-from engine.runtime.cluster.ray_backend import backend_on_ray
+from engine.runtime.cluster.node_checks import (
+    OtherVersionError,
+    patience_warning,
+    refuse_other_versions,
+    try_nodes,
+)
+from engine.runtime.cluster.ray_directory import backend_on_ray
 from engine.runtime.cluster.session import ray_session as cluster
 from engine.runtime.cluster.session.joining import ClusterError
 from engine.runtime.contract.errors import DetectorUnavailable

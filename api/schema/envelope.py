@@ -92,6 +92,7 @@ JSON: Final = b"application/json"
 MSGPACK: Final = b"application/msgpack"
 NDJSON: Final = b"application/x-ndjson"
 CSV: Final = b"text/csv"
+PROTOBUF: Final = b"application/x-protobuf"
 
 BATCH_FORMS: Final[dict[bytes, BatchForm]] = {JSON: "json", MSGPACK: "msgpack"}
 """The format of a batch's body, by media type."""

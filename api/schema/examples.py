@@ -43,6 +43,28 @@ EVENT: Final = {
     "timestamp_ms": 1_709_545_260_000,
 }
 """An event that a new detector accepts, and that fires rules of the demo's detector."""
+LOGS: Final = {
+    "resourceLogs": [
+        {
+            "resource": {"attributes": [{"key": "service.name", "value": {"stringValue": "shop"}}]},
+            "scopeLogs": [
+                {
+                    "scope": {"name": "payments"},
+                    "logRecords": [
+                        {
+                            "timeUnixNano": "1709545260000000000",
+                            "severityText": "INFO",
+                            "severityNumber": 9,
+                            "body": {"stringValue": "payment of 4200"},
+                            "attributes": [{"key": "amount", "value": {"intValue": "4200"}}],
+                        }
+                    ],
+                }
+            ],
+        }
+    ]
+}
+"""One log record, as OTLP/HTTP has it in JSON."""
 ACTION: Final = {
     "type": "match",
     "ruleId": RULE_ID,

@@ -64,6 +64,9 @@ class Operation:
     takes_any_type: bool = False
     """Whether the body is judged by itself, whatever its Content-Type says."""
 
+    is_bare: bool = False
+    """Whether the result of a success stands without an envelope."""
+
     says_more: bool = False
     """Whether it needs no token, but answers more to a caller with one."""
 
@@ -82,12 +85,12 @@ class Operation:
     @property
     def is_evaluation(self) -> bool:
         """Whether the body goes to the detector undecoded, and an Idempotency-Key may come with it."""
-        return "/evaluate" in self.route
+        return "/evaluate" in self.route or self.route.endswith("/ingest")
 
     @property
     def is_batch(self) -> bool:
         """Whether the body has many events or rules."""
-        return self.route.endswith(("/batch", "/ingest")) or self.method == "PUT"
+        return self.route.endswith(("/batch", "/ingest", "/logs")) or self.method == "PUT"
 
     @property
     def is_open(self) -> bool:

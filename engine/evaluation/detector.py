@@ -172,16 +172,17 @@ class Detector(RuleBook):
             self._stream(cast("Sequence[Event]", events[alone:] if alone else events), outcomes)
         return outcomes
 
-    def tick(self, time_us: int) -> list[FiredByTime]:
+    def tick(self, time_us: int, between: Callable[[], None] | None = None) -> list[FiredByTime]:
         """Move the clock to a time in microseconds, without an event. Return what fires by time until then.
 
-        A time behind the clock changes nothing. Raises Refusal 1402 if it is too far ahead.
+        `between` is called from time to time, when a part of that has fired. A time behind the clock changes
+        nothing. Raises Refusal 1402 if it is too far ahead.
         """
         if self.clock_us is not None and time_us <= self.clock_us:
             return []
         self.time_of(time_us, time_us)
         before, self.fired_by_time = self.fired_by_time, list[FiredByTime]()
-        self.timing.pass_time(stamp_of(time_us, 0), self.events_seen)
+        self.timing.pass_time(stamp_of(time_us, 0), self.events_seen, between)
         self.clock_us = time_us
         fired, self.fired_by_time = self.fired_by_time, before
         self.forget_lookups()

@@ -87,9 +87,9 @@ def read_every(
             wrong.append("every_by: expected an array")
         elif len(names) > EVERY_BY_MAX:
             wrong.append(f"every_by: expected at most {EVERY_BY_MAX} names")
-        elif not all(isinstance(name, str) and _is_name(name) for name in names):
-            said = f"names of 1 to {EVERY_BY_CHARS_MAX} characters, and more than a `$`"
-            wrong.append(f"every_by: expected {said}")
+        elif places := [place for place, name in enumerate(names) if not _is_name(name)]:
+            said = f"expected a name of 1 to {EVERY_BY_CHARS_MAX} characters, and more than a `$`"
+            wrong += [f"every_by[{place}]: {said}" for place in places]
         elif not every_secs:
             wrong.append("every_by: only a rule with `every_secs` has it")
     if wrong:
@@ -97,8 +97,8 @@ def read_every(
     return every_secs or None, None if every_by is None else tuple(every_by)
 
 
-def _is_name(name: str) -> bool:
-    return name != "$" and 1 <= len(name) <= EVERY_BY_CHARS_MAX
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and name != "$" and 1 <= len(name) <= EVERY_BY_CHARS_MAX
 
 
 def read_condition(condition: str | Mapping[str, Any] | Condition, limits: Limits) -> Condition:

@@ -14,6 +14,7 @@ import re2
 
 from engine.patterns.automaton import Counted, counted
 from engine.patterns.limits import PatternLimits
+from engine.patterns.lines import line_of, line_of_literals
 from engine.patterns.literals import beginnings, guard_of, leading
 from engine.patterns.syntax.cost import is_brief, is_plain, longest, places
 from engine.patterns.syntax.reader import read
@@ -98,6 +99,8 @@ class CompiledPattern:
             self._find = self._compiled(size)
         self.asked_for = pattern if self.is_whole else guard
         """An expression that matches wherever this one does, and has few states together with many others."""
+        self.line = line_of(pattern, tree) if self.is_whole else line_of_literals(guard)
+        """The lines in which `asked_for` can be found by itself."""
         self._leading = leading(tree) if self.explodes else None
         self._longest = longest(tree) if tree is not None and self.explodes else None
         self.work_per_byte = work_per_byte

@@ -37,6 +37,10 @@ class FactPatterns:
         """Whether no pattern is tried at the current event."""
         self.exploding_untried = False
         """Whether exploding patterns are not tried at the current event."""
+        self.bytes_a_char = 0
+        """An upper bound of `bytes_of` for each character of a text."""
+        self.exploding = 0
+        """The number of exploding patterns."""
         self._limits = limits
         self._counts: dict[str, int] = {}
         self._compiled: dict[str, CompiledPattern] = {}
@@ -56,17 +60,12 @@ class FactPatterns:
     def __len__(self) -> int:
         return len(self._counts)
 
-    @property
-    def exploding(self) -> int:
-        """The number of exploding patterns."""
-        return len(self._exploding)
-
     def add(self, pattern: str) -> None:
         """Add a pattern, or count one more use of it."""
         self._counts[pattern] = self._counts.get(pattern, 0) + 1
         if self._counts[pattern] == 1:
             compiled = self._compiled[pattern] = compile_pattern(pattern, self._limits)
-            self._sets.add(pattern, compiled.asked_for, is_whole=compiled.is_whole)
+            self._sets.add(pattern, compiled.asked_for, compiled.line, is_whole=compiled.is_whole)
             if compiled.explodes:
                 self._exploding[pattern] = compiled
                 self._work_per_byte += compiled.work_per_byte
@@ -93,10 +92,6 @@ class FactPatterns:
         self._sets.compile_new()
 
     # -- the cost of the patterns on a text -----------------------------------------------------------------
-
-    def bytes_at_most(self, text: str) -> int:
-        """Return an upper bound of `bytes_of` without a search."""
-        return len(self._counts) * len(text) * _CHARACTER_BYTES_MAX
 
     def bytes_of(self, text: str) -> int:
         """Return the bytes of the text, times the patterns that are tried on it."""
@@ -156,7 +151,7 @@ class FactPatterns:
             if encoded is None or len(encoded) > self._limits.pattern_work_max:
                 self._possible = {}
             else:
-                self._possible, self._size = dict(self._sets.candidates(encoded)), len(encoded)
+                self._possible, self._size = self._sets.candidates(encoded), len(encoded)
                 if len(text) <= KEPT_CHARS_MAX:
                     if len(self._kept) >= KEPT_TEXTS_MAX:
                         self._kept.clear()
@@ -168,6 +163,8 @@ class FactPatterns:
         self._text = text
         if text is None:
             self._kept.clear()
+            self.exploding = len(self._exploding)
+            self.bytes_a_char = len(self._counts) * _CHARACTER_BYTES_MAX
         known = None if text is None else self._kept.get(text)
         if known is None:
             self._possible, self._verdicts = None, {}

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from engine.patterns.compiled_pattern import compiled_set
+from engine.patterns.lines import KeptLines, Line
 
 WEIGHT_MAX: Final = 18_000
 """The most bytes of literals in one set, which compiles in about 6 ms. Ignoring case adds half the weight."""
@@ -24,6 +25,9 @@ RECENT_WEIGHT_MAX: Final = 800
 GROWTH: Final = 4
 """A set is merged with newer ones when they reach a quarter of its weight, so recompilation is rare."""
 
+MERGED_AFTER_BYTES: Final = 1 << 20
+"""After searches of so many bytes, some milliseconds, two light sets are merged, which takes as long."""
+
 SET_MEMORY_BYTES_MAX: Final = 16 * 1024 * 1024
 """RE2's memory for one set. RE2 takes memory as texts need it, and clears its states when it is used up."""
 
@@ -32,7 +36,8 @@ class PatternSets:
     """Finds the expressions that may match a text.
 
     `compile_new` compiles new expressions into small sets, and merges these into larger ones. If it is called
-    after each change, it takes a fraction of a millisecond on average, and a search compiles nothing.
+    after each change, it takes a fraction of a millisecond on average, and a search compiles nothing, except
+    that many searches are worth fewer and heavier sets.
     """
 
     def __init__(self, memory_bytes_max: int = SET_MEMORY_BYTES_MAX) -> None:
@@ -42,18 +47,26 @@ class PatternSets:
         self._new: dict[str, _Entry] = {}
         self._sets: list[_Set] = []
         """The sets by weight, the lightest last."""
+        self._inside: list[_Set] = []
+        self._across: list[_Set] = []
+        """Those of expressions that can be searched for line by line, and the others."""
         self._alone: dict[str, _Entry] = {}
         self.weight = 0
         """The weight of the expressions in sets. It does not depend on the history of changes."""
+        self._lines: KeptLines[_Entry] = KeptLines()
+        self._searched_bytes = 0
+        """Since sets were last compiled."""
 
-    def add(self, pattern: str, asked_for: str | None, *, is_whole: bool) -> None:
+    def add(self, pattern: str, asked_for: str | None, line: Line, *, is_whole: bool) -> None:
         """Add a new expression.
 
-        It matches only if `asked_for` does, which may be None. If `is_whole`, it then surely matches.
+        It matches only if `asked_for` does, which may be None, and can be searched for in these lines. If
+        `is_whole`, it then surely matches.
         """
+        self._lines.forget()
         entry = self._entries.get(pattern)
         if entry is None:
-            entry = self._entries[pattern] = _Entry(pattern, asked_for, is_whole=is_whole)
+            entry = self._entries[pattern] = _Entry(pattern, asked_for, line, is_whole=is_whole)
             (self._alone if entry.is_alone else self._new)[pattern] = entry
         else:
             assert entry.home is not None, "an expression outside of sets is forgotten when it is removed"
@@ -72,7 +85,7 @@ class PatternSets:
         entry.is_removed = True
         home.removed_weight += entry.weight
         if 2 * home.removed_weight > home.weight:
-            self._sets.remove(home)
+            self._have([one for one in self._sets if one is not home])
             self._new |= {left.pattern: left for left in self._emptied(home)}
 
     def compile_new(self) -> None:
@@ -81,27 +94,57 @@ class PatternSets:
             return
         gathered = list(self._new.values())
         self._new.clear()
-        weight = sum(entry.weight for entry in gathered)
-        while self._sets and self._sets[-1].mergeable(weight):
-            gathered = [*self._emptied(self._sets.pop()), *gathered]
-            weight = sum(entry.weight for entry in gathered)
-        self._sets.extend(_Set(part, self._memory_bytes_max) for part in _parts(gathered))
-        self._sets.sort(key=lambda one: -one.weight)
+        self._have(
+            [
+                *self._merged(self._inside, [entry for entry in gathered if entry.line is not Line.NONE]),
+                *self._merged(self._across, [entry for entry in gathered if entry.line is Line.NONE]),
+            ]
+        )
 
-    def candidates(self, text: bytes) -> list[tuple[str, bool]]:
+    def candidates(self, text: bytes) -> dict[str, bool]:
         """Return the expressions that may match the text, each with whether it surely does.
 
         Their order depends on earlier calls.
         """
         self.compile_new()
-        found = [
-            (entry.pattern, entry.is_whole)
-            for candidates in self._sets
-            for entry in candidates.matched(text)
-            if not entry.is_removed
-        ]
-        found.extend((pattern, False) for pattern in self._alone)
+        self._searched_bytes += len(text)
+        if self._searched_bytes > MERGED_AFTER_BYTES:
+            self._merge_lightest()
+        matched = self._lines.found(text, self._in_line)
+        whole = self._sets if matched is None else self._across
+        matched = [*(matched or ()), *(entry for one in whole for entry in one.matched(text))]
+        found = {entry.pattern: entry.is_whole for entry in matched if not entry.is_removed}
+        found.update(dict.fromkeys(self._alone, False))
         return found
+
+    def _in_line(self, line: bytes) -> list[tuple["_Entry", Line]]:
+        return [(entry, entry.line) for one in self._inside for entry in one.matched(line)]
+
+    def _merge_lightest(self) -> None:
+        """Merge two light sets if the result is not too heavy."""
+        for alike in (self._inside, self._across):
+            light = alike[-2:]
+            if len(light) > 1 and sum(one.weight for one in light) <= WEIGHT_MAX:
+                entries = [entry for one in light for entry in self._emptied(one)]
+                left = [one for one in self._sets if one not in light]
+                self._have([*left, *(_Set(part, self._memory_bytes_max) for part in _parts(entries))])
+                return
+        self._searched_bytes = 0
+
+    def _have(self, sets: list["_Set"]) -> None:
+        self._searched_bytes = 0
+        self._sets = sorted(sets, key=lambda one: -one.weight)
+        self._inside = [one for one in self._sets if one.is_inside]
+        self._across = [one for one in self._sets if not one.is_inside]
+
+    def _merged(self, sets: list["_Set"], gathered: list["_Entry"]) -> list["_Set"]:
+        """Return sets with new expressions, together with those of the sets that they outgrow."""
+        left = list(sets)
+        weight = sum(entry.weight for entry in gathered)
+        while gathered and left and left[-1].mergeable(weight):
+            gathered = [*self._emptied(left.pop()), *gathered]
+            weight = sum(entry.weight for entry in gathered)
+        return left + [_Set(part, self._memory_bytes_max) for part in _parts(gathered)]
 
     def _emptied(self, one: "_Set") -> Iterator["_Entry"]:
         """Yield the remaining entries of a set that is dissolved, and forget those that were removed."""
@@ -116,10 +159,10 @@ class PatternSets:
 class _Entry:
     """One expression, with the literal or expression that is searched for in its place."""
 
-    __slots__ = ("asked_for", "home", "is_alone", "is_removed", "is_whole", "pattern", "weight")
+    __slots__ = ("asked_for", "home", "is_alone", "is_removed", "is_whole", "line", "pattern", "weight")
 
-    def __init__(self, pattern: str, asked_for: str | None, *, is_whole: bool) -> None:
-        self.pattern = pattern
+    def __init__(self, pattern: str, asked_for: str | None, line: Line, *, is_whole: bool) -> None:
+        self.pattern, self.line = pattern, line
         self.asked_for = asked_for or ""
         self.is_whole = is_whole
         weight = len(self.asked_for.encode()) + 1
@@ -136,6 +179,8 @@ class _Set:
         self.entries = entries
         self.weight = sum(entry.weight for entry in entries)
         self.removed_weight = 0
+        self.is_inside = entries[0].line is not Line.NONE
+        """Whether its expressions, which are alike in this, can be searched for line by line."""
         self._match = compiled_set([entry.asked_for for entry in entries], memory_bytes_max)
         assert self._match is not None, "no set is too heavy for its memory"
         for entry in entries:
@@ -164,4 +209,5 @@ def _parts(entries: Iterable[_Entry]) -> Iterator[list[_Entry]]:
             part, weight = [], 0
         part.append(entry)
         weight += entry.weight
-    yield part
+    if part:
+        yield part

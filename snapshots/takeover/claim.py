@@ -9,13 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from snapshots.errors import ClaimRemoved, Fenced, NewerFormat, NothingUsable, StorageError
-from snapshots.files import Files, OpenFile, close_and_remove, storage_errors
-from snapshots.format.file_names import CLAIM_NUMBER, FIRST_NUMBER, Listing, listing, segment_name
+from snapshots.files import Files, OpenFile, close_and_remove, storage_errors, write_all
+from snapshots.format.file_names import (
+    CLAIM_NUMBER,
+    FIRST_NUMBER,
+    Listing,
+    aside_names,
+    listing,
+    segment_name,
+    unfinished_name,
+)
 from snapshots.format.snapshot_file import HEADER_BYTES, epoch_of
 from snapshots.takeover.planner import list_and_plan
 from snapshots.takeover.recovered import Damage
-from snapshots.takeover.recovery_plan import RecoveryPlan
-from snapshots.takeover.set_aside import set_aside
+from snapshots.takeover.recovery_plan import Flaw, RecoveryPlan
 
 
 class Claim:
@@ -202,3 +209,28 @@ def _latest_epoch(folder: Path, names: Listing, files: Files) -> int:
 
 def _fenced(folder: Path, names: Listing, epoch: int) -> StorageError:
     return Fenced(f"{folder} is owned by epoch {names.epoch}, and this is epoch {epoch}")
+
+
+def set_aside(flaw: Flaw, epoch: int, files: Files) -> Damage:
+    """Copy what does not fit to the first free name, unless there is such a copy already. Raises OSError.
+
+    The file itself stays: another process may have replaced it meanwhile. The caller syncs the folder.
+    """
+    path = flaw.path
+    data = files.read(path)[flaw.copy_from :]
+    taken = set(files.names(path.parent))
+    for name in aside_names(path.name, flaw.suffix):
+        copy = path.with_name(name)
+        if name not in taken:
+            unfinished = path.with_name(unfinished_name(name, epoch))
+            file = files.create(unfinished)
+            try:
+                write_all(file, data)
+                file.sync()
+            finally:
+                file.close()
+            files.rename(unfinished, copy)
+            break
+        if files.read(copy) == data:
+            break
+    return Damage(copy, f"{path.name}: {flaw.reason}")

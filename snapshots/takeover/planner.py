@@ -11,14 +11,14 @@ from snapshots.files import Files
 from snapshots.format import pages
 from snapshots.format.file_names import Listing, mark_name, segment_name
 from snapshots.format.snapshot_file import Snapshot, decode
-from snapshots.takeover.journal_scan import scan_journal
-from snapshots.takeover.recovery_plan import RecoveryPlan
-from snapshots.takeover.segment_headers import (
+from snapshots.takeover.journal_scan import (
     Headerless,
     check_headerless_were_unsynced,
     judge_headerless,
     read_headers,
+    scan_journal,
 )
+from snapshots.takeover.recovery_plan import RecoveryPlan
 
 _ATTEMPTS = 5
 

@@ -5,22 +5,24 @@ Each figure comes from a process of its own: the growth of its resident memory, 
 
 import json
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from engine import Detector, Limits
+from engine.runtime.cluster.actors.detector_actor import map_large_blocks
 from engine.runtime.contract.requests import operations
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.persistence import detector_snapshot
 from engine.runtime.process.collector import collect_seldom
-from engine.runtime.process.large_blocks import map_large_blocks
 from snapshots.folders import create_folder
 from tests.bench.measuring.fresh import call, resident_bytes
 
 RULES: Final = 10_000
 KEYS: Final = 200_000
+TIMED: Final = 1_000_000
 TUPLES: Final = 500_000
 DETECTORS: Final = 200
 
@@ -67,6 +69,23 @@ def keys(condition: str) -> dict[str, float]:
     return {"each_bytes": (resident_bytes() - before) / KEYS}
 
 
+def deadlines(timed: bool) -> dict[str, float]:
+    """Bytes and event of each of a million keys, which all have deadlines if the rule is `timed`."""
+    collect_seldom()
+    map_large_blocks()
+    detector = Detector(limits=Limits(keys_max=TIMED + 1, state_bytes_max=1 << 34))
+    detector.add_rule("r", "per user (not once within 1d ok == false)", timed=timed)
+    detector.evaluate({"user": "user-0", "ok": False}, 0.0, None)
+    before, began_s = resident_bytes(), time.process_time()
+    for number in range(1, TIMED + 1):
+        detector.evaluate({"user": f"user-{number:07d}", "ok": False}, number / 1e3, None)
+    return {
+        "each_bytes": (resident_bytes() - before) / TIMED,
+        "said_bytes": detector.histories.bytes / TIMED,
+        "event_us": (time.process_time() - began_s) / TIMED * 1e6,
+    }
+
+
 def tuples() -> dict[str, float]:
     """Bytes of one of many tuples of two short texts in a stored relation."""
     detector = Detector()
@@ -111,6 +130,12 @@ def main() -> None:
         _print(f"a rule {name}", call(__spec__.name, "rules", name=name))
     for name, condition in KEYED.items():
         _print(f"a key under {name}", call(__spec__.name, "keys", condition=condition))
+    for timed in (False, True):
+        measured = call(__spec__.name, "deadlines", timed=timed)
+        said = (
+            f"{measured['said_bytes']:.0f} by its own estimate, {measured['event_us']:.1f} µs for its event"
+        )
+        _print(f"a key of a million under `not once within`{', timed' if timed else ''} ({said})", measured)
     _print("a tuple of two short texts in a stored relation", call(__spec__.name, "tuples"))
     said = "an active detector of ten rules and a hundred keys, beside its process"
     _print(said, call(__spec__.name, "detectors"))

@@ -6,10 +6,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from engine import Detector, parse
+from engine.evaluation.timed.timing import FiredByTime
 from engine.language.diagnostics import Refusal
-from tests.reference import ReferenceDetector, Rule
+from tests.reference import Event, ReferenceDetector, Rule
+from tests.reference_timed import firings
 
 Vector = dict[str, Any]
+
+
+TOLD = ("expect", "messages", "refused", "held_back", "by_time")
+"""The members of a step that say what is told."""
 
 
 class Player(Protocol):
@@ -17,14 +23,20 @@ class Player(Protocol):
 
     server_ms: float | None
 
-    def add(self, name: str, condition: str | dict[str, Any], *, notify: bool) -> str: ...
+    def add(self, name: str, condition: str | dict[str, Any], **members: Any) -> str: ...
     def edit(self, rule_id: str, changes: dict[str, Any]) -> None: ...
     def remove(self, rule_id: str) -> None: ...
     def relate(self, kind: str, name: str, given: dict[str, Any]) -> None:
         """Put, amend or delete a stored relation."""
 
     def submit(self, event: dict[str, Any], sent: dict[str, Any] | None) -> dict[str, Any]:
-        """Give `{"expect": names, "messages": codes}`, or `{"refused": code}`."""
+        """Give `{"expect": names, "messages": codes}`, or `{"refused": code}`.
+
+        And `{"held_back": numbers, "by_time": firings}`, those before the event.
+        """
+
+    def tick(self, time_ms: float) -> dict[str, Any]:
+        """Give `{"by_time": firings}`, or `{"refused": code}`."""
 
 
 class EnginePlayer:
@@ -38,8 +50,8 @@ class EnginePlayer:
         """Give the server's time; where a vector names none, no event is ahead of it."""
         return 10**30 if self.server_ms is None else round(self.server_ms * 1_000)
 
-    def add(self, name: str, condition: str | dict[str, Any], *, notify: bool) -> str:
-        return self.detector.add_rule(name=name, condition=condition, notify=notify)
+    def add(self, name: str, condition: str | dict[str, Any], **members: Any) -> str:
+        return self.detector.add_rule(name=name, condition=condition, **members)
 
     def edit(self, rule_id: str, changes: dict[str, Any]) -> None:
         self.detector.change_rule(rule_id, **changes)
@@ -58,22 +70,48 @@ class EnginePlayer:
                 self.detector.delete_relation(name)
 
     def submit(self, event: dict[str, Any], sent: dict[str, Any] | None) -> dict[str, Any]:
+        self.detector.fired_by_time = fired = []
         try:
             outcome = self.detector.submit(event["fields"], event["timestamp_ms"], sent)
         except Refusal as refusal:
             return {"refused": refusal.code}
+        finally:
+            self.detector.fired_by_time = None
         # The vectors count time from 1970, which is told as probably no milliseconds.
         codes = [message.code for message in outcome.messages if message.code != 2007]
-        return {"expect": [action["name"] for action in outcome.actions], "messages": codes}
+        return {
+            "expect": [action["name"] for action in outcome.actions],
+            "messages": codes,
+            "held_back": [action.get("suppressed", 0) for action in outcome.actions],
+            "by_time": self.by_time(fired),
+        }
+
+    def tick(self, time_ms: float) -> dict[str, Any]:
+        try:
+            return {"by_time": self.by_time(self.detector.tick(round(time_ms * 1_000)))}
+        except Refusal as refusal:
+            return {"refused": refusal.code}
+
+    def by_time(self, fired: list[FiredByTime]) -> list[Any]:
+        """Give the name of the rule, the time and the keys of each."""
+        return [[one.rule.name, one.time_us / 1_000, one.keys] for one in fired]
 
 
 class ReloadedPlayer(EnginePlayer):
     """The engine, which lives each step in a new life."""
 
     def submit(self, event: dict[str, Any], sent: dict[str, Any] | None) -> dict[str, Any]:
+        self.reload()
+        return super().submit(event, sent)
+
+    def tick(self, time_ms: float) -> dict[str, Any]:
+        self.reload()
+        return super().tick(time_ms)
+
+    def reload(self) -> None:
+        """Go on with what would have been kept."""
         version = Detector.STATE_VERSION
         self.detector = Detector.load(self.detector.dump(), version, now_us=self.now_us)
-        return super().submit(event, sent)
 
 
 class ReferencePlayer:
@@ -86,9 +124,18 @@ class ReferencePlayer:
     def now_us(self) -> int:
         return 10**30 if self.server_ms is None else round(self.server_ms * 1_000)
 
-    def add(self, name: str, condition: str | dict[str, Any], *, notify: bool) -> str:
+    def add(
+        self,
+        name: str,
+        condition: str | dict[str, Any],
+        *,
+        notify: bool = False,
+        timed: bool = False,
+        **every: Any,
+    ) -> str:
         rule_id = str(self.detector.highest)
-        self.detector.add_rule(rule_id, name, parse(condition), notify=notify)
+        self.detector.add_rule(rule_id, name, parse(condition), notify=notify, timed=timed)
+        self.detector.change_rule(rule_id, **every)
         return rule_id
 
     def edit(self, rule_id: str, changes: dict[str, Any]) -> None:
@@ -108,13 +155,31 @@ class ReferencePlayer:
                 del self.detector.relations[name]
 
     def submit(self, event: dict[str, Any], sent: dict[str, Any] | None) -> dict[str, Any]:
+        before, seen, rules = self.detector.clock_us, [*self.detector.events], dict(self.detector.rules)
         fired = self.detector.evaluate(event["fields"], event["timestamp_ms"], sent)
         if fired is None:
             return {"refused": 1402}
-        return {"expect": [self.rule(rule_id).name for _, rule_id, *_ in fired]}
+        names = [name for _, _, name, *_ in fired]
+        held_back = [sum(held) for *_, _, _, _, held in ((*action[:5], action[5:]) for action in fired)]
+        by_time = self.by_time(rules, seen, before, self.detector.events[-1].time_us)
+        return {"expect": names, "held_back": held_back, "by_time": by_time}
 
-    def rule(self, rule_id: str) -> Rule:
-        return self.detector.rules[rule_id]
+    def tick(self, time_ms: float) -> dict[str, Any]:
+        one, time_us = self.detector, round(time_ms * 1_000)
+        if time_us - self.now_us() > 60_000_000:
+            return {"refused": 1402}
+        before = one.clock_us
+        one.ticked_us = max([time_us, *before])
+        return {"by_time": self.by_time(one.rules, one.events, before, time_us)}
+
+    def by_time(
+        self, rules: dict[str, Rule], events: list[Event], before: list[int], until_us: int
+    ) -> list[Any]:
+        """Give what fires by time between the clock as it was and a time."""
+        if not before:
+            return []
+        fired = firings(rules, events, self.detector.relations, before[0], until_us)
+        return [[rules[one.rule_id].name, one.time_us / 1_000, dict(one.keys)] for one in fired]
 
 
 def read(folder: Path = Path(__file__).parent) -> Iterator[tuple[str, Vector]]:
@@ -129,8 +194,7 @@ def play(vector: Vector, player: Player) -> str | None:
     ids: list[tuple[str, str]] = []
 
     def add(rule: dict[str, Any]) -> None:
-        notify = rule.get("notify", False)
-        ids.append((rule["name"], player.add(rule["name"], rule["condition"], notify=notify)))
+        ids.append((rule["name"], player.add(**rule)))
 
     def place(name: str) -> int:
         return next(i for i, (other, _) in enumerate(ids) if other == name)
@@ -141,8 +205,11 @@ def play(vector: Vector, player: Player) -> str | None:
         match step.get("change"):
             case None:
                 player.server_ms = step.get("server_ms")
-                given = player.submit(step["event"], step.get("vars"))
-                wanted = {key: step[key] for key in ("expect", "messages", "refused") if key in step}
+                is_tick = "tick" in step
+                given = (
+                    player.tick(step["tick"]) if is_tick else player.submit(step["event"], step.get("vars"))
+                )
+                wanted = {key: step[key] for key in TOLD if key in step}
                 # The reference has no messages: what a player does not speak of is not compared.
                 differs = [key for key in wanted if wanted[key] != given.get(key, wanted[key])]
                 if differs or ("refused" in given) != ("refused" in wanted):

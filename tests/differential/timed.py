@@ -1,68 +1,87 @@
 """Plays scripts with timed rules and ticks on the engine and on the reference, and compares the firings."""
 
 import contextlib
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import NamedTuple
 
-from engine import Refusal
+from engine import Detector, Refusal
 from engine.evaluation.timed.timing import FiredByTime
 from engine.language import condition as terms
 from engine.language import terms as values
-from tests.differential.comparison import Pair
+from tests.differential.comparison import Action, evaluated
+from tests.differential.feeding import change, rule_id
+from tests.reference import ReferenceDetector
 from tests.reference_timed import ByTime, firings, members_of
-from tests.worlds.scripts import Submit
+from tests.worlds.scripts import Add, Change, Remove, Submit
 from tests.worlds.timed import AddTimed, Reload, Tick, TimedStep
 
 
-class TimedPair(Pair):
-    """A detector of the engine and one of the reference, whose timed rules fire at the same times."""
+class Told(NamedTuple):
+    """What is told at a step: what fires by time before it, and the answer to an event."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.fired: list[ByTime] = []
+    by_time: list[object]
+    answer: list[Action] | None
 
-    def play(self, step: TimedStep) -> None:
-        """Let one thing happen to both; what fires by time before it must be the same."""
-        engine, reference = self.engine, self.reference
-        before = reference.clock_us
-        expected = list[ByTime]()
-        given = list[FiredByTime]()
+
+def specified(script: Sequence[TimedStep]) -> Iterator[Told]:
+    """Yield what the reference tells at each step."""
+    reference = ReferenceDetector()
+    for step in script:
+        before, rules, events = reference.clock_us, dict(reference.rules), [*reference.events]
+        ids, until_us, answer = list(rules), None, None
+        match step:
+            case AddTimed(name, condition) | Add(name, condition):
+                number, timed = reference.highest, isinstance(step, AddTimed)
+                reference.add_rule(rule_id(number), name, condition, notify=False, timed=timed)
+            case Change(place, changes):
+                reference.change_rule(ids[place], **changes)
+            case Remove(place):
+                del reference.rules[ids[place]]
+            case Tick(time_us):
+                until_us = time_us
+                reference.ticked_us = max([time_us, *before])
+            case Submit(fields, timestamp_ms, sent):
+                answer = reference.evaluate(fields, timestamp_ms, sent)
+                until_us = reference.events[-1].time_us if answer is not None else None
+        given = list[ByTime]()
+        if before and until_us is not None:
+            given = firings(rules, events, reference.relations, max(before), until_us)
+        ends = {key for key, rule in rules.items() if any(map(_may_end, members_of(rule.condition)))}
+        yield Told(_plain(given, ends), answer)
+
+
+def played(script: Sequence[TimedStep]) -> Iterator[Told]:
+    """Yield what the engine tells at each step."""
+    numbers = itertools.count()
+
+    def new_id() -> str:
+        return rule_id(next(numbers))
+
+    engine = Detector(new_id=new_id)
+    for step in script:
+        given, answer = list[FiredByTime](), None
+        rules = {rule.id: rule.condition for rule in engine.rules()}
         match step:
             case AddTimed(name, condition):
-                rule_id = engine.add_rule(name=name, condition=condition, timed=True)
-                reference.add_rule(rule_id, name, condition, notify=False, timed=True)
+                engine.add_rule(name=name, condition=condition, timed=True)
             case Tick(time_us):
-                expected = self._expected(before, time_us)
                 given = engine.tick(time_us)
-                reference.ticked_us = max([time_us, *before])
             case Reload():
-                self.reload()
+                engine = Detector.load(engine.dump(), Detector.STATE_VERSION, new_id=new_id)
             case Submit():
                 engine.fired_by_time = given
-                seen, rules = len(reference.events), dict(reference.rules)
-                self.apply(step)
-                if len(reference.events) > seen:
-                    events, now_us = reference.events[:seen], reference.events[-1].time_us
-                    expected = (
-                        firings(rules, events, reference.relations, max(before), now_us) if before else []
-                    )
+                answer = evaluated(engine, step)
+                engine.fired_by_time = None
             case _:
-                self.apply(step)
+                change(engine, step)
         told = [ByTime(one.time_us, one.rule.id, tuple(one.keys.items())) for one in given]
-        ends = {
-            key for key, rule in reference.rules.items() if any(map(_may_end, members_of(rule.condition)))
-        }
-        assert _plain(told, ends) == _plain(expected, ends), (
-            f"{step}: the engine gives {told}, the reference {expected}"
-        )
-        self.fired += told
-        due_us = engine.next_due_us
-        is_ahead = due_us is None or not reference.clock_us or due_us > max(reference.clock_us)
-        assert is_ahead, f"{step}: due at {due_us}, clock {reference.clock_us}"
-
-    def _expected(self, before: list[int], until_us: int) -> list[ByTime]:
-        one = self.reference
-        return firings(one.rules, one.events, one.relations, max(before), until_us) if before else []
+        ends = {key for key, condition in rules.items() if any(map(_may_end, members_of(condition)))}
+        due_us, clock_us = engine.next_due_us, engine.clock_us
+        is_ahead = due_us is None or clock_us is None or due_us > clock_us
+        assert is_ahead, f"{step}: due at {due_us}, clock {clock_us}"
+        yield Told(_plain(told, ends), answer)
 
 
 def _may_end(part: object) -> bool:
@@ -82,18 +101,11 @@ def _plain(fired: Sequence[ByTime], ends: set[str]) -> list[object]:
     return [*rows]
 
 
-def run(script: Sequence[TimedStep]) -> TimedPair:
-    """Let a whole script happen."""
-    pair = TimedPair()
-    for step in script:
-        pair.play(step)
-    return pair
-
-
 def disagreement(script: Sequence[TimedStep]) -> str | None:
     """Tell where engine and reference differ, or None."""
     try:
-        run(script)
+        for step, expected, given in zip(script, specified(script), played(script), strict=True):
+            assert given == expected, f"{step}: the engine tells {given}, the reference {expected}"
     except AssertionError as error:
         return str(error)
     return None

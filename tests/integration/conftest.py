@@ -38,7 +38,7 @@ def ray_cluster() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def ray_backend(ray_cluster: str) -> RayBackend:
     """A started Backend on Ray over a folder, as an async context; settings are RuntimeSettings' own."""
-    from engine.runtime.cluster.ray_backend import backend_on_ray  # noqa: PLC0415
+    from engine.runtime.cluster.ray_directory import backend_on_ray  # noqa: PLC0415
     from engine.runtime.contract.settings import RuntimeSettings  # noqa: PLC0415
 
     @asynccontextmanager

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from engine.runtime.cluster.nodes.head_patience import VARIABLE, WANTED
+from engine.runtime.cluster.node_checks import VARIABLE, WANTED
 from tests.linearizability.journal import KEEP_ALL
 from tests.linearizability.namespaces import Namespace, namespaces
 from tests.process_table import command as command_of

@@ -85,7 +85,9 @@ def judge(room: Room, product: Path, options: argparse.Namespace) -> list[str]:
     counts, survived = Counter[str](), Counter[str]()
     if chosen:
         with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-            recording = record(0 if options.tests else options.effort) if room.replayed else None
+            recording = (
+                record(room.replayed, 0 if options.tests else options.effort) if room.replayed else None
+            )
             tests = [path.resolve() for path in options.tests] or room.test_files()
             judging = Judge(room, product, recording, Path(folder), 600, tests)
             judging = judging._replace(cpu_s=1 + 1.5 * judging.sound())

@@ -8,7 +8,8 @@ from engine import Detector, Refusal
 from tests.conformance.vectors import EnginePlayer, ReloadedPlayer, play
 from tests.differential.feeding import answers, in_batches, one_by_one
 from tests.differential.modes import MODES, in_mode
-from tests.mutation.recording import Recording, Script, Worlds
+from tests.differential.timed import played
+from tests.mutation.recording import Recording, Script, TimedScripts, Worlds
 from tests.worlds import long_texts
 from tests.worlds.evictions import BoundedWorld
 
@@ -24,6 +25,9 @@ def differences(recording: Recording) -> Iterator[str]:
     for worlds in (recording.worlds, recording.lasting_worlds):
         yield from evictions(worlds)
     yield from answered_otherwise(recording.scripts)
+    yield from fired_otherwise(recording.timed)
+    if not recording.vectors:
+        return
     for mode, player in (("fused", EnginePlayer), ("indexed", ReloadedPlayer)):
         for vector in recording.vectors:
             with in_mode(mode):
@@ -44,6 +48,16 @@ def answered_otherwise(scripts: list[Script]) -> Iterator[str]:
         with in_mode(mode):
             if answers(steps, feed, reloaded_every=reloaded) != expected:
                 yield f"script {number}, {mode}"
+
+
+def fired_otherwise(scripts: TimedScripts) -> Iterator[str]:
+    """Give the scripts in which other rules fire by time than recorded."""
+    modes = list(MODES)
+    for number, (steps, expected) in enumerate(scripts):
+        mode = modes[number % len(modes)]
+        with in_mode(mode):
+            if [*played(steps)] != expected:
+                yield f"timed script {number}, {mode}"
 
 
 def evictions(worlds: Worlds) -> Iterator[str]:

@@ -22,8 +22,8 @@ class Room(NamedTuple):
     """Which tests of these files judge."""
     templates: tuple[str, ...] = ()
     """The files whose strings are code, and are mutated too."""
-    replayed: bool = False
-    """Whether mutants also answer a recording of the executable specification."""
+    replayed: tuple[str, ...] = ()
+    """The parts of a recording of the executable specification that mutants also answer."""
 
     @property
     def package(self) -> str:
@@ -85,7 +85,7 @@ ROOMS: Final = {
                 "persistence/saved.py",
             ),
             marks="not ray and not long",
-            replayed=True,
+            replayed=("verdicts", "actions", "times"),
         ),
         Room(
             "kernel",
@@ -136,7 +136,7 @@ ROOMS: Final = {
                 "kernel/indexing/rows.py",
                 "kernel/stream.py",
             ),
-            replayed=True,
+            replayed=("verdicts", "actions", "times"),
         ),
         Room(
             "explanation",
@@ -155,12 +155,14 @@ ROOMS: Final = {
         Room(
             "firings",
             "engine/evaluation/firings",
-            tests=("unit/evaluation/firings/test_*.py",),
+            tests=("unit/evaluation/firings/test_*.py", "property/verdicts/test_at_most_once.py"),
+            replayed=("actions",),
         ),
         Room(
             "timed",
             "engine/evaluation/timed",
-            tests=("unit/evaluation/timed/test_*.py", "property/verdicts/test_timed_rules.py"),
+            tests=("unit/evaluation/timed/test_*.py", "unit/evaluation/explanation/test_futures.py"),
+            replayed=("times",),
         ),
         Room(
             "wire",

@@ -21,6 +21,10 @@ from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.output import yes_option
 from api.cli.printing.terminal import on_one_line
 from api.cli.rule_files.reading import read_rules_file
+from engine.language.condition import Condition
+from engine.language.limits import DEFAULT_LIMITS
+from engine.language.text.parser import parse
+from engine.language.validation.document import condition_from_document
 from rule_detector_client import Client, Rule, ServiceError, calls
 
 _ASKED_BY_NAME_MAX: Final = 20
@@ -187,7 +191,7 @@ class _Plan:
         """Return how the rules of these names differ."""
         stored: dict[str, Rule] = {}
         after = 0
-        if len(names) <= _ASKED_BY_NAME_MAX:
+        if is_asked := len(names) <= _ASKED_BY_NAME_MAX:
             for name in names:
                 [stored[name]] = self._client.send(calls.rules_page(detector_id, name=name))
         else:
@@ -199,12 +203,19 @@ class _Plan:
             changed_rule(
                 name,
                 rules[name],
+                self._condition(rules[name].text, is_asked=is_asked),
                 stored[name],
                 self._draft_of(detector_id, stored[name]),
                 keeps=self._keep_all,
             )
             for name in names
         ]
+
+    def _condition(self, text: str, *, is_asked: bool) -> Condition:
+        """Return the condition of a text; if `is_asked`, as read by the service, whose parser is ready."""
+        if not is_asked:
+            return parse(text, DEFAULT_LIMITS)
+        return condition_from_document(self._client.send(calls.parse_condition(text)).condition)
 
     def _draft_of(self, detector_id: str, rule: Rule) -> str | None:
         """Return the name of the rule that a rule is a draft of."""

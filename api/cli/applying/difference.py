@@ -11,8 +11,7 @@ from api.cli.printing.terminal import on_one_line
 from api.cli.rule_files.members import RuleMembers
 from api.cli.rule_files.relations import Scalar, Tuple, identity
 from engine.evaluation.rule_book.changes.keeping import begins_anew
-from engine.language.limits import DEFAULT_LIMITS
-from engine.language.text.parser import parse
+from engine.language.condition import Condition
 from engine.language.text.printer import format as canonical
 from engine.language.validation.document import condition_from_document
 from rule_detector_client import Rule
@@ -118,8 +117,13 @@ class Difference(msgspec.Struct, frozen=True):
         return f"`{on_one_line(self.detector)}`: {', '.join(said) or 'created'}"
 
 
-def changed_rule(name: str, wanted: RuleMembers, rule: Rule, of: str | None, *, keeps: bool) -> ChangedRule:
-    """Return how a rule differs; `of` is the name of the rule that it is a draft of in the detector."""
+def changed_rule(
+    name: str, wanted: RuleMembers, condition: Condition, rule: Rule, of: str | None, *, keeps: bool
+) -> ChangedRule:
+    """Return how a rule differs from what is wanted, which includes a condition.
+
+    `of` is the name of the rule that it is a draft of in the detector.
+    """
     stored = {"draft_of": of}
     members: list[str] = []
     for member, default in _DEFAULTS.items():
@@ -129,7 +133,6 @@ def changed_rule(name: str, wanted: RuleMembers, rule: Rule, of: str | None, *, 
         if stored.get(member, getattr(rule, member)) != given:
             members.append("draftOf" if member == "draft_of" else member)
     before_condition = condition_from_document(rule.condition)
-    condition = parse(wanted.text, DEFAULT_LIMITS)
     if condition == before_condition:
         is_enabled_again = not rule.enabled and wanted.enabled is not False
         return ChangedRule(name, members or ["text"], ANEW if is_enabled_again else KEPT)

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import hashlib
 import hmac
+import json
 import os
 import stat
 import threading
@@ -21,6 +22,7 @@ _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 _ANSWER_BYTES_MAX: Final = 64 * 1024
 """A connection whose answer is longer is not used again."""
 _SUCCESS: Final = range(200, 300)
+_ERRORS_FROM: Final = 400
 _PASSING: Final = frozenset({408, 425, 429})
 _CALLERS: Final = range(300, 500)
 """The statuses for which what was sent, or where, is to blame. No redirection is followed."""
@@ -74,19 +76,21 @@ class Webhook(Target):
                 asyncio.timeout(self._timeout_s),
                 self._http.stream("POST", self._url, content=body, headers=headers) as response,
             ):
-                bytes_ = 0
-                async for part in response.aiter_raw():
-                    bytes_ += len(part)
-                    if bytes_ > _ANSWER_BYTES_MAX:
+                answer = b""
+                async for part in response.aiter_bytes():
+                    answer += part
+                    if len(answer) > _ANSWER_BYTES_MAX:
                         break
         except (httpx.TimeoutException, TimeoutError):
             raise DeliveryError("it did not answer in time") from None
         except httpx.HTTPError as error:
             raise DeliveryError(f"the connection failed: {str(error).lower() or 'it was closed'}") from None
-        status = response.status_code
+        status, said = response.status_code, f"it answered {response.status_code}"
+        if status in _SUCCESS and (inside := _status_inside(answer)) is not None:
+            status, said = inside, f"{said}, with the error {inside} inside"
         if status not in _SUCCESS:
             raise DeliveryError(
-                f"it answered {status}",
+                said,
                 final=status in _CALLERS and status not in _PASSING,
                 retry_after_s=_retry_after_s(response.headers.get("Retry-After", "")),
             )
@@ -194,6 +198,19 @@ def target_of(address: str, secret: str | None, timeout_s: float) -> Target:
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
     http = httpx.AsyncClient(limits=limits, timeout=timeout_s, trust_env=url.host not in _LOOPBACK)
     return Webhook(http, url, secret, timeout_s)
+
+
+def _status_inside(answer: bytes) -> int | None:
+    """Return the status of the error that a success reports, as Kafka's REST Proxy does; None if it does not.
+
+    Its `error_code` is a status, or begins with one.
+    """
+    try:
+        code = json.loads(answer)["error_code"]
+        status = int(str(code)[:3])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return status if type(code) is int and code >= _ERRORS_FROM else None
 
 
 def _retry_after_s(header: str) -> float:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from string import Template
 from typing import Any, Final
@@ -14,6 +15,9 @@ from api.cli.recordings.times import iso
 from rule_detector_client import Detector, Firing
 
 JSON: Final = "application/json"
+_SUMMARY_CHARS: Final = 1_000
+"""PagerDuty refuses longer ones than 1 024."""
+_DIGEST_DIGITS: Final = 32
 _EVENT_TYPE: Final = "rule-detector.firing"
 _FOR_SLACK: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 """Slack takes a `<` for the beginning of a link, or of a mention of everyone."""
@@ -111,7 +115,7 @@ class _Placeholders(Template):
 
 PLACEHOLDERS: Final = (
     *("detector", "detector_id", "rule", "rule_id", "priority", "seq", "time", "time_ms"),
-    *("keys", "found", "labels", "suppressed", "timed", "why"),
+    *("keys", "found", "labels", "suppressed", "timed", "why", "summary", "keys_digest"),
 )
 _OBJECTS: Final = {"keys", "found", "labels"}
 
@@ -129,6 +133,8 @@ class _Values(Mapping[str, str]):
             "time": _time(firing),
             "found": firing.found or {},
             "labels": firing.labels,
+            "summary": _cut(f"{firing.name}  {keys_text(firing.keys)}".rstrip()),
+            "keys_digest": sha256(as_json(firing.keys)).hexdigest()[:_DIGEST_DIGITS],
         }
 
     def value(self, name: str) -> Any:
@@ -153,6 +159,10 @@ class _Values(Mapping[str, str]):
 
     def __len__(self) -> int:
         return len(PLACEHOLDERS)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SUMMARY_CHARS else f"{text[: _SUMMARY_CHARS - 1]}…"
 
 
 def _text(value: object) -> str:

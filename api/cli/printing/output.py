@@ -6,10 +6,8 @@ from typing import Any, Final
 
 import click
 import msgspec
-from rich.console import Console
 
 from api.cli.failures import warn
-from api.cli.printing.tables import print_table
 from api.cli.printing.terminal import on_one_line
 from rule_detector_client.results import Entry
 
@@ -36,6 +34,11 @@ def show(output: str, document: Any, header: Sequence[str], rows: Iterable[Seque
     if output == "json":
         click.echo(msgspec.json.encode(document))
     else:
+        # Few commands print tables, and rich takes as long to import as some of the others take in all.
+        from rich.console import Console  # noqa: PLC0415
+
+        from api.cli.printing.tables import print_table  # noqa: PLC0415
+
         print_table(header, list(rows), Console(soft_wrap=True))
 
 

@@ -193,7 +193,12 @@ class _Tree:
             if name in lines:
                 _refuse(f"{quoted(name)} is defined twice, first in line {lines[name]}", mark)
             lines[name] = mark.line + 1
-            members[name] = self._value(next(self._events), (*path, name), key)
+            event = next(self._events)
+            # Most members are plain texts, of which files have tens of thousands.
+            if self._places is None and type(event) is yaml.ScalarEvent and len(path) + 1 < NESTING_MAX:
+                members[name] = self._scalar(event)
+            else:
+                members[name] = self._value(event, (*path, name), key)
         return members
 
     def _scalar(self, event: Any) -> Any:

@@ -23,6 +23,7 @@ from api.cli.rule_files.members import (
 from api.cli.rule_files.places import Path as Part
 from api.cli.rule_files.relations import RelationError, RelationFile, Tuple, tuples_in
 from engine.evaluation.rules import check_name
+from engine.evaluation.wire.bodies import without_collector
 from engine.evaluation.wire.violations import shape_refusal
 from engine.language.condition import Condition
 from engine.language.diagnostics import ConditionError, Entry, Refusal, quoted
@@ -128,11 +129,12 @@ def read_rules_file(path: str) -> RulesFile:
 
 def rules_file_of(text: str, path: str) -> RulesFile:
     """Return the rules file of a text, which stands at `path`. Raises RuleFileError with all defects."""
-    try:
-        document = Document(text, is_json=path.endswith(".json"))
-    except DocumentError as error:
-        raise RuleFileError(f"{path}: {error}") from None
-    return _Reader(document, path).read()
+    with without_collector(text):
+        try:
+            document = Document(text, is_json=path.endswith(".json"))
+        except DocumentError as error:
+            raise RuleFileError(f"{path}: {error}") from None
+        return _Reader(document, path).read()
 
 
 class _Reader:

@@ -55,14 +55,14 @@ def restore(*, data: Path, source: Path, detector: str | None, new_id: bool) -> 
             raise click.UsageError("`--new-id` needs `--detector`.")
         _copy(source, data, "restored", is_backup=True)
         return
-    from engine.runtime.catalogue.offline.restoring import restore_detector  # noqa: PLC0415 -- slow to import, which --help should not be
+    from engine.runtime.catalogue.offline import restore_detector  # noqa: PLC0415 -- slow to import, which --help should not be
 
     restored = restore_detector(source, data, detector, secrets.token_hex(16) if new_id else None)
     click.echo(f"{data}: restored the detector {restored}")
 
 
 def _copy(source: Path, target: Path, done: str, *, is_backup: bool = False) -> None:
-    from engine.runtime.catalogue.offline.backup import copy_data_folder  # noqa: PLC0415 -- slow to import, which --help should not be
+    from engine.runtime.catalogue.offline import copy_data_folder  # noqa: PLC0415 -- slow to import, which --help should not be
 
     copied = copy_data_folder(source, target, is_backup=is_backup)
     click.echo(f"{target}: {done} {counted(copied.detectors, 'detector')}, {copied.file_bytes / 1e6:.1f} MB.")

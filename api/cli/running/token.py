@@ -27,7 +27,7 @@ def new(data: Path) -> None:
     Use it if all tokens are lost, or to have one before the first start. A running service creates tokens
     itself: POST /api/token.
     """
-    from engine.runtime.catalogue.offline.opened import mint_offline  # noqa: PLC0415 -- slow to import, which --help should not be
+    from engine.runtime.catalogue.offline import mint_offline  # noqa: PLC0415 -- slow to import, which --help should not be
 
     try:
         minted = mint_offline(data)

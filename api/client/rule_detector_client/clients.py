@@ -24,8 +24,9 @@ import httpx
 from .attempts import RetryingSender
 from .calls import PAGE, Call, Value, list_detectors, relation_page, rules_page
 from .feed import OPENED_AT_ONCE, FeedReader, Firing, Gap, OnBreak, Opened, opened, opened_at_once
-from .results import Detector, EventResult, Rule, ServiceError
-from .sending import Batches, Event, send_events
+from .json_values import object_json
+from .results import Detector, EventResult, Ingested, Rule, ServiceError
+from .sending import Batches, Event, send_events, send_records
 from .stream import stream, stream_async
 
 P = ParamSpec("P")
@@ -85,6 +86,20 @@ class _Service:
                     yield result
         for result in await self.evaluate_batch(detector_id, batches.take()):
             yield result
+
+    async def ingest(
+        self,
+        detector_id: str,
+        records: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]],
+        time: str | None = None,
+    ) -> AsyncGenerator[Ingested, None]:
+        batches, place = Batches[bytes](len), 0
+        async for record in _each(records):
+            if ready := batches.add(object_json(record, f"records[{place}]")):
+                yield await send_records(self._sender, detector_id, ready, time)
+            place += 1
+        if ready := batches.take():
+            yield await send_records(self._sender, detector_id, ready, time)
 
     async def evaluate_batch(
         self,
@@ -231,6 +246,16 @@ class Client:
         Raises ServiceError.
         """
         return _result_of(self._service.evaluate_batch(detector_id, events, variables, details=details))
+
+    def ingest(
+        self, detector_id: str, records: Iterable[Mapping[str, Any]], time: str | None = None
+    ) -> Iterator[Ingested]:
+        """Evaluate plain records in batches, none twice, and yield what became of each batch.
+
+        `time` is the field with the time of a record; by default that is when it arrives. Raises
+        ServiceError, also if all records of a batch are refused.
+        """
+        return _results_of(self._service.ingest(detector_id, records, time))
 
     def stream(self, detector_id: str, events: Iterable[Event]) -> Iterator[EventResult]:
         """Send events as they come, and yield one result for each while others are still being sent.

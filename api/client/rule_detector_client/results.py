@@ -312,6 +312,23 @@ class BatchResults(msgspec.Struct, frozen=True):
     results: list[EventResult]
 
 
+class RefusedRecord(msgspec.Struct, frozen=True):
+    """A record that was refused; `index` is its number among those of its request, from 0."""
+
+    index: int
+    code: int
+    message: str
+
+
+class Ingested(msgspec.Struct, frozen=True):
+    """What became of records: `fired` counts actions, and `errors` has the first refusals."""
+
+    accepted: int
+    refused: int
+    fired: int
+    errors: list[RefusedRecord]
+
+
 class ExplainedNode(msgspec.Struct, frozen=True, omit_defaults=True):
     """A condition at the event that is explained, or between two events, with the conditions inside."""
 

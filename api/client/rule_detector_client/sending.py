@@ -8,9 +8,9 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from .attempts import RetryingSender
-from .calls import evaluate_batch
+from .calls import evaluate_batch, ingest
 from .json_values import event_json
-from .results import EventResult, ServiceError
+from .results import EventResult, Ingested, ServiceError
 
 T = TypeVar("T")
 
@@ -103,6 +103,13 @@ async def send_events(
         if done < len(batch):
             waiting.append(batch[done:])
     return results
+
+
+async def send_records(
+    sender: RetryingSender, detector_id: str, records: Sequence[bytes], time: str | None
+) -> Ingested:
+    """Evaluate records, each as JSON, once. Raises ServiceError, also if all are refused."""
+    return await sender.carry_out(ingest(detector_id, records, time=time, key=secrets.token_hex(16)))
 
 
 def _did_not_fit(result: EventResult) -> bool:

@@ -1,5 +1,6 @@
 """Query strings: the parameters that an operation takes, parsed and validated."""
 
+import re
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
@@ -13,6 +14,7 @@ Q = TypeVar("Q", bound=msgspec.Struct)
 PARAMETERS_MAX: Final = 64
 """The most parameters of a query; no operation takes a quarter of them."""
 _SHOWN_CHARS: Final = 80
+_WHOLE: Final = re.compile("-?[0-9]+")
 
 
 def read_query(taken: type[Q], query: bytes) -> Q:
@@ -38,13 +40,22 @@ def read_query(taken: type[Q], query: bytes) -> Q:
             defects.append(f"{name}: expected once, came more than once")
             continue
         try:
-            values[field.name] = msgspec.convert(given[name], field.type, strict=False)
+            values[field.name] = _converted(given[name], field.type)
         except msgspec.ValidationError:
             shown = given[name][:_SHOWN_CHARS]
             defects.append(f"{name}: expected {expected(field)}, got `{shown}`")
     if defects:
         raise RequestRefusal(1006, *defects)
     return taken(**values)
+
+
+def _converted(text: str, type_: Any) -> Any:
+    """Return the value of a parameter. Raises msgspec.ValidationError."""
+    value = msgspec.convert(text, type_, strict=False)
+    if isinstance(value, int) and not _WHOLE.fullmatch(text):
+        # msgspec takes `1e3` and `1.0` for whole numbers, too.
+        raise msgspec.ValidationError(text)
+    return value
 
 
 def read_key(text: str) -> dict[str, Scalar]:

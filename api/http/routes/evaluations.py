@@ -8,25 +8,27 @@ from time import time_ns
 from typing import Any
 
 from api.http.body.ndjson_stream import NdjsonStream
+from api.http.handling.batch_results import check_accepted
 from api.http.handling.event_stream import EVENT_STREAM
 from api.http.handling.feed_stream import FeedStream, next_of
-from api.http.handling.ingest import evaluate as evaluate_records
-from api.http.handling.ingest import ingested, take_in
+from api.http.handling.otlp.exporting import events_in, exported
+from api.http.handling.otlp.json_form import Exported, ExportLogs
 from api.http.handling.state_view import state_view
 from api.http.request.head import accepts, authorization, idempotency_key, last_event_id
 from api.http.request.timeout import EVALUATIONS_STREAM, FIRINGS_STREAM
 from api.http.routes.described import Operations, describe
 from api.http.service import request, service
 from api.schema import examples
-from api.schema.envelope import BATCH_FORMS, JSON, MSGPACK, NDJSON, Response, answered, success
+from api.schema.envelope import BATCH_FORMS, JSON, MSGPACK, NDJSON, PROTOBUF, Response, answered
 from api.schema.messages import evaluations as messages
 from api.schema.messages import explanations
 from api.schema.messages.catalogue import given
 from api.schema.messages.state import State, StateQuery
-from engine.evaluation.wire.batches import events_in
+from engine.evaluation.wire.batches import count_events, count_records
 from engine.evaluation.wire.decoding import BatchBody, EvaluateBody, TickBody
 from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.inspecting.explanations import ExplainBody
+from engine.evaluation.wire.records.decoding import Ingest
 from engine.runtime.contract.requests import operations
 
 blueprint = Operations("evaluations")
@@ -83,12 +85,15 @@ async def evaluate_batch(
         return service.streams.open(detectorId, authorization(request.head), request.permit)
     form = BATCH_FORMS[request.media_type]
     if request.permit.rate is not None:
-        request.permit.spend(await service.work(partial(events_in, body, form), len(body)))
+        request.permit.spend(await service.work(partial(count_events, body, form), len(body)))
     if query.dry_run == "true":
         operation = operations.dry_run_batch(body, form)
     else:
         operation = operations.evaluate_batch(body, idempotency_key(request.head), form)
-    return await service.call(detectorId, operation._replace(details=query.details == "true"))
+    answer = await service.backend.call(detectorId, operation._replace(details=query.details == "true"))
+    if query.strict == "true" and isinstance(answer, Done):
+        await service.work(partial(check_accepted, answer.result), len(answer.result))
+    return answered(answer)
 
 
 @blueprint.post("/api/detectors/<detectorId>/ingest")
@@ -108,12 +113,38 @@ async def evaluate_batch(
     takes_any_type=True,
 )
 async def ingest(detectorId: str, query: messages.IngestQuery, body: bytes) -> Response:
-    now_us = time_ns() // 1_000
-    intake = await service.work(partial(take_in, body, given(query.time), now_us, service.limits), len(body))
-    request.permit.spend(len(intake.records))
-    results = await evaluate_records(intake.records, partial(service.backend.call, detectorId))
-    count = partial(ingested, intake, results, with_results=query.actions == "true")
-    return success(await service.work(count, len(body)))
+    if request.permit.rate is not None:
+        request.permit.spend(await service.work(partial(count_records, body), len(body)))
+    with_results = query.actions == "true"
+    records = Ingest(body, given(query.time), with_results=with_results)
+    return await service.call(detectorId, operations.ingest(records, idempotency_key(request.head)))
+
+
+@blueprint.post("/api/detectors/<detectorId>/v1/logs")
+@describe(
+    scope="evaluate",
+    summary="Evaluate OpenTelemetry logs",
+    text="Takes logs as OTLP/HTTP exporters send them, as protobuf or JSON, and answers as OTLP says: no "
+    "envelope, unless it is an error. Each log record is an event at its `timeUnixNano`, or else when it "
+    "was observed. Its fields are the attributes of the record, those of its resource as `resource.NAME`, "
+    "`scope.name`, `scope.version`, `body`, `severity`, `severity_number`, `trace_id`, `span_id` and "
+    "`event_name`. Refused records are counted in `partialSuccess`.",
+    body=ExportLogs,
+    body_example=examples.LOGS,
+    result=Exported,
+    own_codes=(1400,),
+    result_example={},
+    media_types=(JSON, PROTOBUF),
+    is_bare=True,
+)
+async def export_logs(detectorId: str, body: bytes) -> Response:
+    in_protobuf, now_us = request.media_type == PROTOBUF, time_ns() // 1_000
+    bytes_max = service.settings.max_batch_body_bytes
+    read = partial(events_in, body, now_us, service.limits, bytes_max, in_protobuf=in_protobuf)
+    records = Ingest(await service.work(read, len(body)), are_events=True)
+    request.permit.spend(records.body.count(b"\n") + 1)
+    answer = await service.backend.call(detectorId, operations.ingest(records))
+    return exported(answer, in_protobuf=in_protobuf) if isinstance(answer, Done) else answered(answer)
 
 
 @blueprint.post("/api/detectors/<detectorId>/tick")

@@ -15,8 +15,8 @@ FIRINGS_DEFAULT: Final = 100
 """How many firings a page has at most if the caller does not say."""
 
 
-class BatchQuery(Struct):
-    """Whether a batch is a dry run, and how much its actions say."""
+class DetailsQuery(Struct):
+    """Whether an evaluation is a dry run, and how much its actions say."""
 
     dry_run: YesOrNo | UnsetType = UNSET
     """`true` returns what the answer would be, and records nothing. Evictions are not predicted, and an
@@ -26,7 +26,16 @@ class BatchQuery(Struct):
     """`true` adds `keys` and `found` to each action."""
 
 
-class EvaluateQuery(BatchQuery):
+class BatchQuery(DetailsQuery):
+    """Whether a batch is a dry run, how much its actions say, and what is a failure."""
+
+    strict: YesOrNo | UnsetType = UNSET
+    """`true` fails a batch of which no event was accepted, with the errors of its events. By default it
+    succeeds, and the results have the errors.
+    """
+
+
+class EvaluateQuery(DetailsQuery):
     """Whether an evaluation is a dry run, and whether it explains its actions."""
 
     explain: YesOrNo | UnsetType = UNSET

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from api.schema.envelope import CODES, CSV, MESSAGE_CODES, NDJSON, Failure
+from api.schema.envelope import CODES, CSV, MESSAGE_CODES, NDJSON, PROTOBUF, Failure
 from api.schema.examples import EVENT, TUPLES
 from api.schema.messages import (
     catalogue,
@@ -59,7 +59,7 @@ _KEY: Final = {
     "required": False,
     "description": "_An addition to the interface._ Makes the request safe to retry: within ten minutes, "
     "another request with the same key and body gets the answer of the first, and nothing is evaluated "
-    "again. With another body, or for the other of the two operations that take keys, it is refused with "
+    "again. With another body, or for another of the operations that take keys, it is refused with "
     "`1006`. A refused request is not remembered. Keys belong to one detector. Use a new key, for instance a "
     "UUID, for each new request.",
     # Without an example: Swagger UI would send it each time, and be refused the second time.
@@ -67,6 +67,25 @@ _KEY: Final = {
 }
 
 
+_ENCODING: Final = {
+    "name": "Content-Encoding",
+    "in": "header",
+    "required": False,
+    "description": "_An addition to the interface._ `gzip`, if the body is. Limits are on what it becomes.",
+    "schema": {"enum": ["gzip", "identity"]},
+}
+_IN_PROTOBUF: Final = {
+    "schema": {
+        "type": "string",
+        "contentMediaType": PROTOBUF.decode(),
+        "description": "The same in protobuf, as OTLP defines it.",
+    },
+    "example": "",
+}
+_RECORDS_SENT: Final = {
+    "schema": {"type": "string", "description": "In each line the fields of an event."},
+    "example": msgspec.json.encode(EVENT["fields"]).decode() + "\n",
+}
 _LINES_SENT: Final = {
     "schema": {"type": "string", "description": "In each line the body of an evaluation, or its `event`."},
     "example": msgspec.json.encode({"event": EVENT}).decode() + "\n",
@@ -179,14 +198,17 @@ def _operation(operation: Operation, result: dict[str, Any], body: dict[str, Any
             for name in _PARAMETER.findall(operation.path)
         ]
         + _query(operation)
-        + ([_KEY] if operation.is_evaluation else []),
+        + ([_KEY] if operation.is_evaluation else [])
+        + ([_ENCODING] if body is not None else []),
         "responses": {
             "200": {
                 "description": "Done",
                 "content": {
                     "application/json": {
-                        "schema": _envelope(result),
-                        "example": {
+                        "schema": result if operation.is_bare else _envelope(result),
+                        "example": operation.result_example
+                        if operation.is_bare
+                        else {
                             "success": True,
                             "errors": [],
                             "messages": [],
@@ -200,6 +222,8 @@ def _operation(operation: Operation, result: dict[str, Any], body: dict[str, Any
     }
     if NDJSON in operation.media_types and not operation.is_upload:
         described["responses"]["200"]["content"][NDJSON.decode()] = _LINES_ANSWERED
+    if operation.is_bare:
+        described["responses"]["200"]["content"][PROTOBUF.decode()] = _IN_PROTOBUF
     if operation.scope == NONE:
         described["security"] = [{}, {"token": []}] if operation.says_more else []
     else:
@@ -212,6 +236,8 @@ def _operation(operation: Operation, result: dict[str, Any], body: dict[str, Any
                 for media_type in operation.media_types
             },
         }
+    if operation.takes_any_type:
+        described["requestBody"]["content"][NDJSON.decode()] = _RECORDS_SENT
     return described
 
 
@@ -220,6 +246,8 @@ def _sent(operation: Operation, media_type: bytes, body: dict[str, Any]) -> dict
         return _TUPLES_SENT[media_type]
     if media_type == NDJSON:
         return _LINES_SENT
+    if media_type == PROTOBUF:
+        return _IN_PROTOBUF
     return {"schema": body, "example": operation.body_example}
 
 

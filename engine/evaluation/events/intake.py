@@ -126,8 +126,7 @@ class Intake:
     def _read_events(self, events: Iterable[Event], names: frozenset[str]) -> Iterator[Event]:
         for fields, timestamp_ms, given in events:
             sent = self.context(given)
-            read = fields if are_plain(((fields, 0, None),)) else self.read(fields, names)
-            yield read, as_time(timestamp_ms), sent
+            yield self.read(fields, names), as_time(timestamp_ms), sent
 
     def read(self, fields: Any, names: frozenset[str]) -> dict[str, Any]:
         """Return those fields that have these names, converted to JSON values.
@@ -166,7 +165,7 @@ def _named(fields: Mapping[Any, Any], names: frozenset[str]) -> dict[str, Any]:
             found[name] = value
         elif isinstance(name, str):
             found.setdefault(str.__str__(name), value)
-    if any(found.get(name) is None for name in names):
+    if len(names) > len(found) or any(found.get(name) is None for name in names):
         for name in fields:
             _name(name, "fields")
     return found

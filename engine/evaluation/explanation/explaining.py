@@ -17,6 +17,7 @@ from engine.evaluation.explanation.comparisons import Comparing, future_of
 from engine.evaluation.explanation.nodes import ExplainedRule, Explanation, Future, Node, every, negated, some
 from engine.evaluation.explanation.past import Deciding, Entries, LookingBack, Past
 from engine.evaluation.explanation.predicates import Predicates
+from engine.evaluation.explanation.turning.ahead import firings_ahead, held_back_us
 from engine.evaluation.explanation.turning.why_not import Steps, why_not
 from engine.evaluation.facts.shown import Shown
 from engine.evaluation.facts.values import Event, key_of
@@ -27,7 +28,6 @@ from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.requirements import requirements_of
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.stamps import stamp_of
-from engine.evaluation.timed.timing import FiredByTime
 from engine.evaluation.times import NEVER
 from engine.language import condition as language
 from engine.language.condition import Condition, Predicate
@@ -38,15 +38,14 @@ from engine.language.text.printer import format_term
 NODES_MAX: Final = 4_000
 """The most nodes that are explained at once, unless they are those of one rule."""
 
-_CHANGES_MAX: Final = 200
-"""The most changes by time, for each timed rule, that are looked at to tell when it fires."""
-
 _OUTSIDE: Final = "`where` is false, so the event belongs to no slice; the rest is shown as if it did"
 
 _NOT_SMALLEST: Final = "the search for `why_not` ended at its bound, so a smaller set may do"
 _NOT_FOUND: Final = "the search for `why_not` ended at its bound, and found no set"
 
 _DISABLED: Final = "the rule is disabled, so it observes no events"
+
+_HELD_BACK: Final = "the action is held back: for these values, `every_secs` has the rule act again in {} s"
 
 _PAST_RANGE: Final = "what it found is past the range of a double"
 
@@ -129,28 +128,10 @@ def _explained(
             copied = detector.fork([event], timed)
             copied.submit_clean_one(*event)
             ahead = firings_ahead(copied)
+        if one.verdict and (held_us := held_back_us(detector, live.rule, reading.now_us, event)) > 0:
+            secs = f"{held_us / 1e6:.6f}".rstrip("0").rstrip(".")
+            one = replace(one, node=_noted(one.node, _HELD_BACK.format(secs)))
         yield replace(one, fires_us=ahead.get(live.rule.id)) if ahead else one
-
-
-def firings_ahead(copied: Detector) -> dict[str, int]:
-    """Return when rules, by their ids, fire by time first if no event comes, in microseconds.
-
-    The detector is a copy, whose time passes. What comes after some hundred changes by time is left out.
-    """
-    timing, found = copied.timing, dict[str, int]()
-
-    def fire(fired: FiredByTime, tick: int) -> None:
-        if copied.recorder.by_time(*fired, tick) is not None:
-            found.setdefault(fired.rule.id, fired.time_us)
-
-    timing.fired = fire
-    for _ in range(_CHANGES_MAX * len(timing.watches)):
-        if timing.next_due_us is None:
-            break
-        timing.pass_time(timing.due, copied.events_seen)
-        for priority in [each for each, watch in timing.watches.items() if watch.rule.id in found]:
-            timing.remove(priority)
-    return found
 
 
 class Reading(NamedTuple):
@@ -239,7 +220,7 @@ def explained_rule(live: LiveRule, event: Reading, steps: Steps) -> ExplainedRul
     turning = why_not(node, event.predicates, steps)
     if not turning.is_smallest:
         said = _NOT_SMALLEST if turning.predicates else _NOT_FOUND
-        node = replace(node, note="; ".join(filter(None, (node.note, said))))
+        node = _noted(node, said)
     return ExplainedRule(live.rule, node, turning.predicates)
 
 
@@ -366,6 +347,10 @@ class Explaining:
             )
         stamp = stamp_of(event.now_us, event.entries.number)
         return Deciding(node, pasts, value, stamp)
+
+
+def _noted(node: Node, said: str) -> Node:
+    return replace(node, note="; ".join(filter(None, (node.note, said))))
 
 
 def _cut(found: Mapping[str, Shown]) -> list[str]:

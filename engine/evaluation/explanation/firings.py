@@ -10,8 +10,8 @@ from engine.evaluation.explanation.found import Plan, plan_of
 from engine.evaluation.explanation.nodes import Node
 from engine.evaluation.explanation.past import Entries
 from engine.evaluation.explanation.predicates import Predicates
+from engine.evaluation.explanation.turning.ahead import acted_before
 from engine.evaluation.facts.values import key_of
-from engine.evaluation.firings.at_most_once import AtMostOnce
 from engine.evaluation.firings.recorder import Recorder, Told
 from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.requirements import requirements_of
@@ -100,7 +100,7 @@ def _foreseen(
 ) -> Firings:
     """Return which rules would fire at an event that was read."""
     fired = detector.rule_set.decide(fields, sent, stamp_of(event.now_us, 0), event.entries.number)
-    at_most_once = _before(detector, fired, event.now_us, fields, sent)
+    at_most_once = acted_before(detector, fired, event.now_us, fields, sent)
     fired = at_most_once.acting(fired, fields, sent, stamp_of(event.now_us, 0), dry=True)
     acting = tuple([rule for rule in fired if not rule.shadow])
     try:
@@ -110,22 +110,6 @@ def _foreseen(
         _log.exception("what fires could not be explained")
         nodes, details = (), ()
     return Firings(acting, event.messages, nodes, details)
-
-
-def _before(
-    detector: Detector, fired: Sequence[Rule], now_us: int, fields: Mapping[str, Any], sent: Mapping[str, Any]
-) -> AtMostOnce:
-    """Return what rules that fire remember of their actions, after what fires by time before the event.
-
-    Of what is still due, that for the keys of the event counts.
-    """
-    now = stamp_of(now_us, 0)
-    held = [detector.live[rule.id] for rule in fired if AtMostOnce.concerns(rule)]
-    if detector.timing.due > now or not held:
-        return detector.at_most_once
-    copied = detector.fork([(fields, 0, sent)], held)
-    copied.timing.pass_time(now, copied.events_seen)
-    return copied.at_most_once
 
 
 def told(

@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 
 from engine.evaluation.facts.relations import Relations
 from engine.evaluation.facts.values import canonical, equal, holds, key_of
+from engine.patterns.lines import Line
 from engine.patterns.sets import PatternSets
 
 WALKED_MAX: Final = 64
@@ -247,7 +248,7 @@ class Lookup:
         self.compile_new()
         assert self._sets is not None, "few literals are searched for one by one"
         found = self._sets.candidates(encoded)
-        return frozenset([literal for literal, sure in found if sure or literal in text])
+        return frozenset([literal for literal, sure in found.items() if sure or literal in text])
 
 
 def _elements(array: list[Any], kind: object) -> frozenset[Any]:
@@ -261,4 +262,4 @@ def _elements(array: list[Any], kind: object) -> frozenset[Any]:
 def _add_to(sets: PatternSets, literal: str) -> None:
     """Add a literal, as the pattern that matches exactly it."""
     escaped = [char if char.isalnum() or not char.isascii() else f"\\x{ord(char):02x}" for char in literal]
-    sets.add(literal, "".join(escaped), is_whole=True)
+    sets.add(literal, "".join(escaped), Line.NONE if "\n" in literal else Line.ANY, is_whole=True)

@@ -95,21 +95,26 @@ class PatternWork:
         self._end()
         if not self.bounded:
             return _NONE
-        texts = [
-            (fact, patterns, value)
-            for (fact, patterns), value in self._names.found_in(fields, sent)
-            if type(value) is str
-        ]
-        # The upper estimate is cheap, and nearly always within the bound.
+        texts = []
+        bytes_at_most = work_at_most = 0
+        for named, value in self._names.found_in(fields, sent):
+            if type(value) is str:
+                texts.append((*named, value))
+                patterns = named[1]
+                bytes_at_most += patterns.bytes_a_char * len(value)
+                if patterns.exploding:
+                    work_at_most += patterns.work_at_most(value)
+        # The upper estimates are cheap, and nearly always within the bounds.
         bytes_max = self._limits.pattern_event_bytes_max
-        if sum(patterns.bytes_at_most(text) for _, patterns, text in texts) > bytes_max:
+        if bytes_at_most > bytes_max:
             bytes_of = _sums((fact, patterns.bytes_of(text)) for fact, patterns, text in texts)
             self._untried = _too_much(bytes_of, bytes_max)
         work_max = self._limits.pattern_event_work_max
-        tried = [each for each in texts if each[1].exploding and each[0] not in self._untried]
-        if sum(patterns.work_at_most(text) for _, patterns, text in tried) > work_max:
-            work = _sums((fact, patterns.work(text)) for fact, patterns, text in tried)
-            self._cut = _too_much(work, work_max)
+        if work_at_most > work_max:
+            tried = [each for each in texts if each[1].exploding and each[0] not in self._untried]
+            if sum(patterns.work_at_most(text) for _, patterns, text in tried) > work_max:
+                work = _sums((fact, patterns.work(text)) for fact, patterns, text in tried)
+                self._cut = _too_much(work, work_max)
         for fact in self._untried:
             self.of(fact).untried = True
         for fact in self._cut:

@@ -35,7 +35,7 @@ from engine.evaluation.slices.slices import (
     Slice,
 )
 from engine.evaluation.stamps import EVENT, NUMBER_BITS, WITHIN_BITS
-from engine.evaluation.times import FOREVER
+from engine.evaluation.times import FOREVER, NEVER
 
 FREE_US: Final = FIRST
 HELD_BACK: Final = FIRST + 1
@@ -46,6 +46,10 @@ ENTRY_BYTES: Final = SLICE_BYTES + 2 * PLACE_BYTES
 
 _NO_TEXT: Final = "\ud800"
 """Tells the digest of an array or object from that of a text, none of which has half a surrogate pair."""
+
+
+_EMPTY: Final[dict[Hashable, Slice]] = {}
+"""A shard without entries, into which nothing is written: most detectors never have any."""
 
 
 class _Plan(NamedTuple):
@@ -67,7 +71,7 @@ class AtMostOnce:
     def __init__(self, histories: Histories, compared: Collection[str]) -> None:
         """`compared` has the ids of the rules that are compared with drafts."""
         self._histories, self._compared = histories, compared
-        self.shards: list[MutableMapping[Hashable, Slice]] = [{} for _ in range(SHARDS)]
+        self.shards: list[MutableMapping[Hashable, Slice]] = [_EMPTY] * SHARDS
         self.touched: list[Hashable] = []
         """The keys of the last events, while a bound is near."""
         self.held_back: Counter[int] = Counter()
@@ -182,9 +186,13 @@ class AtMostOnce:
             return None
         return replace(rule, suppressed=held_back) if held_back else rule
 
+    def free_us(self, rule: Rule, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> int:
+        """Return the time from which a rule that `concerns` may act again for the values of an event."""
+        entry = self.find(_key(self._plans[rule.priority], fields, sent))
+        return NEVER if entry is None else entry[FREE_US]
+
     def copy_from(self, other: "AtMostOnce", events: Sequence[Event]) -> None:
         """Take over the entries that some events ask for from a detector that has these rules."""
-        self.last = other.last
         for plan in self._plans.values() if len(other) else ():
             for key in {_key(plan, fields, sent or {}) for fields, _, sent in events}:
                 entry = other.find(key)
@@ -195,7 +203,10 @@ class AtMostOnce:
 
     def restore(self, key: Hashable, order: int, free_us: int, held_back: int) -> None:
         """Add an entry."""
-        self.shards[hash(key) % SHARDS][key] = [order, None, -1, free_us, held_back]
+        number = hash(key) % SHARDS
+        if self.shards[number] is _EMPTY:
+            self.shards[number] = {}
+        self.shards[number][key] = [order, None, -1, free_us, held_back]
         self._entries[_priority_in(key)] += 1
         self._histories.weigh(ENTRY_BYTES + key_bytes(key), 1)
 

@@ -1,7 +1,7 @@
 """What the enabled rules of a detector need besides memories: patterns, look-ups, relations."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from engine.evaluation.facts.lookups import Lookups
@@ -12,6 +12,17 @@ from engine.evaluation.paths import Path
 from engine.evaluation.requirements import Requirements
 from engine.language.limits import Limits
 from engine.patterns.compiled_pattern import compile_pattern
+
+
+class TimedPart(Protocol):
+    """A part of a timed rule that remembers something."""
+
+    @property
+    def remembered(self) -> Any:
+        """The memory."""
+
+    def changed(self, read: Any) -> str | None:
+        """Return the test whether an event has changed what time will change; None if each event may have."""
 
 
 class Waiting(Protocol):
@@ -25,6 +36,14 @@ class Waiting(Protocol):
     @property
     def shares(self) -> bool:
         """Whether there is something that slices share."""
+
+    @property
+    def own_parts(self) -> Sequence[TimedPart]:
+        """What is remembered in the slices of all its keys."""
+
+    @property
+    def shared_parts(self) -> Sequence[TimedPart]:
+        """What is remembered in slices that several keys share."""
 
     @property
     def shards(self) -> Any:
@@ -49,7 +68,7 @@ class Timing(Protocol):
     def watches(self) -> Mapping[int, Waiting]:
         """The rules by priority."""
 
-    def pass_time(self, base: int, tick: int) -> None:
+    def pass_time(self, base: int, tick: int, between: Any = None) -> None:
         """Have all fire that are due up to the time of a stamp, after the event with a number."""
 
     def rules_changed(self) -> None:

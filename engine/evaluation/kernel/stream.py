@@ -10,7 +10,7 @@ from engine.evaluation.kernel.code.event_code import Finder, LookupOf
 from engine.evaluation.kernel.code.given_code import GivenCode
 from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.kernel.generated import function, indented
-from engine.evaluation.kernel.needs import Timing
+from engine.evaluation.kernel.needs import TimedPart, Timing, Waiting
 from engine.evaluation.kernel.site import Site
 from engine.evaluation.rules import Fired
 from engine.evaluation.slices.histories import SETTLED_EVERY, Histories
@@ -77,7 +77,8 @@ _DECIDE: Final = """\
 class _Touching:
     """Statements, and what they are given: none without timed rules.
 
-    Most events find a slice that is looked at soon enough, which one look-up tells.
+    Most events change nothing that time will change, or find a slice that is looked at soon enough, which one
+    look-up tells.
     """
 
     def __init__(self, code: ConditionCode, timing: Timing | None) -> None:
@@ -88,8 +89,9 @@ class _Touching:
         """Those before it is decided."""
         if timing is None or not timing.watches:
             return
+        self._code = code
         self.due = ["if base >= timing.due: timing.pass_time(base, tick)"]
-        self.given = [("timing", timing), ("NEVER_DUE", (LATEST,))]
+        self.given = [("timing", timing), ("NOT_WAITING", (LATEST,))]
         for number, waiting in enumerate(timing.watches.values()):
             key = code.key_of(waiting.path)
             if key is None:
@@ -97,23 +99,50 @@ class _Touching:
                 self.lines.append(f"meet{number}(base + tick, fields, vars)")
                 continue
             if waiting.shares:
-                test = ""
-                if waiting.shared_soonest is not None:
-                    self.given += [
-                        (f"rest{number}", waiting.rest),
-                        (f"sooner{number}", waiting.shared_soonest),
-                    ]
-                    test = f"if rest{number}[0] > base + sooner{number}: "
-                self.given.append((f"share{number}", waiting.share))
-                self.lines.append(f"{test}share{number}(base + tick, fields, vars)")
-            tests = [] if key == "()" else [f"{key} is not None"]
-            if waiting.soonest is not None:
-                found = f"waiting{number}[hash({key}) % {SHARDS}].get({key}, NEVER_DUE)"
-                tests.append(f"{found}[0] > base + soonest{number}")
-                self.given += [(f"waiting{number}", waiting.shards), (f"soonest{number}", waiting.soonest)]
-            self.given.append((f"touch{number}", waiting.touch))
-            condition = f"if {' and '.join(tests)}: " if tests else ""
-            self.lines.append(f"{condition}touch{number}({key}, base + tick, fields, vars)")
+                self._share(number, waiting)
+            self._touch(number, waiting, key)
+
+    def _share(self, number: int, waiting: Waiting) -> None:
+        changed = self._changed(waiting.shared_parts)
+        tests = [] if changed is None else [changed]
+        if waiting.shared_soonest is not None:
+            self.given += [(f"rest{number}", waiting.rest), (f"sooner{number}", waiting.shared_soonest)]
+            tests.append(f"rest{number}[0] > base + sooner{number}")
+        self.given.append((f"share{number}", waiting.share))
+        self.lines.append(f"{_if(tests)}share{number}(base + tick, fields, vars)")
+
+    def _touch(self, number: int, waiting: Waiting, key: str) -> None:
+        self.given += [(f"waiting{number}", waiting.shards), (f"touch{number}", waiting.touch)]
+        touch = f"touch{number}({key}, base + tick, fields, vars)"
+        shard = f"waiting{number}[{hash(()) % SHARDS if key == '()' else key.replace('k', 'h')}]"
+        lines = [touch]
+        if waiting.soonest is not None:
+            self.given.append((f"soonest{number}", waiting.soonest))
+            lines = [f"if {shard}.get({key}, NOT_WAITING)[0] > base + soonest{number}: {touch}"]
+        changed = self._changed(waiting.own_parts)
+        if changed is not None:
+            lines = [f"if {changed}:", f" {lines[0]}"]
+            if key == "()":
+                # What has no keys waits from its first event, whatever that is.
+                lines.append(f"elif () not in {shard}: {touch}")
+        if key != "()":
+            lines = [f"if {key} is not None:", *(f" {line}" for line in lines)]
+        self.lines += lines
+
+    def _changed(self, parts: Sequence[TimedPart]) -> str | None:
+        """Return the test whether an event has changed what time will change; None if each event may have."""
+        tests = []
+        for part in parts:
+            read = self._code.written_to(part.remembered)
+            test = None if read is None else part.changed(read)
+            if read is None or test is None:
+                return None
+            tests.append(f"k{read.path} is not None and {test}" if read.path else test)
+        return f"({' or '.join(dict.fromkeys(tests))})" if tests else None
+
+
+def _if(tests: Sequence[str]) -> str:
+    return f"if {' and '.join(tests)}: " if tests else ""
 
 
 class _Code:
@@ -220,6 +249,7 @@ class Functions:
         return self._made(ConditionCode(Uses(self._rules), *self._finders))
 
     def _made(self, code: ConditionCode) -> _Code:
+        code.is_timed = bool(self._timing and self._timing.watches)
         return _Code(code, [*_fired(code, self._rules)], self._tools, self._timing)
 
 

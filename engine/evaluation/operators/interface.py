@@ -313,6 +313,12 @@ class LookingBack(ABC, Generic[NodeT]):
         """
         return next((turn_us for turn_us in self.turns_us(node, entry) if turn_us >= now_us), None)
 
+    @property
+    def turns_at_edge(self) -> bool:
+        """Whether time turns a node only when an entry leaves its window, as it does by default."""
+        own = type(self)
+        return own.next_us is LookingBack.next_us and own.turns_us is LookingBack.turns_us
+
     def turns_us(self, node: NodeT, entry: Any) -> Iterable[int]:
         """Return the times just after which time alone may turn a verdict or step a value, in order.
 

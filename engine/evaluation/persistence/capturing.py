@@ -145,7 +145,9 @@ def capture(detector: Saved) -> Captured:
         relations=detector.stored.copy(),
         versions=detector.versions.dump(),
         waiting=[
-            CapturedWatch(priority, one.rest[0], not one.is_single, one.table.captured(), one.long.copy())
+            CapturedWatch(
+                priority, one.rest[0], not one.keys.is_single, one.table.captured(), one.long.copy()
+            )
             for priority, one in detector.timing.watches.items()
         ],
         feed=detector.feed.dump(),

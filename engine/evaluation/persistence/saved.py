@@ -200,7 +200,7 @@ def _load_waiting(detector: Saved, priority: int, rest_us: int | None, portions:
     if rest_us is not None:
         watch.look_at_all_from(rest_us)
     for saved_keys, firsts, times, long in portions:
-        found = keys_unpacked(saved_keys, several=not watch.is_single)
+        found = keys_unpacked(saved_keys, several=not watch.keys.is_single)
         rows = zip(found, numbers_unpacked(firsts), numbers_unpacked(times), strict=True)
         for key, first, time_us in rows:
             watch.put((LATEST if time_us == FOREVER else stamp_of(time_us, 0), priority, first, key))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import islice
 from math import floor
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from engine.evaluation.births import Around, Births, births_alone, inside
 from engine.evaluation.operators.counting.pane_sums import pane_us
@@ -16,8 +16,8 @@ from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.readers import Reader, Readers
 from engine.evaluation.slices.slices import SEEN, Remembered, Slice, Slices
-from engine.evaluation.stamps import time_of
-from engine.evaluation.times import FOREVER
+from engine.evaluation.stamps import NUMBER_BITS, time_of
+from engine.evaluation.times import FOREVER, NEVER
 from engine.language.condition import Compare, Condition, Keyed, Predicate
 from engine.language.forms.table import facts_of
 from engine.language.nodes import Node, TermNode
@@ -32,6 +32,17 @@ AGE_SECS_MAX: Final = 1_000_000_000
 STEPS_MAX: Final = 1_500
 """The most changes of the time of day that are looked at: those of the minutes of a day. A verdict that stays
 longer is looked at again then."""
+
+
+class Written(Protocol):
+    """Gives the names by which code reads what an event has written in its slice."""
+
+    outcome: str
+    stamp: str
+
+    @property
+    def entry(self) -> str:
+        """What the slice remembers."""
 
 
 class Part:
@@ -63,19 +74,39 @@ class Part:
             self.soonest_us = ages_us[0]
         self.is_met_by_all = memory.by_exception or memory.begins or self._operator.only_next
         """Whether an event may change what is remembered though its outcome is the usual one."""
+        self._is_stamp = not (memory.is_record or self.is_met_by_all or ages_us or self._turns_by_pane)
+        self._leaves_us = self._window_us if self._is_stamp and self._operator.turns_at_edge else None
+        """The window of a stamp that turns nothing but when it leaves that; else None."""
 
     @property
     def remembered(self) -> Remembered:
         """The memory."""
         return self._remembered
 
-    def ahead(self, slice_: Slice, now_us: int) -> tuple[int, bool]:
-        """Return when time may change what it is next, after a time, and whether the slice matters to it."""
+    def changed(self, read: Written) -> str | None:
+        """Return the test whether an event has changed what time will change; None if each event may have."""
+        memory = self._remembered.memory
+        if memory.by_exception:
+            return None
+        return memory.notable(read.outcome)[0] if memory.is_record else f"{read.entry} == {read.stamp}"
+
+    def is_changed(self, slice_: Slice, stamp: int) -> bool:
+        """Return whether an event has changed what a slice remembers, by the event's stamp."""
+        entry = self._remembered.slices.entry_in(slice_, self._remembered)
+        return bool(entry) and self._remembered.memory.latest(entry) >= stamp
+
+    def ahead(self, slice_: Slice, now_us: int) -> tuple[int, int]:
+        """Return when time may change what it is next, after a time, and until when it matters."""
         remembered = self._remembered
+        if self._leaves_us is not None and remembered.has_place:
+            stamp = slice_[remembered.place]
+            if stamp <= self._born:
+                return FOREVER, NEVER
+            until_us = (stamp >> NUMBER_BITS) + self._leaves_us
+            return until_us + 1 if until_us >= now_us else FOREVER, until_us
         entry = remembered.slices.entry_in(slice_, remembered)
         if not entry or entry == remembered.blank or remembered.memory.latest(entry) <= self._born:
-            return FOREVER, False
-        is_live = self._readers.until_us(entry, slice_[SEEN]) >= now_us
+            return FOREVER, NEVER
         next_us = self._pane_ends_us(entry, now_us)
         turn_us = self._operator.next_us(self._node, entry, now_us)
         if turn_us is not None and turn_us < next_us:
@@ -84,7 +115,7 @@ class Part:
             us = time_of(entry) + age_us
             if now_us < us < next_us:
                 next_us = us
-        return next_us, is_live
+        return next_us, self._readers.until_us(entry, slice_[SEEN])
 
     def _pane_ends_us(self, entry: Any, now_us: int) -> int:
         if not self._turns_by_pane or self._window_us is None:

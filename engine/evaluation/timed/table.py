@@ -38,7 +38,8 @@ class Table:
 
     def put(self, entry: Entry) -> None:
         """Add the entry of a key, or replace it."""
-        shard = self._own(hash(entry[3]) % SHARDS)
+        number = hash(entry[3]) % SHARDS
+        shard = self._own(number) if self._shared[number] else self.shards[number]
         before = len(shard)
         shard[entry[3]] = entry
         self._size += len(shard) - before

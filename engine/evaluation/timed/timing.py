@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.births import Births
@@ -18,6 +18,9 @@ _log = logging.getLogger(__name__)
 LOOKS_MAX: Final = 20_000
 """How often slices are looked at between two events, besides twice for each of them: for some seconds. A rule
 about the time of day turns thousands of times while a detector has seen nothing for years."""
+
+_BETWEEN: Final = 64
+"""How many slices are looked at in about a millisecond."""
 
 _SPARE: Final = 4_096
 """How many entries more than twice those that wait the queue may have: of slices that wait no more."""
@@ -173,8 +176,10 @@ class Timing:
 
     # -- time -----------------------------------------------------------------------------------------------
 
-    def pass_time(self, base: int, tick: int) -> None:
+    def pass_time(self, base: int, tick: int, between: Callable[[], None] | None = None) -> None:
         """Have all rules fire that are due up to the time of a stamp, in order, after event `tick`.
+
+        `between` is called about once in a millisecond. It must not change the detector.
 
         Past `LOOKS_MAX` and two looks for each slice, what else is due is skipped: it is far in the past.
         """
@@ -185,17 +190,25 @@ class Timing:
                 if looks >= looks_max:
                     self._skip(base)
                     break
-            entry = heappop(queue)
+            entry = queue[0]
             if not self._waits(entry):
                 # A detector that was loaded has no such entries, so they must not count.
+                heappop(queue)
                 continue
             looks += 1
+            if between is not None and not looks % _BETWEEN:
+                between()
             due, priority, number, _ = entry
             if priority < 0:
-                self.watches[number].look_at_all(due)
+                heappop(queue)
+                self.watches[number].look_at_all(due, between)
                 continue
             watch = self.watches[priority]
-            keys = watch.look(entry)
+            again, keys = watch.look(entry)
+            if again is None or again[0] == LATEST:
+                heappop(queue)
+            else:
+                heapreplace(queue, again)
             if keys is not None:
                 self.fired(FiredByTime(watch.rule, keys, time_of(due)), tick)
         self.due = queue[0][0] if queue else LATEST

@@ -1,16 +1,14 @@
 """One timed rule: which of its slices are live, and when time may turn the verdict of each."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from engine.evaluation.births import Births
-from engine.evaluation.facts.look_up import split_name, value_of
-from engine.evaluation.facts.values import LONG_TEXT, part_of_key, scalar_of, slice_key_of
-from engine.evaluation.paths import Path, fact_of
+from engine.evaluation.paths import fact_of
 from engine.evaluation.requirements import keys_of
 from engine.evaluation.rules import Rule
 from engine.evaluation.slices.histories import Histories
-from engine.evaluation.slices.slices import SHARDS, Slice, Slices
+from engine.evaluation.slices.slices import SHARDS, Slices
 from engine.evaluation.stamps import EVENT, LATEST, LATEST_US, NUMBER_BITS, time_of
 from engine.evaluation.timed.changes import (
     Part,
@@ -19,8 +17,9 @@ from engine.evaluation.timed.changes import (
     next_turn_us,
     parts_under,
 )
+from engine.evaluation.timed.rule_keys import Event, RuleKeys, event_of
 from engine.evaluation.timed.table import Entry, Table
-from engine.evaluation.times import FOREVER
+from engine.evaluation.times import FOREVER, NEVER
 from engine.language.condition import Condition
 
 _NOTHING: Final[Mapping[str, Any]] = {}
@@ -31,6 +30,9 @@ SOONEST_MAX_US: Final = 1 << 61
 
 ENTRY_BYTES: Final = 200
 """What a slice that waits takes: in the table, in the queue, and its numbers."""
+
+_BETWEEN: Final = 256
+"""How many slices are queued in about a millisecond."""
 
 Decide = Callable[[Mapping[str, Any], Mapping[str, Any], int, int], Any]
 """Gives a bit for each of some conditions that is true at an event, by the stamp of its time."""
@@ -45,13 +47,6 @@ class Deciders(Protocol):
 
     def decider(self, conditions: Sequence[tuple[Condition, Births]]) -> Decide:
         """Return what decides conditions whose histories have births."""
-
-
-class Event(NamedTuple):
-    """An event that has only the keys of a rule."""
-
-    fields: dict[str, Any]
-    sent: dict[str, Any]
 
 
 class Watch:
@@ -75,23 +70,24 @@ class Watch:
         self._histories, self._deciders, self._add = histories, deciders, add
         self.parts = [*parts_under(self.names, rule.condition, births, histories)]
         self._moving = moving_in(self.names, rule.condition, births)
-        self._split = [split_name(name) for name in self.names]
         self._own, self._shared = self._grouped()
+        self._groups = [*self._own, *self._shared]
         is_one = len(self._own) == 1 and not any(slices.path for slices, _ in self._shared)
-        self.path: Path | None = self._own[0][0].path if is_one else None
+        self.keys = RuleKeys(self.names, self._own[0][0] if is_one else None)
+        self.path = self.keys.path
         """That of the slices whose keys the table has; None if it has those of several paths together."""
-        self._key_names = self.names if self.path is None else [fact_of(step) for step in self.path]
-        self.is_single = self.path is not None and len(self.path) == 1
         moving = self._moving
+        self._is_moved = bool(moving.stepping or moving.stepping_by_slice or moving.crossing)
+        """Whether time changes it besides by what leaves a window."""
         known = [part.soonest_us for part in self.parts if part.soonest_us is not None]
-        self.is_still = not (known or moving.stepping or moving.stepping_by_slice or moving.crossing)
+        self.is_still = not (known or self._is_moved)
         """Whether time never turns its verdict."""
-        own = [part for _, parts in self._own for part in parts]
-        shared = [part for _, parts in self._shared for part in parts]
-        self.soonest = None if moving.crossing else _soonest(own)
+        self.own_parts = [part for _, parts in self._own for part in parts]
+        self.shared_parts = [part for _, parts in self._shared for part in parts]
+        self.soonest = None if moving.crossing else _soonest(self.own_parts)
         """No event makes time turn a verdict sooner after it, as a difference of stamps; None if that is not
         known: then each event of a slice is looked at."""
-        self.shared_soonest = None if moving.crosses_shared else _soonest(shared)
+        self.shared_soonest = None if moving.crosses_shared else _soonest(self.shared_parts)
         """The same of what an event changes that slices share."""
         self._decide: Decide | None = None
         self._crossing: Decide | None = None
@@ -138,12 +134,14 @@ class Watch:
         entry = self.table.shards[hash(key) % SHARDS].get(key)
         if entry is not None and self.soonest is not None and entry[0] <= stamp + self.soonest:
             return
+        if entry is None and self.names and not self._is_changed(key, stamp, fields, sent or _NOTHING):
+            return
         now_us = time_of(stamp)
         long = self.long.get(key)
-        if entry is None and self._is_long(key):
-            long = tuple([value_of(split, fields, sent or _NOTHING) for split in self._split])
-        next_us, is_live = self._ahead(key, self._event_of(key, long), now_us)
-        if not is_live:
+        if entry is None and self.keys.is_long(key):
+            long = self.keys.long_at(fields, sent or _NOTHING)
+        next_us, until_us = self._ahead(key, long, now_us)
+        if until_us < now_us:
             if entry is not None:
                 self.dropped(key)
             return
@@ -154,6 +152,17 @@ class Watch:
             self.put((due, self.rule.priority, stamp & EVENT, key))
         elif due < entry[0]:
             self._queue((due, *entry[1:]))
+
+    def _is_changed(
+        self, key: Hashable, stamp: int, fields: Mapping[str, Any], sent: Mapping[str, Any]
+    ) -> bool:
+        """Return whether an event has changed what is remembered of its keys. From then on, a slice waits."""
+        for slices, parts in self._groups:
+            is_of_key = self.path is not None and slices.path == self.path
+            slice_ = slices.find(key) if is_of_key else slices.at(fields, sent)
+            if slice_ and any(part.is_changed(slice_, stamp) for part in parts):
+                return True
+        return False
 
     def share(self, stamp: int, fields: Mapping[str, Any], sent: Mapping[str, Any] | None) -> None:
         """See what an event has made of what slices share."""
@@ -166,7 +175,7 @@ class Watch:
             if slice_ is not None:
                 rest_us = min([rest_us, *(part.ahead(slice_, now_us)[0] for part in parts)])
         if self._moving.crosses_shared:
-            rest_us = self._crossed_us(self._read(fields, sent or _NOTHING), now_us, rest_us)
+            rest_us = self._crossed_us(self.keys.event_at(fields, sent or _NOTHING), now_us, rest_us)
         if rest_us <= LATEST_US and rest_us << NUMBER_BITS < self.rest[0]:
             self.look_at_all_from(rest_us)
 
@@ -174,7 +183,7 @@ class Watch:
         """See what an event has made of its slices, whatever their keys."""
         if self._shared:
             self.share(stamp, fields, sent)
-        key = self.key_at(fields, sent or _NOTHING)
+        key = self.keys.key_at(fields, sent or _NOTHING)
         if key is not None:
             self.touch(key, stamp, fields, sent)
 
@@ -182,14 +191,6 @@ class Watch:
     def shares(self) -> bool:
         """Whether there is something that slices share."""
         return bool(self._shared)
-
-    def key_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Hashable | None:
-        """Return the key in the table of an event, if it has all keys of the rule."""
-        if self.path is not None:
-            slices = self._own[0][0]
-            return slices.key_at(fields, sent) if slices.path else ()
-        parts = [slice_key_of(value_of(split, fields, sent)) for split in self._split]
-        return None if None in parts else tuple(map(part_of_key, parts))
 
     def put(self, entry: Entry) -> None:
         """Have a slice wait that does not wait yet."""
@@ -212,13 +213,13 @@ class Watch:
         """
         if other.rest[0] < self.rest[0]:
             self.look_at_all_from(time_of(other.rest[0]))
-        key = self.key_at(fields, sent)
+        key = self.keys.key_at(fields, sent)
         entry = other.table.get(key)
         if entry is not None and self.table.get(key) is None:
             if key in other.long:
                 self.long[key] = other.long[key]
             self.put(entry)
-        return None if key is None else self._read(fields, sent)
+        return None if key is None else self.keys.event_at(fields, sent)
 
     def _queue(self, entry: Entry) -> None:
         self.table.put(entry)
@@ -233,23 +234,33 @@ class Watch:
 
     # -- time -----------------------------------------------------------------------------------------------
 
-    def look(self, entry: Entry) -> dict[str, Any] | None:
-        """Look at a slice when its time has come, and queue it again. Return its keys if the rule fires."""
-        due, _, first, key = entry
-        event = self._event_of(key, self.long.get(key))
-        if self._decide is None:
-            self._decide = self._deciders.decider([(self.rule.condition, self.births)])
-        now_us = time_of(due)
-        turns = self._decide(*event, due, 0) and not self._decide(*event, due - _MICROSECOND, 0)
-        fires = turns and self._ahead(key, event, now_us - 1)[1]
-        keys = self._values(key, self.long.get(key)) if fires else None
-        next_us, is_live = self._ahead(key, event, now_us)
-        if is_live:
-            next_due = next_us << NUMBER_BITS if next_us <= LATEST_US else LATEST
-            self._queue((next_due, self.rule.priority, first, key))
-        else:
+    def look(self, entry: Entry) -> tuple[Entry | None, dict[str, Any] | None]:
+        """Look at a slice when its time has come.
+
+        Return its next entry, if it is still live, which the table has; and its keys if the rule fires.
+        """
+        due, priority, first, key = entry
+        now_us, keys = time_of(due), None
+        long = self.long.get(key) if self.long else None
+        next_us, until_us = self._ahead(key, long, now_us - 1)
+        # Mostly, an event has come since it was queued, and it turns later.
+        if next_us == now_us or self._is_moved:
+            if self._decide is None:
+                self._decide = self._deciders.decider([(self.rule.condition, self.births)])
+            event = self.keys.event(key, long)
+            if (
+                until_us >= now_us - 1
+                and self._decide(*event, due, 0)
+                and not self._decide(*event, due - _MICROSECOND, 0)
+            ):
+                keys = self.keys.values(key, long)
+            next_us, until_us = self._ahead(key, long, now_us)
+        if until_us < now_us:
             self.dropped(key)
-        return keys
+            return None, keys
+        again = (next_us << NUMBER_BITS if next_us <= LATEST_US else LATEST, priority, first, key)
+        self.table.put(again)
+        return again, keys
 
     def skip(self, base: int) -> None:
         """Have no slice be looked at up to the time of a stamp: none fires."""
@@ -265,10 +276,12 @@ class Watch:
         self.rest[0] = time_us << NUMBER_BITS
         self._add((self.rest[0], -1, self.rule.priority, None))
 
-    def look_at_all(self, due: int) -> None:
-        """Have all slices looked at at a time."""
+    def look_at_all(self, due: int, between: Callable[[], None] | None = None) -> None:
+        """Have all slices looked at at a time. `between` is called about once in a millisecond."""
         self.rest[0] = LATEST
-        for entry in [*self.table]:
+        for number, entry in enumerate([*self.table]):
+            if between is not None and not number % _BETWEEN:
+                between()
             if entry[0] > due:
                 self._queue((due, *entry[1:]))
 
@@ -280,42 +293,51 @@ class Watch:
     def _look_again(self, entry: Entry, now_us: int) -> bool:
         """Find anew when time may turn the verdict of a slice; return whether it is still live."""
         key = entry[3]
-        next_us, is_live = self._ahead(key, self._event_of(key, self.long.get(key)), now_us)
+        next_us, until_us = self._ahead(key, self.long.get(key), now_us)
         due = next_us << NUMBER_BITS if next_us <= LATEST_US else LATEST
         self._queue((due, *entry[1:]))
-        return is_live
+        return until_us >= now_us
 
     def waiting(self) -> list[Waiting]:
         """Return the slices that wait: for each the number of its first event, and its keys."""
-        return [(first, self._values(key, self.long.get(key))) for _, _, first, key in self.table]
+        return [(first, self.keys.values(key, self.long.get(key))) for _, _, first, key in self.table]
 
     def adopt(self, waiting: Sequence[Waiting], now_us: int) -> None:
         """Wait for slices that another rule of the same keys has waited for, from a time on."""
         for first, values in waiting:
-            key: Any = self.key_at(*_event(values))
-            if self._is_long(key):
+            key: Any = self.keys.key_at(*event_of(values))
+            if self.keys.is_long(key):
                 self.long[key] = tuple([values[name] for name in self.names])
             self.put((LATEST, self.rule.priority, first, key))
         self.look_again(now_us)
 
-    def _ahead(self, key: Hashable, event: Event, now_us: int) -> tuple[int, bool]:
-        """Return when time may turn a verdict next, after a time, and whether the slice is live then."""
-        best, is_live = FOREVER, not self.names
-        for slices, parts in (*self._own, *self._shared):
-            is_of_key = self.path is not None and slices.path == self.path
-            slice_: Slice = (slices.find(key) if is_of_key else slices.at(*event)) or slices.blank
+    def _ahead(self, key: Hashable, long: tuple[Any, ...] | None, now_us: int) -> tuple[int, int]:
+        """Return when time may turn a verdict next, after a time, and until when the slice is live."""
+        best, live_us = FOREVER, NEVER if self.names else FOREVER
+        event: Event | None = None
+        for slices, parts in self._groups:
+            if self.path is not None and slices.path == self.path:
+                slice_ = slices.find(key) or slices.blank
+            else:
+                event = event or self.keys.event(key, long)
+                slice_ = slices.at(*event)
             for part in parts:
-                us, matters = part.ahead(slice_, now_us)
+                us, until_us = part.ahead(slice_, now_us)
                 best = min(best, us)
-                is_live = is_live or (matters and bool(slices.path))
+                if slices.path:
+                    live_us = max(live_us, until_us)
+        if self._is_moved and live_us >= now_us:
+            best = self._moved_us(event or self.keys.event(key, long), now_us, best)
+        return best, live_us
+
+    def _moved_us(self, event: Event, now_us: int, best: int) -> int:
+        """Return when something moves that turns a verdict, if that is before all else changes."""
         moving = self._moving
-        if is_live and moving.stepping_by_slice:
+        if moving.stepping_by_slice:
             best = min(best, next_step_us(moving.stepping_by_slice, now_us))
-        if is_live and moving.stepping:
+        if moving.stepping:
             best = min(best, self._next_turn_us(now_us))
-        if is_live and moving.crossing:
-            best = self._crossed_us(event, now_us, best)
-        return best, is_live
+        return self._crossed_us(event, now_us, best) if moving.crossing else best
 
     def _next_turn_us(self, now_us: int) -> int:
         from_us, turn_us = self._turn_us
@@ -345,41 +367,7 @@ class Watch:
                 high_us = middle_us
         return high_us
 
-    # -- keys -----------------------------------------------------------------------------------------------
-
-    def _event_of(self, key: Hashable, long: tuple[Any, ...] | None) -> Event:
-        """Return the event that has only a key."""
-        return _event(self._values(key, long))
-
-    def _read(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Event:
-        """Return the event that has only the keys of an event."""
-        values = [value_of(split, fields, sent) for split in self._split]
-        return _event(dict(zip(self.names, values, strict=True)))
-
-    def _values(self, key: Any, long: tuple[Any, ...] | None) -> dict[str, Any]:
-        """Return the values of a key by name."""
-        if long is not None:
-            return dict(zip(self.names, long, strict=True))
-        return dict(zip(self._key_names, map(scalar_of, self._parts_of(key)), strict=True))
-
-    def _parts_of(self, key: Any) -> tuple[Any, ...]:
-        return (key,) if self.is_single else key
-
-    def _is_long(self, key: Any) -> bool:
-        """Return whether a key is, or has, the digest of a long text."""
-        return any(type(part) is tuple and part[0] == LONG_TEXT for part in self._parts_of(key))
-
 
 def _soonest(parts: Sequence[Part]) -> int | None:
     known = [part.soonest_us for part in parts if part.soonest_us is not None]
     return None if 0 in known else min([*known, SOONEST_MAX_US]) << NUMBER_BITS
-
-
-def _event(values: Mapping[str, Any]) -> Event:
-    fields, sent = dict[str, Any](), dict[str, Any]()
-    for name, value in values.items():
-        if name.startswith("$"):
-            sent[name[1:]] = value
-        else:
-            fields[name] = value
-    return Event(fields, sent)

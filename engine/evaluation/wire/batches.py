@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
 import msgspec
 
 from engine.evaluation.wire.bodies import (
+    AT_ONCE_BYTES_MAX,
     LOOKED_THROUGH_BYTES,
     check_count,
     check_weight,
@@ -33,8 +34,6 @@ from engine.language.limits import Limits
 
 T = TypeVar("T")
 
-WHOLE_BYTES_MAX: Final = 1 << 18
-"""A body up to this takes the decoder 30 ms at worst, and mostly one."""
 BatchForm = Literal["json", "msgpack"]
 """The format of the body of a batch."""
 
@@ -70,13 +69,21 @@ class _Events(msgspec.Struct):
     events: list[msgspec.Raw]
 
 
-def events_in(body: bytes, form: BatchForm) -> int:
+def count_events(body: bytes, form: BatchForm) -> int:
     """Return how many events a batch has, without decoding them; 1 if it cannot be read."""
     try:
         found = (msgspec.json if form == "json" else msgspec.msgpack).decode(body, type=_Events)
     except (ValueError, RecursionError):
         return 1
     return len(found.events)
+
+
+def count_records(body: bytes) -> int:
+    """Return how many plain records a body has, without decoding them: its lines, if it is no JSON."""
+    with suppress(ValueError, RecursionError):
+        found = msgspec.json.decode(body, type=list[msgspec.Raw] | dict[str, msgspec.Raw])
+        return len(found) if isinstance(found, list) else 1
+    return max(1, sum(bool(line.strip()) for line in body.split(b"\n")))
 
 
 def _json_batch(body: bytes, limits: Limits) -> BatchBody:
@@ -176,7 +183,7 @@ def decode_batch(
 
 
 def _is_long(body: bytes, limits: Limits) -> bool:
-    return len(body) > min(WHOLE_BYTES_MAX, limits.event_values_max)
+    return len(body) > min(AT_ONCE_BYTES_MAX, limits.event_values_max)
 
 
 def _decode_at_once(body: bytes, limits: Limits, form: _Form) -> BatchBody:

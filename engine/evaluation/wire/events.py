@@ -51,10 +51,10 @@ def evaluate_body(detector: Detector, body: bytes) -> Answer:
     return Done(b'{"actions":' + encode_actions(outcome.fired) + b"}", encode_entries(outcome.messages))
 
 
-def tick(detector: Detector, time_us: int) -> Done:
-    """Move a detector's clock, and give the answer. Raises Refusal 1402."""
+def tick(detector: Detector, time_us: int, between: Callable[[], None] | None = None) -> Done:
+    """Move a detector's clock, and give the answer. Raises Refusal 1402. See `Detector.tick`."""
     most = detector.limits.answer_bytes_max
-    actions, without_room = encode_firings(detector.tick(time_us), most)
+    actions, without_room = encode_firings(detector.tick(time_us, between), most)
     said = f"{without_room} actions had no room in the response, whose limit is {most} bytes"
     messages = [Entry(2008, said)] if without_room else []
     return Done(b'{"actions":' + actions + b"}", encode_entries(messages))

@@ -22,8 +22,8 @@ from engine.evaluation.times import milliseconds
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.json.writer import json_bytes
 
-_FIRST_EVENTS: Final = 128
-_PART_S: Final = 0.01
+FIRST_EVENTS: Final = 128
+PART_S: Final = 0.01
 """Events are evaluated in parts that take about this long, and the first in one of so many."""
 
 _RESULT_BYTES_MAX: Final = 1024
@@ -114,7 +114,7 @@ def refused_result(refusal: Refusal) -> bytes:
     return b'{"actions":[],"errors":' + encode_entries(refusal.entries) + b"}"
 
 
-def _results_of(outcomes: Outcomes) -> list[bytes]:
+def results_of(outcomes: Outcomes) -> list[bytes]:
     """Return the result of each event as JSON."""
     # The same rules often fire together, and are then mostly one tuple.
     known: dict[int, bytes] = {}
@@ -135,8 +135,24 @@ def _results_of(outcomes: Outcomes) -> list[bytes]:
 
 def no_room(limit_bytes: int) -> bytes:
     """Return the result of an event that was not evaluated because the answer was full."""
+    return refused_result(without_room(limit_bytes))
+
+
+def without_room(limit_bytes: int) -> Refusal:
+    """Return the Refusal of an event for which the answer had no room."""
     said = f"event not evaluated: the response limit of {limit_bytes} bytes is reached; resend it"
-    return refused_result(Refusal(Entry(1400, said)))
+    return Refusal(Entry(1400, said))
+
+
+def room_for(detector: Detector, size_bytes: int, *, detailed: bool = False) -> int:
+    """Return how many events certainly have room in an answer of some bytes so far; 0 if it is full."""
+    bytes_max = detector.limits.answer_bytes_max
+    worst = detector.answer_bytes_worst + _RESULT_BYTES_MAX
+    if detailed:
+        worst += DETAILS_BYTES_MAX + _DETAILS_BYTES * len(detector.live)
+    left = bytes_max - size_bytes
+    # If one result can exceed half of the limit, only half of the limit has to be free.
+    return 0 if left < min(worst, bytes_max // 2) else max(1, left // worst)
 
 
 def results_within(
@@ -151,33 +167,28 @@ def results_within(
     An event that is already a Refusal keeps its place. Gives the results, fewer than events if the answer is
     full, and the indices of the refused events. `between` is called from time to time between two events.
     """
-    bytes_max = detector.limits.answer_bytes_max
-    worst = detector.answer_bytes_worst + _RESULT_BYTES_MAX
-    if detailed:
-        worst += DETAILS_BYTES_MAX + _DETAILS_BYTES * len(detector.live)
-    # If one result can exceed half of the limit, only half of the limit has to be free.
-    wanted = min(worst, bytes_max // 2)
     results: list[bytes] = []
     refused: list[int] = []
-    size, count = 0, _FIRST_EVENTS
+    size, count = 0, FIRST_EVENTS
     try:
         while len(results) < len(events):
             first = len(results)
-            if bytes_max - size < wanted and results:
+            room = room_for(detector, size, detailed=detailed)
+            if not room and results:
                 break
-            part = events[first : first + max(1, min(count, (bytes_max - size) // worst))]
+            part = events[first : first + max(1, min(count, room))]
             began_s = perf_counter()
             if detailed:
                 of_part, refusals = _detailed(detector, part)
             else:
                 outcomes = detector.submit_clean(part)
-                of_part, refusals = _results_of(outcomes), outcomes.refused
+                of_part, refusals = results_of(outcomes), outcomes.refused
             size += sum(map(len, of_part)) + len(of_part)
             results += of_part
             for place, refusal in refusals.items():
                 refused.append(first + place)
                 detector.refused[refusal.entries[0].code] += 1
-            count = 2 * count if perf_counter() - began_s < _PART_S else max(1, count // 2)
+            count = 2 * count if perf_counter() - began_s < PART_S else max(1, count // 2)
             between()
     finally:
         detector.forget_lookups()

@@ -135,8 +135,8 @@ class _Reader:
 
     def _fail(self, offset: int, sentence: str) -> NoReturn:
         """Refuse the text with 1300, or with 1303 if it is already too deep."""
-        with suppress(UnexpectedToken):
-            # What has been read so far may be a whole condition.
+        # What has been read so far may be a whole condition. Python reads no number of very many digits.
+        with suppress(UnexpectedToken, ValueError):
             check_size(_copy_of(self._state).feed_token(Token("$END", "", start_pos=0)), self._limits)
         _check_depth(self._state.parser_state.value_stack, self._limits)
         raise self._source.refusal(offset, sentence)

@@ -10,7 +10,7 @@ import msgspec
 
 from engine.runtime.activation.activation import Activation
 from engine.runtime.activation.detector_thread import DetectorThread
-from engine.runtime.activation.rates import Rates
+from engine.runtime.activation.loads import Rates
 from engine.runtime.activation.waiting_batches import Submission, WaitingBatches, operations_of, settle
 from engine.runtime.contract.errors import ActorDied, no_such_detector, outcome_unknown, shutting_down
 from engine.runtime.contract.measurements.counters import DETECTORS_LOST, FENCED, JOURNAL_FAILED
@@ -70,6 +70,8 @@ class DetectorQueue:
         """Wakes the idle task when something is due, or earlier."""
         self._ticking = False
         """Whether a tick of the service waits or is under way."""
+        self._overdue_since_s = float("inf")
+        """From when on, on the loop's clock, something has been due that no tick has let happen."""
         self._deleted = False
         self._closing = False
         self._shut_down = False
@@ -121,10 +123,11 @@ class DetectorQueue:
         due_us = self.activation.due_us
         if due_us is not None and due_us <= now_us and not self._ticking:
             self._ticking = True
+            self._overdue_since_s = self._loop.time() - (now_us - due_us) / 1e6
             self.submit([Operation(TICK_DUE, b"")], self._ticked)
 
     def _ticked(self, outcome: Outcome) -> None:
-        self._ticking = False
+        self._ticking, self._overdue_since_s = False, float("inf")
         if isinstance(outcome, Reply) and outcome.crash is not None:
             # No front end reports it.
             fields = {"detector": self.detector_id, "operation": TICK_DUE}
@@ -143,6 +146,7 @@ class DetectorQueue:
             cpu=round(self.rates.cpu, 3),
             waiting=sum(len(one.operations) for one in unanswered),
             waiting_s=max((self._loop.time() - one.since_s for one in unanswered), default=0.0),
+            overdue_s=max(0.0, self._loop.time() - self._overdue_since_s),
         )
 
     def make_room(self, *, wanted: bool = True) -> None:

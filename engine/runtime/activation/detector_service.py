@@ -12,8 +12,7 @@ import msgspec
 
 from engine.runtime.activation.detector_queue import DetectorQueue
 from engine.runtime.activation.detector_thread import DetectorThread
-from engine.runtime.activation.loads import Load, leaver
-from engine.runtime.activation.rates import MEASURED_S, RateMeter, Totals
+from engine.runtime.activation.loads import MEASURED_S, Load, RateMeter, Totals, leaver
 from engine.runtime.activation.waiting_batches import Submission
 from engine.runtime.concurrency.background import Background
 from engine.runtime.concurrency.loop_lag import LoopLag

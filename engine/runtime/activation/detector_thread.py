@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from engine.runtime.concurrency.threads import Threads
 from engine.runtime.contract.measurements.figures import DetectorFigures
 from engine.runtime.contract.requests.calls import Activated
-from engine.runtime.contract.requests.operations import PUT_RULES, Operation
+from engine.runtime.contract.requests.operations import PUT_RULES, TICK, TICK_DUE, Operation
 from engine.runtime.contract.requests.replies import Reply
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.turns import FREE, Turn, Turns
@@ -23,6 +23,8 @@ _SLOW_S: Final = 0.02
 no other detectors wait for it."""
 _LARGE_BYTES: Final = 1024 * 1024
 """Payloads of this size are evaluated in parts of a second."""
+_MUCH: Final = frozenset({PUT_RULES, TICK, TICK_DUE})
+"""Operations that may remove many rules, or at which rules may fire for many keys, however short they are."""
 _CALLS_AT_ONCE: Final = 4
 _SAVING_AT_ONCE: Final = 2
 """How many detectors that share a worker are saved at the same time."""
@@ -169,5 +171,5 @@ class DetectorThread:
 
 
 def _payload_bytes(batch: Sequence[Operation]) -> int:
-    """Return the size of a batch. A change of many rules is never small: even a short one may remove many."""
-    return sum([len(one.payload) + (one.kind == PUT_RULES) * _SMALL_BYTES for one in batch])
+    """Return the size of a batch, which is never small if something short in it may do much."""
+    return sum([len(one.payload) + (one.kind in _MUCH) * (_SMALL_BYTES + 1) for one in batch])

@@ -9,7 +9,6 @@ from typing import Final
 from msgspec.structs import astuple
 
 from engine.runtime.catalogue import catalogue_state
-from engine.runtime.catalogue.catalogue_settings import CatalogueSettings
 from engine.runtime.catalogue.catalogue_state import (
     CatalogueState,
     Change,
@@ -36,6 +35,7 @@ from engine.runtime.contract.catalogue_changes import (
 )
 from engine.runtime.contract.change_log import LoggedChange, LoggedPage, Made
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
+from engine.runtime.contract.settings import CatalogueSettings
 from engine.runtime.detector.persistence import detector_snapshot
 from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
 from snapshots.data_folder.identity import check_identity

@@ -5,32 +5,36 @@ import dataclasses
 import logging
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
+import msgspec
 import ray
 from ray._private import worker as ray_worker
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from engine.runtime.catalogue.catalogue_settings import CatalogueSettings
 from engine.runtime.cluster.actors.directory_actor import DirectoryActor
 from engine.runtime.cluster.directory_reach import DirectoryReach, Places
 from engine.runtime.cluster.directory_watch import DirectoryWatch
-from engine.runtime.cluster.joined_folder import DIRECTORY
+from engine.runtime.cluster.joined_folder import DIRECTORY, begin_joined_folder
 from engine.runtime.cluster.ray_calls import OPTIONS, RayActor, first_line
 from engine.runtime.cluster.ray_nodes import look, node_for_directory
 from engine.runtime.concurrency.background import mark_retrieved
 from engine.runtime.concurrency.loop_thread import LoopThread
 from engine.runtime.concurrency.threads import off_loop
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
+from engine.runtime.contract.log_records import LOGGED, Logged
 from engine.runtime.contract.measurements.figures import OtherSetting
-from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.front_end.scheduler_client import Unreachable
+from engine.runtime.contract.settings import CatalogueSettings, RuntimeSettings
+from engine.runtime.front_end.backend import Backend
+from engine.runtime.front_end.scheduler_client import SchedulerClient, Unreachable
 from engine.runtime.process.deaths import Process
 from engine.runtime.transport.link_client import LinkClient
+from engine.runtime.transport.messages import Note
 from snapshots.errors import StorageError
 
 _log = logging.getLogger(__name__)
@@ -263,3 +267,31 @@ def _import_modules() -> None:
 def _cluster_id() -> str:
     store: Any = ray_worker.global_worker
     return str(store.gcs_client.cluster_id.hex())
+
+
+def backend_on_ray(
+    settings: RuntimeSettings,
+    not_ready: Callable[[], str | None] = lambda: None,
+    problem: Callable[[], str | None] = lambda: None,
+    *,
+    shared_settings: Mapping[str, str] = MappingProxyType({}),
+) -> Backend:
+    """Create a backend, not yet started, on the cluster that this process belongs to.
+
+    Initializes the data folder if necessary. `not_ready` and `problem` are those of SchedulerClient.
+    `shared_settings` are the settings that all services of the folder share, as text; those not in force are
+    logged. Raises StorageError.
+    """
+    folder_id = begin_joined_folder(settings.data, lock_wait_s=settings.lock_wait_s)
+    settings = dataclasses.replace(settings, folder_id=folder_id)
+    directory = RayDirectory(settings, shared_settings)
+
+    def noted(note: Note) -> None:
+        if note.name == LOGGED:
+            msgspec.msgpack.decode(note.body, type=Logged).log()
+
+    scheduler = SchedulerClient(
+        settings, directory.connect, noted=noted, not_ready=not_ready, problem=problem, end=directory.end
+    )
+    # Others cannot join a Ray that is reached by Unix sockets only.
+    return Backend(settings, scheduler, shared=settings.transport != "unix")

@@ -1,16 +1,19 @@
-"""The nodes of the cluster: what Ray knows of them, and which are drained."""
+"""The nodes of the cluster: what Ray knows of them, which are drained, and how to ask one."""
 
-from collections.abc import Collection, Iterable
-from typing import Any, Final, Literal
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Final, Literal, TypeVar
 
 import ray
 from ray._private import state
 from ray._private import worker as ray_worker
+from ray.exceptions import GetTimeoutError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from engine.runtime.concurrency.threads import off_loop
 from engine.runtime.contract.measurements.figures import NodeFigures
 from engine.runtime.contract.ports import NodesPort
+
+T = TypeVar("T")
 
 _KEYS: Final = b"rule-detector"
 _DRAINED: Final = b"drained-"
@@ -20,6 +23,11 @@ of the cluster knows it."""
 _ANSWER_S: Final = 5.0
 _NODE_LABEL: Final = "ray.io/node-id"
 """The label that Ray gives to every node: its id."""
+
+ANSWER_S: Final = 30.0
+"""How long a node may take to answer what it is asked."""
+_HEAD: Final = "node:__internal_head__"
+"""The resource that Ray gives to the head alone."""
 
 
 def on_node(node: str) -> dict[str, Any]:
@@ -113,3 +121,37 @@ def node_for_directory(nodes: Iterable[NodeFigures], here: str, lost_on: str = "
         return node.id == lost_on, not node.cpus, node.id != here, node.id
 
     return min(takers, key=order).id if takers else None
+
+
+class SilentError(Exception):
+    """The node does not answer."""
+
+
+def alive_nodes() -> list[dict[str, Any]]:
+    """Return the nodes that Ray takes for alive, as Ray describes them. Asks Ray."""
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return [node for node in nodes if node["Alive"]]
+
+
+def is_head(node: dict[str, Any]) -> bool:
+    """Whether Ray's control store runs on the node."""
+    return _HEAD in node["Resources"]
+
+
+def ask_node(node: dict[str, Any], work: Callable[[], T], within_s: float = ANSWER_S) -> T:
+    """Do some work on a node and return its result. Raises what it raises, RayError and SilentError.
+
+    Only what `work` names by itself must be installed there.
+    """
+
+    def call() -> T:
+        return work()
+
+    there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+    task: Any = ray.remote(num_cpus=0, max_retries=0)(call).options(scheduling_strategy=there)
+    try:
+        result: T = ray.get(task.remote(), timeout=within_s)
+    except GetTimeoutError:
+        # It is an OSError too, but says nothing about the node's file system.
+        raise SilentError(f"it has not answered for {within_s:.0f} s") from None
+    return result

@@ -1,11 +1,18 @@
 """An active detector, with its store and its pending snapshot."""
 
+import os
+import platform
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from engine.evaluation.detector import Detector
+from engine.evaluation.wire.events import Answer, Done
+from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.runtime.contract.measurements.figures import DetectorFigures
 from engine.runtime.contract.measurements.measures import Counted
+from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.detector.apply import due_of
 from engine.runtime.detector.persistence import detector_snapshot, journal_entries
 from engine.runtime.detector.persistence.detector_snapshot import DetectorSnapshot
@@ -163,3 +170,30 @@ def counted(detector: Detector) -> Counted:
         detector.firings_by_time,
         detector.feed.last,
     )
+
+
+def with_storage(answer: Answer, operation: Operation, store: Store, resident_bytes: int) -> Answer:
+    """Return an answer about the state. If the whole state was asked for, add storage and worker."""
+    if not isinstance(answer, Done):
+        return answer
+    if msgspec.json.decode(operation.payload, type=StateAsked).about != "all":
+        return answer
+    view: dict[str, Any] = {
+        "journal": {
+            "record": store.sequence,
+            "bytes": store.journal_bytes,
+            "segments": store.segment_count,
+            "synced": not store.unsynced,
+        },
+        "snapshot": {
+            "record": store.snapshot_sequence,
+            **({} if (saved_us := store.snapshot_us) is None else {"saved_ms": saved_us // 1_000}),
+        },
+        "worker": {
+            "node": platform.node(),
+            "pid": os.getpid(),
+            "epoch": store.epoch,
+            "resident_bytes": resident_bytes,
+        },
+    }
+    return Done(answer.result[:-1] + b"," + msgspec.json.encode(view)[1:])

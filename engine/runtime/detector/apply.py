@@ -33,6 +33,8 @@ from engine.evaluation.wire.inspecting.feeds import firings_of
 from engine.evaluation.wire.inspecting.looks import comparison_asked, timeline
 from engine.evaluation.wire.inspecting.rule_lists import rules_of
 from engine.evaluation.wire.inspecting.states import state_of
+from engine.evaluation.wire.records.decoding import Ingest
+from engine.evaluation.wire.records.evaluating import ingest
 from engine.evaluation.wire.results import encode_entries
 from engine.language.diagnostics import Entry, Refusal, quoted
 from engine.language.json.writer import json_bytes
@@ -42,6 +44,7 @@ from engine.runtime.contract.requests.operations import (
     DRY_BATCH_FORMS,
     EVALUATE,
     EVALUATE_EXPLAINED,
+    INGEST,
     AddRule,
     ChangeRule,
     NamedRelation,
@@ -62,6 +65,7 @@ from engine.runtime.detector.persistence.journal_entries import (
     Evaluated,
     EvaluatedBatch,
     EvaluatedLines,
+    EvaluatedRecords,
     GivenAnswer,
     JournalEntry,
     RelationChanged,
@@ -102,12 +106,12 @@ def apply(
     try:
         match operation.kind:
             # This case is by far the most frequent, and each case before it would take time.
-            case kind if kind in (EVALUATE, EVALUATE_EXPLAINED) or kind in BATCH_FORMS:
+            case kind if kind in (EVALUATE, EVALUATE_EXPLAINED, INGEST) or kind in BATCH_FORMS:
                 return _evaluated(detector, answers, operation, now_us, between)
             case operations.TICK:
-                return _ticked(detector, answers, operation, now_us)
+                return _ticked(detector, answers, operation, now_us, between)
             case operations.TICK_DUE:
-                return _ticked_if_due(detector, now_us)
+                return _ticked_if_due(detector, now_us, between)
             case operations.EXPLAIN:
                 return Applied(explain_body(detector, operation.payload))
             case operations.RULES:
@@ -187,7 +191,10 @@ def _evaluated(
     answer: Answer
     refused: tuple[int, ...]
     body, detailed = operation.payload, operation.details
-    if form is not None:
+    if operation.kind == INGEST:
+        records = msgspec.msgpack.decode(body, type=Ingest)
+        answer, refused = ingest(detector, records, now_us, between)
+    elif form is not None:
         answer, refused = evaluate_batch_body(detector, body, form, between, detailed=detailed)
     elif explained or detailed:
         answer = evaluate_explained_body(detector, body, explained=explained, detailed=detailed)
@@ -196,44 +203,53 @@ def _evaluated(
         answer, refused = evaluate_body(detector, body), ()
     if isinstance(answer, Refused):
         return Applied(answer)
-    given = None
-    if key:
-        given = GivenAnswer(key, answer.result, answer.messages)
-        request = request_digest(operation.kind, operation.payload)
-        answers.keep(CachedAnswer(key, request, answer.result, answer.messages), now_us)
-    elif detector.events_seen == seen_before:
+    if not key and detector.events_seen == seen_before:
         return Applied(answer)
+    given = _given(operation, answer, answers, now_us) if key else None
+    if operation.kind == INGEST:
+        return Applied(answer, EvaluatedRecords(body, refused, given))
     if form is None:
         return Applied(answer, Evaluated(operation.payload, answer=given))
     return Applied(answer, EvaluatedBatch(operation.payload, refused, form=form, answer=given))
 
 
-def _ticked(detector: Detector, answers: IdempotencyCache, operation: Operation, now_us: int) -> Applied:
+def _given(operation: Operation, answer: Done, answers: IdempotencyCache, now_us: int) -> GivenAnswer | None:
+    """Store the answer if the operation has a key, and return what the journal keeps of it."""
+    if not operation.key:
+        return None
+    key, request = key_digest(operation.key), request_digest(operation.kind, operation.payload)
+    answers.keep(CachedAnswer(key, request, answer.result, answer.messages), now_us)
+    return GivenAnswer(key, answer.result, answer.messages)
+
+
+def _ticked(
+    detector: Detector,
+    answers: IdempotencyCache,
+    operation: Operation,
+    now_us: int,
+    between: Callable[[], None],
+) -> Applied:
     """Tick, or repeat the stored answer. Raises Refusal as `_evaluated` does."""
     key = key_digest(operation.key) if operation.key else b""
     if key and (before := answers.find(key, operation, now_us)) is not None:
         return Applied(before)
     time_us = decode_tick(operation.payload, detector.limits)
     clock_us = detector.clock_us
-    answer = tick(detector, time_us)
+    answer = tick(detector, time_us, between)
     if detector.clock_us == clock_us:
         # The clock never goes back, so a repeated request gets the same answer without a stored one.
         return Applied(answer)
     detector.ticks += 1
-    if not key:
-        return Applied(answer, Ticked(time_us))
-    request = request_digest(operation.kind, operation.payload)
-    answers.keep(CachedAnswer(key, request, answer.result, answer.messages), now_us)
-    given = GivenAnswer(key, answer.result, answer.messages)
-    return Applied(answer, Ticked(time_us, operation.payload, given))
+    given = _given(operation, answer, answers, now_us)
+    return Applied(answer, Ticked(time_us, operation.payload if given else b"", given))
 
 
-def _ticked_if_due(detector: Detector, now_us: int) -> Applied:
+def _ticked_if_due(detector: Detector, now_us: int, between: Callable[[], None]) -> Applied:
     """Move the clock to the present time if something is due. The answer says nothing."""
     due_us = due_of(detector)
     if due_us is None or due_us > now_us:
         return Applied(Done(b"{}"))
-    detector.tick(now_us)
+    detector.tick(now_us, between)
     detector.ticks += 1
     return Applied(Done(b"{}"), Ticked(now_us))
 

@@ -29,12 +29,11 @@ from engine.runtime.detector.active_detector import (
     Position,
     counted,
     position,
+    with_storage,
 )
 from engine.runtime.detector.apply import Applied, apply, apply_upload
-from engine.runtime.detector.data_folder import check_data_folder
 from engine.runtime.detector.persistence import detector_snapshot
-from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
-from engine.runtime.detector.persistence.forking import make_fork
+from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION, make_fork
 from engine.runtime.detector.persistence.idempotency import PAGE_VERSION
 from engine.runtime.detector.persistence.journal_entries import (
     EVALUATED,
@@ -43,8 +42,7 @@ from engine.runtime.detector.persistence.journal_entries import (
 )
 from engine.runtime.detector.persistence.replay import note_lag
 from engine.runtime.detector.read_only import ReadOnlyDetector, cannot_write
-from engine.runtime.detector.storage_view import with_storage
-from engine.runtime.detector.taking_over import take_over
+from engine.runtime.detector.taking_over import check_data_folder, take_over
 from engine.runtime.detector.turns import FREE, Turn
 from engine.runtime.process.usage import resident_bytes
 from snapshots.clock import wall_clock_us

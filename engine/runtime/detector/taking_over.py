@@ -13,6 +13,7 @@ from engine.runtime.detector.persistence import journal_entries, replay
 from engine.runtime.detector.persistence.idempotency import IdempotencyCache
 from engine.runtime.detector.persistence.journal_entries import LimitsSet, limits_document
 from engine.runtime.detector.persistence.replay_attempts import ReplayAttempt
+from snapshots.data_folder.identity import check_identity
 from snapshots.errors import StorageError
 from snapshots.files import Files
 from snapshots.store import Store
@@ -61,3 +62,14 @@ def take_over(
     limited.feed.settle(limited.feed.last)
     limited.sampler = Samples(limited, time.monotonic)
     return active, Activated(tuple(map(str, recovered.damage)), restored.records, restored.diverged)
+
+
+def check_data_folder(settings: RuntimeSettings, files: Files, check_mount: Callable[[], object]) -> None:
+    """Raise WrongFolder unless it is the folder of the settings, and StorageError if that is not known."""
+    if settings.folder_id is None:
+        return
+    try:
+        check_identity(settings.data, settings.folder_id, files)
+        check_mount()
+    except OSError as error:
+        raise StorageError(f"{settings.data} cannot be read: {error}") from error

@@ -2,7 +2,8 @@
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -10,7 +11,6 @@ import msgspec
 
 from engine.language.diagnostics import Refusal
 from engine.runtime.concurrency.background import mark_retrieved
-from engine.runtime.concurrency.open_calls import OpenCalls
 from engine.runtime.contract.errors import (
     OUTCOME_UNKNOWN,
     STARTING,
@@ -37,12 +37,14 @@ _START_S: Final = 120.0
 _SOON_S: Final = 5.0
 _LEAVE_S: Final = 10.0
 """How long connecting may take when the service leaves."""
-_OUT_OF_REACH: Final = "the directory of tokens and detectors cannot be reached: {}"
 
+_OUT_OF_REACH: Final = "the directory of tokens and detectors cannot be reached: {}"
 _SOON: Final = frozenset({"status", "cluster", "add_counts", "report_figures", "newest_firings"})
 """The methods that are answered within `_SOON_S`, or not at all. Repeating them does no harm."""
+
 _HARMLESS: Final = _SOON | {"route", "changes", "logged_changes", "tokens", "tokens_used", "move", "drain"}
 """The methods that may be executed twice."""
+
 _REMOVALS: Final = frozenset({"revoke_token", "delete_detector"})
 _METHODS: Final = (
     _HARMLESS
@@ -52,6 +54,37 @@ _METHODS: Final = (
 
 ABANDONABLE: Final = frozenset({"route"})
 """The methods that end if their caller is gone: a detector is activated only for those that wait for it."""
+
+
+class OpenCalls:
+    """The calls in progress. Each may take `deadline_s`, and raises TimeoutError after that."""
+
+    def __init__(self, deadline_s: float) -> None:
+        self._deadline_s = deadline_s
+        self._timeouts: set[asyncio.Timeout] = set()
+        self._refused = False
+
+    def refused(self) -> bool:
+        """Whether `refuse_all` was called. No call may begin after that."""
+        return self._refused
+
+    def refuse_all(self) -> None:
+        """End all calls now."""
+        self._refused = True
+        for timeout in self._timeouts:
+            # A call whose time is over is ending already.
+            if not timeout.expired():
+                timeout.reschedule(0.0)
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[None]:
+        """Make one call within this context."""
+        async with asyncio.timeout(self._deadline_s) as timeout:
+            self._timeouts.add(timeout)
+            try:
+                yield
+            finally:
+                self._timeouts.discard(timeout)
 
 
 class Unreachable(Exception):

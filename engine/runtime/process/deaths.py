@@ -1,16 +1,19 @@
-"""How another process ended, for the log: by which signal, or with which status."""
+"""Other processes of this machine: which state they are in, and how they ended."""
 
 import fcntl
 import os
 import signal
 import struct
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 _INFO_BYTES: Final = 64
 _PIDFD_GET_INFO: Final = 3 << 30 | _INFO_BYTES << 16 | 0xFF << 8 | 11
 _EXIT: Final = 1 << 3
 _STATUS_OFFSET: Final = 60
+STOPPED: Final = "T"
+ENDED: Final = "Z"
 
 
 class Process:
@@ -64,3 +67,12 @@ def _opened(pid: int) -> int | None:
         return os.pidfd_open(pid)
     except (OSError, AttributeError):
         return None
+
+
+def state_of(pid: int) -> str:
+    """Return the kernel's letter for a process's state; empty if it has ended and was reaped."""
+    try:
+        # The second field is the program's name in parentheses, which may contain anything.
+        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return ""

@@ -51,6 +51,11 @@ class DueActivations:
         if self._settings.tick_s:
             self._running = asyncio.create_task(self._run(), name="due activations")
 
+    @property
+    def overdue_s(self) -> float:
+        """How long something has been due in a passive detector: the longest."""
+        return self._dues.overdue_us(self._now_us()) / 1e6
+
     async def end(self) -> None:
         """Stop. What is due stays due."""
         tasks = [*self._under_way, *([self._running] if self._running else [])]

@@ -348,5 +348,8 @@ class Scheduler:
     async def cluster(self) -> ClusterFigures:
         figures = await self._census.take()
         return msgspec.structs.replace(
-            figures, no_room=self._workers.no_room or "", waiting_for_slots=self._slots.wanted
+            figures,
+            no_room=self._workers.no_room or "",
+            overdue_s=self._due_activations.overdue_s,
+            waiting_for_slots=self._slots.wanted,
         )

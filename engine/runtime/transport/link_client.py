@@ -9,8 +9,7 @@ from typing import Any, Final, Self, TypeVar
 import msgspec
 
 from engine.language.diagnostics import Refusal
-from engine.runtime.contract.errors import ActorDied, DetectorUnavailable, MessageLost
-from engine.runtime.contract.failures import decode_failure
+from engine.runtime.contract.errors import ActorDied, DetectorUnavailable, MessageLost, decode_failure
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.transport.connecting import connect

@@ -10,8 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from engine.language.diagnostics import Refusal
-from engine.runtime.contract.errors import DetectorUnavailable, Superseded
-from engine.runtime.contract.failures import encode_failure
+from engine.runtime.contract.errors import DetectorUnavailable, Superseded, encode_failure
 from engine.runtime.contract.requests.replies import Reply
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.messages import (

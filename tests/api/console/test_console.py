@@ -23,8 +23,9 @@ async def test_the_page_and_its_files_need_no_token(caller: Caller) -> None:
 def test_whatever_a_file_names_is_there() -> None:
     index = PAGES["/console"].body.decode()
     named = set(re.findall(r'(?:href|src)="(console/[^"]+)"', index))
-    for path in PAGES:
+    for path, page in PAGES.items():
         named |= {name.removeprefix("/") for name in _imported_by(path)}
+        named |= set(re.findall(r'new URL\("(console/[^"]+)"', page.body.decode()))
     assert {f"/{name}" for name in named} | {"/console"} == set(PAGES)
 
 

@@ -845,3 +845,30 @@ async def test_five_thousand_rules_are_listed_and_searched(browser: Browser, tmp
         # Nothing is wider than the window.
         assert await page.evaluate("document.getElementById('page').scrollWidth <= innerWidth")
         assert console.trouble == []
+
+
+@pytest.mark.storm
+async def test_words_are_offered_while_a_condition_is_typed(console: Console) -> None:
+    detector = await console.create("shop", "per customer_id (amount > 3)")
+    await console.sign_in()
+    await console.open(detector, "rules")
+    page = console.page
+    await page.get_by_role("button", name="New rule").click()
+    condition = page.get_by_label("Condition")
+    await condition.press_sequentially("per cust")
+    await expect(page.get_by_role("option")).to_have_text(["customer_id"])
+    await condition.press("Tab")
+    await condition.press_sequentially(" (hist")
+    await expect(page.get_by_role("option")).to_have_text(["historically"])
+    # It closes the list, and not the form.
+    await condition.press("Escape")
+    await expect(page.get_by_role("option")).to_have_count(0)
+    await condition.press_sequentially("o")
+    await page.get_by_role("option").click()
+    await expect(condition).to_have_value("per customer_id (historically")
+    await condition.press_sequentially(" o")
+    offers = page.get_by_role("option")
+    await expect(offers.first).to_have_attribute("aria-selected", "true")
+    await condition.press("ArrowDown")
+    await expect(offers.nth(1)).to_have_attribute("aria-selected", "true")
+    assert console.trouble == []

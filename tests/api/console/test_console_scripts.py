@@ -138,3 +138,39 @@ def test_the_tree_of_a_comparison_has_the_words_of_its_terms(
     assert shown[0]["label"] == label
     assert shown[0]["parts"] == [condition_to_document(part) for _, part in placed_children(parse(text))]
     assert (len(shown[0]["parts"]), shown[1]["temporal"]) == (inside, remembering)
+
+
+@pytest.mark.parametrize(
+    ("text", "begun"),
+    [
+        ("on", "on"),
+        ("a == 1 and user.na", "user.na"),
+        ('a == "on', ""),
+        ('a == "x" and on', "on"),
+        ("a == 'it\\'s' and on", "on"),
+        ("`on", ""),
+        ("`odd name` == 1 and on", "on"),
+        ("# on", ""),
+        ("# on\non", "on"),
+        ("within 5m", ""),
+        ("$on", ""),
+        ("a ", ""),
+        ("", ""),
+    ],
+)
+def test_a_word_that_is_begun_is_known_outside_of_texts_and_comments(text: str, begun: str) -> None:
+    assert evaluated("words.js", f"it.begunWord({json.dumps(text + ' tail')}, {len(text)})") == begun
+
+
+def test_words_are_offered_that_begin_so_and_are_longer() -> None:
+    words = json.dumps(["once", "on", "Online", "or", "onset", "once"])
+    assert evaluated("words.js", f"it.offeredWords('on', {words})") == ["Online", "once", "onset"]
+    assert evaluated("words.js", f"it.offeredWords('', {words})") == []
+
+
+def test_the_names_that_conditions_read_are_found() -> None:
+    condition = condition_to_document(
+        parse("per user (amount > 3 and once within 5m `odd name` == 1) and compare(a.b > c) and e in [1]")
+    )
+    names = evaluated("words.js", f"it.namesRead([{json.dumps(condition)}])")
+    assert {"user", "amount", "e"} <= set(names) <= {"user", "amount", "e", "a.b", "c"}

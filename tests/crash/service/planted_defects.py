@@ -9,7 +9,7 @@ from engine.runtime.contract.settings import JournalSync
 from engine.runtime.detector import executor
 from engine.runtime.detector.active_detector import ActiveDetector
 from engine.runtime.detector.executor import OperationExecutor
-from engine.runtime.detector.persistence import forking
+from engine.runtime.detector.persistence import detector_snapshot
 from snapshots import folders, store
 from snapshots.write import retention
 from tests.crash.service.service_images import RUNS, ServiceImages
@@ -21,12 +21,15 @@ def images(run: str, sync: JournalSync = "always") -> None:
 
 
 SERVICE_DEFECTS: dict[str, Defect] = {
-    "evaluations are answered before they are synced": Defect(
+    "ticks are answered before they are synced": Defect(
         OperationExecutor,
         "_make_durable",
         'if sync == "always" or any(',
         "if any(",
-        partial(images, "activations"),
+        partial(images, "ticks"),
+    ),
+    "what is due is not marked": Defect(
+        OperationExecutor, "_make_durable", "active.dues.mark()", "pass", partial(images, "ticks")
     ),
     "changes of rules are answered before they are synced": Defect(
         OperationExecutor,
@@ -175,7 +178,7 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         "    nothing = lambda *_: None\n"
         "    with patch.object(MemoryFile, 'sync', nothing): create_folder(",
         partial(images, "forks"),
-        forking.make_fork,
+        detector_snapshot.make_fork,
     ),
     "a copy is entered before its name is synced": Defect(
         executor,
@@ -186,7 +189,7 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         "    nothing = lambda *_: None\n"
         "    with patch.object(FoldersDisk, 'sync_folder', nothing): create_folder(",
         partial(images, "forks"),
-        forking.make_fork,
+        detector_snapshot.make_fork,
     ),
     "a copy that was not completed stays": Defect(
         new_folder, "is_unused", "return not (", "return bool(", partial(images, "forks"), folders.is_unused

@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,8 +37,9 @@ NAME = "known"
 """The name of the relation."""
 UPLOAD = "upload"
 Relations = frozenset[tuple[str, frozenset[Any]]]
-Position = tuple[int, int, int | None, Relations]
-"""How many rules there are, how many events were seen, the time of the last one, and the relations."""
+Position = tuple[int, int, int | None, Relations, tuple[int, ...]]
+"""How many rules there are, how many events were seen, the clock, the relations, and when the firings of the
+feed fired."""
 
 
 class NoLock:
@@ -62,7 +63,7 @@ def opened(disk: FoldersDisk) -> Catalogue:
 class Known:
     """What is known of one detector: what may be found, and what must be."""
 
-    positions: list[Position] = field(default_factory=lambda: [(0, 0, None, frozenset())])
+    positions: list[Position] = field(default_factory=lambda: [(0, 0, None, frozenset(), ())])
     """All that it may have come to, in order; without what a later owner has cut off."""
     durable: int = 0
     """The place of the one that the loss of the machine leaves at least."""
@@ -143,7 +144,9 @@ class ServiceRun:
 
     def fork(self, owner: "Owner", detector_id: str, *, opened_meanwhile: bool = False) -> None:
         """Make another detector of one, as scheduler and worker do."""
-        self.detectors[detector_id] = Known([owner.known.positions[owner.place]])
+        # The feed of a fork is empty.
+        position = (*owner.known.positions[owner.place][:4], ())
+        self.detectors[detector_id] = Known([position])
         make_folder = owner.actor.begin_fork(detector_id)
         make_folder()
         if opened_meanwhile:
@@ -181,10 +184,13 @@ class Owner:
         self._staged: list[str] = []
         self._check_nothing_else_was_answered()
 
-    def ask(self, *operations: Operation) -> None:
-        """Send a batch; note before that it may be found, and after that it must be."""
+    def ask(self, *operations: Operation, fires_us: Sequence[int] = ()) -> None:
+        """Send a batch; note before that it may be found, and after that it must be.
+
+        Rules of the feed fire by time at `fires_us` because of it.
+        """
         known = self.known
-        rules, events, clock_us, stored = known.positions[self.place]
+        rules, events, clock_us, stored, fired_us = known.positions[self.place]
         relations = dict(stored)
         for one in operations:
             if one.kind == ops.ADD_RULE:
@@ -195,9 +201,11 @@ class Owner:
                 relations[NAME] |= set(json.loads(one.payload)["add"])
             elif one.kind == ops.DELETE_RELATION:
                 del relations[NAME]
+            elif one.kind == ops.TICK:
+                clock_us = json.loads(one.payload)["timestamp_ms"] * 1000
             else:
                 events, clock_us = events + 1, json.loads(one.payload)["event"]["timestamp_ms"] * 1000
-        reached: Position = (rules, events, clock_us, frozenset(relations.items()))
+        reached: Position = (rules, events, clock_us, frozenset(relations.items()), (*fired_us, *fires_us))
         known.positions.append(reached)
         reply = self.actor.handle(operations)
         assert reply.crash is None, reply.crash
@@ -207,7 +215,7 @@ class Owner:
         known.positions[self.place + 1 :] = [reached]
         self.place += 1
         known.answered = self.place
-        if self.run.sync == "always" or any(one.kind != ops.EVALUATE for one in operations):
+        if self.run.sync == "always" or any(one.kind not in (ops.EVALUATE, ops.TICK) for one in operations):
             known.durable = known.answered
         for one, answer in zip(operations, reply.answers, strict=True):
             if one.key:
@@ -251,7 +259,9 @@ def position_of(actor: OperationExecutor) -> Position:
     relations = {
         name: frozenset(one for (one,) in detector.relation_page(name, 0, 1_000).tuples) for name in names
     }
-    return len(detector.live), detector.events_seen, detector.clock_us, frozenset(relations.items())
+    firings = map(json.loads, detector.feed.page(0, 1_000).firings)
+    fired_us = tuple([round(one["time_ms"] * 1_000) for one in firings])
+    return len(detector.live), detector.events_seen, detector.clock_us, frozenset(relations.items()), fired_us
 
 
 # -- runs ----------------------------------------------------------------------------------------------------
@@ -452,9 +462,50 @@ def forks(run: ServiceRun) -> None:
         raise Lost("an owner was copied after its successor had answered")
 
 
+def beat(host: str, at_ms: int) -> Operation:
+    event = {"fields": {"host": host, "beat": 1}, "timestamp_ms": NOW_US // 1_000 + at_ms}
+    return ops.evaluate(json.dumps({"event": event}).encode())
+
+
+def tick(at_ms: int, key: str = "") -> Operation:
+    return ops.tick(json.dumps({"timestamp_ms": NOW_US // 1_000 + at_ms}).encode(), key)
+
+
+def silent(*after_ms: int) -> list[int]:
+    """When hosts have been silent for too long that were heard last at these times."""
+    return [NOW_US + (at_ms + 1_000) * 1_000 + 1 for at_ms in after_ms]
+
+
+def ticks(run: ServiceRun) -> None:
+    """Rules that fire by time at ticks and before events, over saves, deaths, rests and a fork."""
+    one, fork = "1" * 32, "2" * 32
+    run.create(one)
+    owner = run.activate(one)
+    owner.ask(ops.add_rule("silent", "per host (not once within 1s beat == 1)", timed=True, notify=True))
+    owner.ask(beat("a", 0), beat("b", 100))
+    owner.ask(tick(500))
+    owner.ask(tick(1_050, "k1"), fires_us=silent(0))
+    owner.save()
+    owner.ask(beat("a", 1_060), tick(1_200, "k2"), fires_us=silent(100))
+    # Killed, and the next one finds what is due.
+    owner = run.activate(one)
+    owner.ask(beat("c", 2_500), fires_us=silent(1_060))
+    owner.passivate()
+    owner = run.activate(one)
+    run.fork(owner, fork)
+    owner.ask(tick(4_000), beat("d", 4_100), fires_us=silent(2_500))
+    owner.passivate()
+    forked = run.activate(fork)
+    forked.ask(tick(3_600, "k3"), fires_us=silent(2_500))
+    forked.passivate()
+
+
 RUNS: dict[str, Callable[[ServiceRun], None]] = {
     run.__name__: run
-    for run in (tokens_and_detectors, bounded_tokens, changes_log, activations, relations, two_owners, forks)
+    for run in (
+        *(tokens_and_detectors, bounded_tokens, changes_log),
+        *(activations, relations, two_owners, forks, ticks),
+    )
 }
 
 
@@ -515,11 +566,15 @@ def judge(run: ServiceRun, disk: FoldersDisk, *, machine: bool) -> None:
         raise Lost(f"the folders {leftovers} are no detector's")
     for detector_id in state.detectors:
         known = run.detectors[detector_id]
+        told_us = directory.dues([detector_id]).get(detector_id)
         epoch = directory.lease(detector_id)
         assert epoch is not None
         actor = actor_on(disk, run.sync)
         actor.activate(detector_id, epoch)
         _judge_detector(known, actor, machine=machine)
+        due_us = actor.due_us
+        if due_us is not None and (told_us is None or told_us > due_us):
+            raise Lost(f"something is due at {due_us}, and the folder tells {told_us}")
         actor.discard()
 
 

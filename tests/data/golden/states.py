@@ -3,9 +3,9 @@
 python -m tests.data.golden.states
 
 A detector does half of a script. Its state is stored with the other half, and with the answers that are
-right by the reference, or else the detector's own. tests/unit/evaluation/persistence/test_golden_states.py
-loads each state and goes on. `states_10` was made by the last program that wrote states of version 10. It
-wrote the lowest version that would do, so the file has 7 to 10.
+right by the reference, or else the detector's own; since version 13 also with the feed. `states_10` was made
+by the last program that wrote states of version 10. It wrote the lowest version that would do, so the file
+has 7 to 10. tests/unit/evaluation/persistence/test_golden_states.py loads each state and goes on.
 
 Everything is there twice: with rules that are indexed, and with rules that are not.
 """
@@ -34,6 +34,7 @@ from tests.worlds.long_histories import LongHistoriesWorld
 from tests.worlds.many_rules import ManyRulesWorld
 from tests.worlds.scripts import Add, Change, Remove, Step, Submit, World
 from tests.worlds.shared_histories import EndlessWorld, NestedWorld, RunsWorld, SharedWorld
+from tests.worlds.timed import Tick
 
 HERE: Final = Path(__file__).parent
 
@@ -41,16 +42,16 @@ Answer = list[int] | None
 """The priorities of the rules that act at an event; None if it was refused."""
 
 WORLDS: Final[dict[str, tuple[type[World], int, dict[str, int]]]] = {
-    "deep": (World, 16, {"depth": 4, "steps_max": 24}),
-    "shallow": (World, 16, {"depth": 2, "steps_max": 40}),
-    "long histories": (LongHistoriesWorld, 10, {"steps_max": 60}),
-    "many rules": (ManyRulesWorld, 2, {"steps_max": 30}),
-    "shared": (SharedWorld, 40, {"steps_max": 60}),
-    "nested": (NestedWorld, 20, {"steps_max": 60}),
-    "runs": (RunsWorld, 14, {"steps_max": 60}),
-    "for ever": (EndlessWorld, 10, {"steps_max": 60}),
+    "deep": (World, 4, {"depth": 4, "steps_max": 24}),
+    "shallow": (World, 4, {"depth": 2, "steps_max": 40}),
+    "long histories": (LongHistoriesWorld, 2, {"steps_max": 60}),
+    "many rules": (ManyRulesWorld, 1, {"steps_max": 30}),
+    "shared": (SharedWorld, 10, {"steps_max": 60}),
+    "nested": (NestedWorld, 5, {"steps_max": 60}),
+    "runs": (RunsWorld, 3, {"steps_max": 60}),
+    "for ever": (EndlessWorld, 2, {"steps_max": 60}),
 }
-"""Each world, with how many scripts and of what size."""
+"""Each world, with how many scripts and of what size. Those of version 12 are four times as many."""
 
 DISPATCHES: Final = ("fused", "indexed")
 
@@ -77,10 +78,17 @@ OPERATORS: Final = (
 
 MANY: Final = 700
 PATHS: Final = ("", "per k ", "per k per b ", "per k where b > 0 ", "per b where (once a == 1) per k ")
+TIMED: Final = (
+    "per k (not once within 5s exists a)",
+    "per k (once within [2s, 6s] a == 1) and not once within 3s b == 2",
+    "per k count(a == 1) within 8s < 2",
+    "per k age(a == 2) > 4",
+)
+"""Conditions that time makes true."""
 DRAFTED: Final = ("per b count(a == 1) within 9s >= 2", "per  b  count(a == 1) within 9s >= 3")
 
 
-def step_document(step: Step) -> list[Any]:
+def step_document(step: Step | Tick) -> list[Any]:
     """Return a step as JSON."""
     match step:
         case Add(name, condition, notify):
@@ -91,13 +99,15 @@ def step_document(step: Step) -> list[Any]:
             return ["remove", place]
         case Submit(fields, timestamp_ms, sent):
             return ["submit", fields, timestamp_ms, sent]
+        case Tick(time_us):
+            return ["tick", time_us]
 
 
 def _as_json(value: Any) -> Any:
     return condition_to_document(value) if isinstance(value, Condition) else value
 
 
-def happen(detector: Detector, step: Step) -> Answer:
+def happen(detector: Detector, step: Step | Tick) -> Answer:
     """Have a step happen, and return the answer if it is an event."""
     ids = [rule.id for rule in detector.rules()]
     match step:
@@ -113,6 +123,8 @@ def happen(detector: Detector, step: Step) -> Answer:
             except Refusal:
                 return None
             return [rule.priority for rule in fired]
+        case Tick(time_us):
+            return [one.rule.priority for one in detector.tick(time_us)]
     return None
 
 
@@ -202,6 +214,29 @@ def _with_members() -> Iterator[list[Any]]:
             yield _case(f"members {dispatch}", detector, [*islice(events, 40)])
 
 
+def _that_act() -> Iterator[list[Any]]:
+    """Yield timed rules that wait, actions that were held back, and a feed."""
+    for dispatch in DISPATCHES:
+        with in_mode(dispatch):
+            steps = _with_ticks(_events(random.Random(9), 5))
+            detector = Detector()
+            for condition in TIMED:
+                detector.add_rule(f"timed {condition}", condition, True, timed=True)
+            detector.add_rule("at most once", TIMED[0], True, timed=True, every_secs=20)
+            detector.add_rule("by b", "exists a", True, every_secs=7.5, every_by=["b", "$v"])
+            detector.add_rule("once", "a == 2", every_secs=60)
+            for step in islice(steps, 60):
+                happen(detector, step)
+            yield _case(f"acting {dispatch}", detector, [*islice(steps, 80)])
+
+
+def _with_ticks(events: Iterator[Submit]) -> Iterator[Step | Tick]:
+    for number, event in enumerate(events):
+        yield event
+        if not number % 5:
+            yield Tick(round(event.timestamp_ms * 1_000) + 400_000 * (number % 4))
+
+
 def _that_joined() -> Iterator[list[Any]]:
     """Yield rules that read a memory in which something has expired that is older than they are."""
     with in_mode("indexed"):
@@ -226,10 +261,13 @@ def _events(drawn: random.Random, keys: int) -> Iterator[Submit]:
         )
 
 
-def _case(name: str, detector: Detector, rest: list[Step], answers: list[Answer] | None = None) -> list[Any]:
+def _case(
+    name: str, detector: Detector, rest: list[Step | Tick], answers: list[Answer] | None = None
+) -> list[Any]:
     """Return a document, what it holds, the steps after it, and their answers: the detector's if not given.
 
-    What it holds: each rule, with its birth and how often it fired, and the counts of each draft.
+    What it holds: each rule, with its birth and how often it fired, the counts of each draft, and `more` of
+    it; then what there is to see after the steps.
     """
     document = b"".join(packed(replace(capture(detector), figures=figures_of(detector))))
     rules = []
@@ -238,14 +276,25 @@ def _case(name: str, detector: Detector, rest: list[Step], answers: list[Answer]
         kind = (rule.enabled, rule.notify, rule.source, rule.shadow, rule.draft_of)
         rules.append([rule.name, condition_to_document(rule.condition), *kind, birth, fired])
     counts = [compared.dump() for compared in detector.shadows.comparisons.values()]
+    held = [more(detector), acting(detector)]
+    of_detector = [happen(detector, step) for step in rest]
     if answers is None:
-        answers = [happen(detector, step) for step in rest]
+        answers = of_detector
     return [
         name,
         Detector.STATE_VERSION,
         document,
-        json.dumps([rules, counts, [*map(step_document, rest)], answers, more(detector)]),
+        json.dumps([rules, counts, [*map(step_document, rest)], answers, *held, acting(detector)]),
     ]
+
+
+def acting(detector: Detector) -> list[Any]:
+    """Return what documents hold since version 13: how rules act, when one is due, and the feed in short."""
+    rules = [[rule.timed, rule.every_secs, rule.every_by] for rule in detector.rules()]
+    firings = map(json.loads, detector.feed.page(0, 10_000).firings)
+    seen = ("seq", "time_ms", "priority", "keys", "suppressed", "timed")
+    feed = [[firing.get(name) for name in seen] for firing in firings]
+    return json.loads(json.dumps([rules, detector.next_due_us, feed]))
 
 
 def more(detector: Detector) -> list[Any]:
@@ -257,6 +306,7 @@ def more(detector: Detector) -> list[Any]:
 
 
 if __name__ == "__main__":
-    cases = [*_of_worlds(), *_of_operators(), *_with_drafts(), *_with_members(), *_that_joined()]
+    made = (_of_worlds, _of_operators, _with_drafts, _with_members, _that_joined, _that_act)
+    cases = [case for make in made for case in make()]
     written = HERE / f"states_{Detector.STATE_VERSION}.msgpack.xz"
     written.write_bytes(lzma.compress(msgpack.packb(cases), preset=9))

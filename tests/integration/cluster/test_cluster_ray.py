@@ -21,7 +21,7 @@ SERVICE = """
 import asyncio, signal, sys
 from pathlib import Path
 from engine.runtime.cluster.session import ray_session as cluster
-from engine.runtime.cluster.ray_backend import backend_on_ray
+from engine.runtime.cluster.ray_directory import backend_on_ray
 from engine.runtime.contract.requests import operations
 from engine.runtime.contract.settings import RuntimeSettings
 

@@ -13,33 +13,33 @@ from pathlib import Path
 import ray
 from ray.cluster_utils import Cluster
 
-from engine.runtime.cluster.nodes import node_asks, node_trial
+from engine.runtime.cluster import node_checks, ray_nodes
 from snapshots.data_folder.identity import begin_folder
 from snapshots.data_folder.trial import Seen
 from snapshots.errors import UnsafeFolder
 
 data = Path(sys.argv[1])
 # A busy machine takes long to start a process on the other node.
-node_asks.ask_node.__defaults__ = (300.0,)
+ray_nodes.ask_node.__defaults__ = (300.0,)
 folder_id = begin_folder(data)
 before = sorted(data.iterdir())
 nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1}, connect=True)
 try:
     other = nodes.add_node(num_cpus=0)
     nodes.wait_for_nodes()
-    print(node_trial.try_nodes(data, folder_id))
-    node_trial.look = lambda folder, create: Seen([], None, locked=False)
+    print(node_checks.try_nodes(data, folder_id))
+    node_checks.look = lambda folder, create: Seen([], None, locked=False)
     try:
-        node_trial.try_nodes(data, folder_id)
+        node_checks.try_nodes(data, folder_id)
     except UnsafeFolder as error:
         print(error)
-    print(node_trial.try_nodes(data, "another"))
+    print(node_checks.try_nodes(data, "another"))
 
     def broken(folder, create):
         raise RuntimeError("it broke")
 
-    node_trial.look = broken
-    print(*node_trial.try_nodes(data, folder_id))
+    node_checks.look = broken
+    print(*node_checks.try_nodes(data, folder_id))
     print(sorted(data.iterdir()) == before)
 finally:
     ray.shutdown()

@@ -18,19 +18,19 @@ import sys
 import ray
 from ray.cluster_utils import Cluster
 
-from engine.runtime.cluster.nodes import node_asks, node_versions
-from engine.runtime.cluster.nodes.node_versions import OtherVersionError
+from engine.runtime.cluster import node_checks, ray_nodes
+from engine.runtime.cluster.node_checks import OtherVersionError
 
 # A busy machine takes long to start a process on the other node.
-node_asks.ask_node.__defaults__ = (300.0,)
+ray_nodes.ask_node.__defaults__ = (300.0,)
 nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1}, connect=True)
 try:
-    print(node_versions.refuse_other_versions())
+    print(node_checks.refuse_other_versions())
     for package in sys.argv[1:]:
         other = nodes.add_node(num_cpus=0, env_vars={"PYTHONPATH": package})
         nodes.wait_for_nodes()
         try:
-            print(*node_versions.refuse_other_versions())
+            print(*node_checks.refuse_other_versions())
         except OtherVersionError as error:
             print(error)
         nodes.remove_node(other)

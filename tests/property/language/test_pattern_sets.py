@@ -1,6 +1,7 @@
 """Many patterns in sets are found exactly where each of them is found by itself."""
 
 from collections import Counter
+from unittest.mock import patch
 
 import pytest
 import re2
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.patterns.compiled_pattern import _options, compile_pattern
 from engine.patterns.fact_patterns import FactPatterns
+from engine.patterns.lines import LONG_BYTES_MIN, KeptLines
 from engine.patterns.literals import beginnings, guard_of, leading
 from engine.patterns.syntax.cost import longest
 from engine.patterns.syntax.reader import read
@@ -26,6 +28,13 @@ steps = st.lists(
     ),
     max_size=40,
 )
+
+
+edges = st.sampled_from(
+    ["^foo", "Bar$", "^kiss$", "foo\\nBar", "(?s)foo.Bar", r"foo\sBar", r"foo[^k]Bar", r"\bfoo", r"Bar\b",
+     "(?m)^foo", "(?m)foo$", "^foo|kiss", "foo|kiss$", r"\Afoo", r"foo\z", "(?i)^FOO", "foo"]
+)  # fmt: skip
+"""Patterns that see the end of a line, or do not."""
 
 
 def singly(counts: Counter[str], text: str, limits: Limits) -> list[str]:
@@ -57,6 +66,28 @@ def test_many_patterns_together_change_no_verdict(together, tried):
         sets.add(pattern)
     for text in tried:
         assert sorted(sets.found_among(together, text)) == singly(Counter(together), text, DEFAULT_LIMITS)
+
+
+lines = st.lists(st.one_of(texts, st.just(""), st.just("-" * LONG_BYTES_MIN)), min_size=1, max_size=5)
+
+
+@given(
+    st.lists(st.one_of(patterns, edges), min_size=1, max_size=20, unique=True),
+    st.lists(lines, min_size=1, max_size=5),
+)
+def test_long_texts_are_searched_line_by_line_with_the_same_result(together, tried):
+    sets = FactPatterns(DEFAULT_LIMITS)
+    for pattern in together:
+        sets.add(pattern)
+    for text in ["\n".join([*lines, "-" * LONG_BYTES_MIN, *rest]) for lines in tried for rest in tried]:
+        assert sorted(sets.found_among(together, text)) == singly(Counter(together), text, DEFAULT_LIMITS)
+        # What they are certain of is the same, too: bounds on the work of an event follow from it.
+        alone = FactPatterns(DEFAULT_LIMITS)
+        for pattern in together:
+            alone.add(pattern)
+        with patch.object(KeptLines, "found", return_value=None):
+            expected = alone.bytes_of(text)
+        assert sets.bytes_of(text) == expected
 
 
 @given(patterns, texts)

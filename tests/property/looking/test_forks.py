@@ -9,14 +9,15 @@ import pytest
 
 from engine import Detector, Limits
 from engine.runtime.detector.persistence import detector_snapshot
-from engine.runtime.detector.persistence.detector_snapshot import DetectorSnapshot, take_snapshot
-from engine.runtime.detector.persistence.forking import make_fork
+from engine.runtime.detector.persistence.detector_snapshot import DetectorSnapshot, make_fork, take_snapshot
 from snapshots.inspection import read_only
 from tests.crash.model.memory_folders import FoldersDisk
 from tests.differential.comparison import Pair
 from tests.differential.modes import TRIED, in_mode
+from tests.differential.timed import TimedPair
 from tests.worlds.long_histories import LongHistoriesWorld
 from tests.worlds.scripts import Step, World
+from tests.worlds.timed import BusyWorld, TimedStep, TimedWorld
 
 FOLDER = Path("/data/detectors/fork")
 
@@ -49,8 +50,7 @@ def drawn(world: type[World], choose: random.Random, steps: int) -> Iterator[Ste
 
 def apply(pair: Pair, step: Step) -> None:
     """Apply a step, unless it is of a rule that this one does not have."""
-    place = getattr(step, "place", None)
-    if place is None or place < len(pair.reference.rules):
+    if is_of(pair, step):
         pair.apply(step)
 
 
@@ -120,3 +120,32 @@ def test_a_draft_is_one_of_the_rule_in_its_own_detector_and_goes_on_being_compar
         detector.submit({"x": 2}, 9)
     counts = [found.counts for found in (source.comparison(live), fork.comparison(copied.id))]
     assert counts[0] == counts[1] == {"both": 1, "only_rule": 3, "only_draft": 0}
+
+
+@pytest.mark.parametrize("mode", TRIED)
+@pytest.mark.parametrize("world", [TimedWorld, BusyWorld])
+def test_a_fork_and_its_source_fire_by_time_as_the_reference_says(
+    world: type[TimedWorld], mode: str, examples: Callable[..., Iterator[random.Random]]
+) -> None:
+    fired = 0
+    for choose in examples(60, mode, until=lambda: fired > 3):
+        with in_mode(mode):
+            script = world(choose.choice).script()
+            pair, fork = TimedPair(), TimedPair()
+            half = len(script) // 2
+            for step in script[:half]:
+                pair.play(step)
+            copied = fork_of(pair, take_snapshot(pair.engine))
+            fork.engine, fork.reference = copied.engine, copied.reference
+            for number, step in enumerate(script[half:]):
+                pair.play(step)
+                # It goes another way than its source.
+                if number % 3 and is_of(fork, step):
+                    fork.play(step)
+            fired += len(fork.fired)
+
+
+def is_of(pair: Pair, step: Step | TimedStep) -> bool:
+    """Tell whether a step is of no rule, or of one that there is."""
+    place = getattr(step, "place", None)
+    return place is None or place < len(pair.reference.rules)

@@ -10,6 +10,7 @@ import httpx
 import msgspec
 import pytest
 
+from api.http.handling.condition_parsing import parse_condition
 from api.http.handling.rules_body import put_rules_operation
 from api.http.handling.state_view import state_view
 from api.http.request.query import read_query
@@ -93,6 +94,8 @@ class FakeService:
                 after = int(request.url.params["after"])
                 page = [one for one in self.changes if one["seq"] > after]
                 return {"changes": page, "next": page[-1]["seq"] if page else after}
+            case "POST", ["conditions", "parse"]:
+                return json.loads(parse_condition(request.content, DEFAULT_LIMITS)[0])
             case "GET", ["tokens"]:
                 return {"tokens": self.tokens}
             case "POST", ["token" | "tokens"]:

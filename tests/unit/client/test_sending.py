@@ -174,3 +174,24 @@ def test_fields_may_be_json_already_and_integers_of_any_size() -> None:
         "fields": {"a": huge},
         "timestamp_ms": 1_588_205_198_899.71,
     }
+
+
+def test_records_are_sent_in_batches_each_with_a_key_and_what_became_of_each_is_given() -> None:
+    sent: list[tuple[str, list[Any]]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert str(request.url) == "http://service/api/detectors/d/ingest?time=a.b+%26"
+        lines = [json.loads(line) for line in request.content.splitlines()]
+        sent.append((request.headers["Idempotency-Key"], lines))
+        return _answer(200, [], {"accepted": len(lines) - 1, "refused": 1, "fired": 2, "errors": []})
+
+    transport = httpx.MockTransport(answer)
+    records = [{"n": number, "s": "\n"} for number in range(EVENTS_MAX + 5)]
+    with Client("http://service", "t", transport=transport) as client:
+        given = list(client.ingest("d", iter(records), time="a.b &"))
+        assert list(client.ingest("d", [])) == []
+        with pytest.raises(ServiceError, match=r"records\[1\].x"):
+            list(client.ingest("d", [{}, {"x": float("nan")}]))
+    assert [(one.accepted, one.fired) for one in given] == [(EVENTS_MAX - 1, 2), (4, 2)]
+    assert [record for _, lines in sent for record in lines] == records
+    assert len({key for key, _ in sent}) == len(sent) == 2

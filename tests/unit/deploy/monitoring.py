@@ -9,6 +9,7 @@ import yaml
 
 DEPLOY = Path(__file__).parents[3] / "api" / "deploy"
 ALERTS = DEPLOY / "prometheus" / "alerts.yaml"
+DELIVER_ALERTS = DEPLOY / "prometheus" / "deliver-alerts.yaml"
 DASHBOARD = DEPLOY / "grafana" / "dashboard.json"
 
 _METRIC = re.compile(r"\b(?:rule_detector|process)_[a-z_]+")
@@ -16,9 +17,9 @@ _GROUPED = re.compile(r"\b(?:by|without) \(([^)]*)\)")
 _SELECTED = re.compile(r"([a-z_]+) *(?:=~|!=|=)\"")
 
 
-def alerts() -> list[dict[str, Any]]:
-    """The alert rules."""
-    (group,) = yaml.safe_load(ALERTS.read_text("utf-8"))["groups"]
+def alerts(file: Path = ALERTS) -> list[dict[str, Any]]:
+    """The alert rules of a file."""
+    (group,) = yaml.safe_load(file.read_text("utf-8"))["groups"]
     rules: list[dict[str, Any]] = group["rules"]
     return rules
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.unit.deploy.monitoring import ALERTS, alerts, dashboard_expressions
+from tests.unit.deploy.monitoring import ALERTS, DELIVER_ALERTS, alerts, dashboard_expressions
 
 P = "rule_detector_"
 
@@ -71,6 +71,10 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {P + "detectors_activated_total": "0+900x200"},
         {P + "detectors_activated_total": "0+900x200", P + "due_activations_total": "0+600x200"},
     ),
+    "RuleDetectorOverdue": (
+        {P + "overdue_seconds": "0x180 15x20"},
+        {P + "overdue_seconds": "2x190 60x2 0x8"},
+    ),
     "RuleDetectorEventLoopLag": (
         {P + 'event_loop_lag_seconds{process="worker"}': "1x200"},
         {P + 'event_loop_lag_seconds{process="worker"}': "0.1x200"},
@@ -129,6 +133,34 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     ),
 }
 
+D, OF = P + "deliver_", '{detector="a"}'
+
+DELIVER_CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    "RuleDetectorDeliverDown": (
+        {'up{job="rule-detector-deliver"}': "1x180 0x20"},
+        {'up{job="rule-detector-deliver"}': "1x195 0x5", 'up{job="rule-detector"}': "0x200"},
+    ),
+    "RuleDetectorDeliverStuck": (
+        {D + "waiting" + OF: "0x150 1x50"},
+        {D + "waiting" + OF: "1x170 0 1x29"},
+    ),
+    "RuleDetectorDeliverDeadLetters": (
+        {D + "dead_letters_total" + OF: "0x180 1x20"},
+        {D + "dead_letters_total" + OF: "3x200"},
+    ),
+    "RuleDetectorDeliverLost": ({D + "lost_total" + OF: "0x180 9x20"}, {D + "lost_total" + OF: "9x200"}),
+    "RuleDetectorDeliverFailing": (
+        {D + "failed_attempts_total" + OF: "0+1x200"},
+        {D + "failed_attempts_total" + OF: "0x180 5x20"},
+    ),
+    "RuleDetectorDeliverBreaks": (
+        {D + "feed_breaks_total" + OF: "0x160 0+1x40"},
+        {D + "feed_breaks_total" + OF: "0x100 0+1x10 10x90"},
+    ),
+}
+FILES = [(ALERTS, "MONITORING.md", CASES), (DELIVER_ALERTS, "DELIVERING.md", DELIVER_CASES)]
+"""Files of rules, the page about each, and its cases."""
+
 
 @pytest.fixture(scope="module")
 def promtool() -> str:
@@ -143,15 +175,18 @@ def run(*command: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_alert_has_a_case_and_a_section_in_the_operators_page() -> None:
-    names = [rule["alert"] for rule in alerts()]
-    assert CASES.keys() == set(names)
-    page = (ALERTS.parents[2] / "MONITORING.md").read_text("utf-8")
+@pytest.mark.parametrize(("file", "about", "cases"), FILES)
+def test_every_alert_has_a_case_and_a_section_in_its_page(
+    file: Path, about: str, cases: dict[str, object]
+) -> None:
+    names = [rule["alert"] for rule in alerts(file)]
+    assert cases.keys() == set(names)
+    page = (ALERTS.parents[2] / about).read_text("utf-8")
     assert [name for name in names if f"`{name}`" not in page] == []
 
 
 def test_the_rules_and_the_dashboards_expressions_are_valid(promtool: str, tmp_path: Path) -> None:
-    run(promtool, "check", "rules", str(ALERTS))
+    run(promtool, "check", "rules", str(ALERTS), str(DELIVER_ALERTS))
     rules = [{"record": f"r{number}", "expr": expr} for number, expr in enumerate(dashboard_expressions())]
     assert len(rules) > 30
     file = tmp_path / "dashboard.yaml"
@@ -162,7 +197,7 @@ def test_the_rules_and_the_dashboards_expressions_are_valid(promtool: str, tmp_p
 @pytest.mark.storm
 def test_each_alert_fires_and_does_not_fire_too_early(promtool: str, tmp_path: Path) -> None:
     tests = []
-    for name, series_of in CASES.items():
+    for name, series_of in (CASES | DELIVER_CASES).items():
         for fires, series in zip((True, False), series_of, strict=True):
             expected = [{"labels": "{}", "value": 1}] if fires else []
             tests.append(
@@ -179,6 +214,10 @@ def test_each_alert_fires_and_does_not_fire_too_early(promtool: str, tmp_path: P
                 }
             )
     file = tmp_path / "alerts_test.yaml"
-    document = {"rule_files": [str(ALERTS)], "evaluation_interval": "15s", "tests": tests}
+    document = {
+        "rule_files": [str(ALERTS), str(DELIVER_ALERTS)],
+        "evaluation_interval": "15s",
+        "tests": tests,
+    }
     file.write_text(yaml.safe_dump(document), "utf-8")
     run(promtool, "test", "rules", str(file))

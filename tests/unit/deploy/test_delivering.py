@@ -11,9 +11,10 @@ import pytest
 import yaml
 
 from api.cli.delivering.command import deliver
+from api.cli.delivering.figures import Figures
 from api.cli.delivering.templates import form_of
 from rule_detector_client import Detector, Firing
-from tests.unit.deploy.monitoring import DEPLOY
+from tests.unit.deploy.monitoring import DELIVER_ALERTS, DEPLOY, alerts, labels_in, metrics_in
 from tests.unit.deploy.test_files import documents, verify
 
 UNIT = DEPLOY / "delivering" / "rule-detector-deliver.service"
@@ -53,6 +54,20 @@ def test_the_unit_names_options_and_credentials_that_are_there(secrets: Path) ->
     assert {line.partition(":")[0] for line in setting("LoadCredential")} == {"token", "to", "key"}
     for file in (given["state"], given["dead_letters"]):
         assert file.parent == secrets / setting("StateDirectory")[0]
+
+
+def test_the_alerts_are_about_metrics_and_labels_that_it_has() -> None:
+    figures = Figures()
+    figures.follow("a", 1)
+    samples = [one for family in figures.registry.collect() for one in family.samples]
+    expressions = [rule["expr"] for rule in alerts(DELIVER_ALERTS)]
+    used = set[str]().union(*map(metrics_in, expressions))
+    assert used == {one.name for one in samples if one.name.startswith("rule_detector_")} - {
+        *(f"rule_detector_deliver_{name}" for name in ("delivered_total", "place")),
+        *(one.name for one in samples if one.name.endswith("_created")),
+    }
+    labels = {label for one in samples for label in one.labels}
+    assert set[str]().union(*map(labels_in, expressions)) <= labels | {"job"}
 
 
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ import yaml
 from api.cli import main
 from api.http.routes import OPERATIONS
 from api.settings import settings
-from engine.runtime.cluster.nodes.head_patience import WANTED
+from engine.runtime.cluster.node_checks import WANTED
 from tests.unit.deploy.monitoring import ALERTS, DEPLOY
 
 ROOT = DEPLOY.parents[1]

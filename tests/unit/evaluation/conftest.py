@@ -12,7 +12,7 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     texts: list[bytes] = []
     real = PatternSets.candidates
 
-    def noted(self: PatternSets, text: bytes) -> list[tuple[str, bool]]:
+    def noted(self: PatternSets, text: bytes) -> dict[str, bool]:
         texts.append(text)
         return real(self, text)
 

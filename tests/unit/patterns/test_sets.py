@@ -8,6 +8,7 @@ from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.patterns import sets as pattern_sets
 from engine.patterns.compiled_pattern import CompiledPattern, compile_pattern, compiled_set
 from engine.patterns.fact_patterns import TRIED_EACH_MAX, TRIED_SINGLY_MAX, FactPatterns
+from engine.patterns.lines import Line
 from engine.patterns.sets import PatternSets
 
 EXPLODING = "[ab].{30}c"
@@ -17,11 +18,11 @@ LITERALS = [f"word{number}x" for number in range(3_000)]
 
 def add(sets: PatternSets, *literals: str) -> None:
     for literal in literals:
-        sets.add(literal, literal, is_whole=True)
+        sets.add(literal, literal, Line.ANY, is_whole=True)
 
 
 def found(sets: PatternSets, text: str) -> list[str]:
-    return [pattern for pattern, _ in sets.candidates(text.encode())]
+    return [*sets.candidates(text.encode())]
 
 
 def sets_of(literals: list[str]) -> PatternSets:
@@ -210,8 +211,8 @@ def test_hostile_texts_match_nothing_and_raise_nothing():
 def test_a_removed_expression_weighs_nothing_whether_it_was_in_a_set_or_alone() -> None:
     sets = sets_of(["word"])
     weight = sets.weight
-    sets.add("alone", None, is_whole=False)
-    sets.add("other", "other", is_whole=True)
+    sets.add("alone", None, Line.ANY, is_whole=False)
+    sets.add("other", "other", Line.ANY, is_whole=True)
     sets.remove("alone")
     sets.remove("other")
     assert sets.weight == weight
@@ -313,3 +314,15 @@ def test_few_patterns_are_tried_each_and_more_are_searched_for_together(tried, e
     patterns.untried = True
     assert patterns.found_among(known, "another text") == []
     assert not tried
+
+
+def test_sets_are_merged_where_texts_are_searched_often_enough(compiled):
+    sets = PatternSets()
+    for start, end in ((0, 800), (800, 900), (900, 910)):
+        add(sets, *LITERALS[start:end])
+        sets.compile_new()
+    text = f"{LITERALS[3]} {LITERALS[905]} " + "-" * 60_000
+    assert compiled == [800, 100, 10]
+    for _ in range(5 * pattern_sets.MERGED_AFTER_BYTES // len(text)):
+        assert found(sets, text) == [LITERALS[3], LITERALS[905]]
+    assert compiled[3:] == [110, 910]

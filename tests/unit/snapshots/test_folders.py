@@ -2,10 +2,12 @@
 
 import errno
 import random
+import time
 from pathlib import Path
 
 import pytest
 
+from snapshots.clock import wall_clock_us
 from snapshots.errors import NoRoom, NothingUsable
 from snapshots.folders import create_folder, create_folders, destroy_folder, has_snapshot, is_unused
 from snapshots.format.file_names import CLAIM_NUMBER, segment_name, snapshot_name
@@ -123,3 +125,8 @@ def test_a_folder_is_looked_for_where_the_caller_says(disk, tmp_path):
     disk.create(ONE / snapshot_name(1))
     assert not is_unused(ONE, disk)
     assert is_unused(ONE)
+
+
+def test_it_counts_microseconds_since_1970() -> None:
+    before = time.time()
+    assert before - 1 <= wall_clock_us() / 1_000_000 <= time.time() + 1

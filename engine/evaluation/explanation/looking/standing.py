@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.documents import node_document
-from engine.evaluation.explanation.explaining import firings_ahead, reading_at
+from engine.evaluation.explanation.explaining import reading_at
 from engine.evaluation.explanation.looking.holdings import (
     SLICES_AT_ONCE,
     KeyPlace,
@@ -19,6 +19,7 @@ from engine.evaluation.explanation.looking.holdings import (
     seen_key,
 )
 from engine.evaluation.explanation.nodes import Future, Node
+from engine.evaluation.explanation.turning.ahead import firings_ahead
 from engine.evaluation.facts.values import Event
 from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.requirements import is_temporal, requirements_of

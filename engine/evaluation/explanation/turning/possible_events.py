@@ -8,7 +8,6 @@ and what it adds to sums stay.
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice, pairwise, product
-from math import isfinite
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.explanation.predicates import Predicates
@@ -159,10 +158,12 @@ class PossibleEvents:
         yield _OTHER_NUMBER, False
         for constant in constants[_CONSTANTS_EACH // 2 :]:
             yield constant, False
-        numbered = sorted({one for one in constants if type(one) in (int, float) and abs(one) < LARGEST})
+        # Of the numbers beyond a double's range, integers have others beside them.
+        numbered = sorted(
+            {one for one in constants if type(one) is int or (type(one) is float and abs(one) < LARGEST)}
+        )
         for low, high in pairwise(numbered):
-            if isfinite(middle := low / 2 + high / 2):
-                yield middle, False
+            yield _between(low, high), False
         for end in (*numbered[:1], *numbered[-1:]):
             yield from ((end - 1, False), (end + 1, False))
         for text in (one for one in constants if type(one) is str):
@@ -185,6 +186,13 @@ class PossibleEvents:
                 yield [value], False
                 if type(value) is list:
                     yield from ((element, False) for element in value[:_CONSTANTS_EACH])
+
+
+def _between(low: float, high: float) -> float:
+    try:
+        return low / 2 + high / 2
+    except OverflowError:
+        return int(low) // 2 + int(high) // 2
 
 
 def _is_free_at_texts(leaf: Predicate | language.Compare) -> bool:

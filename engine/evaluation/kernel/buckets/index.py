@@ -284,13 +284,12 @@ def _meet_more(fact: _Fact, value: Any, sent: Mapping[str, Any], met: list[Bucke
     if fact.by_element:
         met += _met_elements(fact, value)
     if type(value) is str:
+        # A shorter text is a beginning and an ending of its own length only.
         for length in fact.by_beginning.measures:
-            bucket = fact.by_beginning.get(value[:length])
-            if bucket is not None:
+            if length <= len(value) and (bucket := fact.by_beginning.get(value[:length])) is not None:
                 met.append(bucket)
         for length in fact.by_ending.measures:
-            bucket = fact.by_ending.get(value[-length:])
-            if bucket is not None:
+            if length <= len(value) and (bucket := fact.by_ending.get(value[-length:])) is not None:
                 met.append(bucket)
         if fact.by_network and (number := address(value)) is not None:
             for shift in fact.by_network.measures:

@@ -73,6 +73,8 @@ class ConditionCode(PresentCode):
         self._known: dict[Any, str] = {}
         """The variable or expression of predicates, outcomes and verdicts that are decided."""
         self._decided, self._written = Block(), Block()
+        self.is_timed = False
+        """Whether `h1` shall be the number of the key's shard, which timed rules also ask for."""
 
     # -- conditions -----------------------------------------------------------------------------------------
 
@@ -186,7 +188,8 @@ class ConditionCode(PresentCode):
             lines.append(f"if {key} is not None and not {where}: {key} = None")
         if self.uses.looks_back(path):
             shards = len(site.histories.slices[path].shards)
-            shard = f"shards{number}[hash({key}) % {shards}]"
+            place = f"hash({key}) % {shards}"
+            shard = f"shards{number}[{f'(h{number} := {place})' if self.is_timed else place}]"
             lines.append(f"if {key} is not None: s{number} = {shard}.get({key}, blank{number})")
         self._decided.add(0, lines)
         return path
@@ -195,6 +198,13 @@ class ConditionCode(PresentCode):
         """Return the expression for an event's key of a path, if the code has looked it up."""
         number = None if path is None else self._paths.get(path)
         return None if number is None else f"k{number}" if number else "()"
+
+    def written_to(self, remembered: Remembered) -> Access | None:
+        """Return what reads a memory after the event has been written, if the code writes it."""
+        number = self._paths.get(remembered.slices.path)
+        if number is None or remembered not in self._known:
+            return None
+        return Access(self, remembered, outcome=self._known[remembered], path=number, born=remembered.born)
 
     # -- code -----------------------------------------------------------------------------------------------
 

@@ -31,6 +31,10 @@ class _EveryName(frozenset[str]):
     def __len__(self) -> int:
         return maxsize
 
+    def union(self, *_: Iterable[object]) -> "_EveryName":
+        """Return itself: nothing can be added."""
+        return self
+
 
 class Uses:
     """What some rules use, each with how often.

@@ -106,12 +106,12 @@ def oldest_pane(window_us: int | None, now_us: int) -> int:
     return 0 if window_us is None else (now_us - window_us) // pane_us(window_us)
 
 
-def panes_left_us(window_us: int | None, panes: Iterable[int]) -> list[int]:
+def panes_left_us(window_us: int | None, panes: Iterable[int]) -> Iterable[int]:
     """Return when each pane leaves the window, given those of a record in ascending order."""
     if window_us is None:
-        return []
+        return ()
     width_us = pane_us(window_us)
-    return [(pane + 1) * width_us - 1 + window_us for pane in panes]
+    return ((pane + 1) * width_us - 1 + window_us for pane in panes)
 
 
 def lookback_us(window_us: int | None) -> int | None:

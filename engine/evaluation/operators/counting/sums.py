@@ -71,7 +71,7 @@ class SumOperator(Comparing[Sum | Avg]):
         return some_counted(node.op, node.value, memory, triggers, path)
 
     def turns_us(self, node: Sum | Avg, entry: PaneSums) -> Iterable[int]:
-        return panes_left_us(node.window_us, [pane for pane, *_ in entry.panes()] if entry else ())
+        return panes_left_us(node.window_us, (one[0] for one in entry.panes()) if entry else ())
 
     def since_us(self, node: Sum | Avg, at: Settled) -> int | None:
         # It is not known when the last number came, nor what the fact was.

@@ -40,7 +40,7 @@ class Aggregated(PastTerm[AggregateT]):
         return term.earlier is True
 
     def turns_us(self, term: AggregateT, entry: Any) -> Iterable[int]:
-        return panes_left_us(term.window_us, [pane for pane, *_ in entry.panes()] if entry else ())
+        return panes_left_us(term.window_us, (one[0] for one in entry.panes()) if entry else ())
 
 
 class OfSome(Aggregated[AggregateT]):

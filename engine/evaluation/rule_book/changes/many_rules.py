@@ -51,7 +51,8 @@ class WantedRule(NamedTuple):
     """Whether a different condition keeps the histories that it can."""
 
 
-_ALIKE: Final = attrgetter(*sorted({*WantedRule._fields} - {"condition", "draft_of", "labels", "history"}))
+_READ: Final = frozenset({"condition", "draft_of", "labels", "history", "every_secs", "every_by"})
+_ALIKE: Final = attrgetter(*sorted({*WantedRule._fields} - _READ))
 """The members that a rule and what it is to be have alike."""
 
 
@@ -150,6 +151,8 @@ def _stored(wanted: WantedRule, named: Sequence[Rule]) -> Rule | None:
     is_same = (
         rule.draft_of is wanted.draft_of is None
         and _ALIKE(rule) == _ALIKE(wanted)
+        and rule.every_secs == (wanted.every_secs or None)
+        and rule.every_by == (None if wanted.every_by is None else tuple(wanted.every_by))
         and repr(dict(rule.labels)) == repr(dict(wanted.labels))
         and rule.is_written(wanted.condition)
     )

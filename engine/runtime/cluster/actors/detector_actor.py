@@ -1,5 +1,8 @@
 """The worker process: its detectors are served by an event loop beside Ray's thread."""
 
+import contextlib
+import ctypes
+import faulthandler
 import os
 import sys
 from collections.abc import Sequence
@@ -15,8 +18,6 @@ from engine.runtime.contract.measurements.measures import Measures
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.process.collector import collect_seldom
-from engine.runtime.process.crashes import crashes_to
-from engine.runtime.process.large_blocks import map_large_blocks
 from engine.runtime.transport.link import Link
 from snapshots.data_folder.mounts import mount_check
 from snapshots.files import RealFiles
@@ -30,6 +31,14 @@ _SWITCH_S: Final = 0.001
 that is for each 64 KiB."""
 _TITLED_MAX: Final = 3
 """How many detectors the title of a worker's process names."""
+
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
+"""The parameter's number for `mallopt`, from glibc's malloc.h."""
+
+_LARGE_BYTES: Final = 2 * 1024 * 1024
+_FREE_BYTES_KEPT: Final = 64 * 1024 * 1024
+"""The value that glibc itself adapts to once large blocks have been freed."""
 
 
 class DetectorActor(ServingActor):
@@ -76,3 +85,30 @@ def title(detectors: Sequence[str]) -> str:
     shown = [f"ray::{DetectorActor.__name__}", *detectors[:_TITLED_MAX]]
     more = len(detectors) - _TITLED_MAX
     return " ".join(shown) + (f" and {more} more" if more > 0 else "")
+
+
+def crashes_to(descriptor: int | None) -> None:
+    """Direct the report of a segmentation fault, an abort and the like to an open file; None: standard error.
+
+    Does nothing if standard error cannot be written to.
+    """
+    faulthandler.disable()
+    if descriptor is not None:
+        faulthandler.enable(descriptor)
+        return
+    # Standard error may be closed, or replaced by a Python object.
+    with contextlib.suppress(OSError, ValueError, RuntimeError, AttributeError):
+        faulthandler.enable()
+
+
+def map_large_blocks() -> None:
+    """Allocate large blocks by mmap, for a process that holds arrays over very many keys.
+
+    By default, once a large block was freed, glibc allocates ever larger blocks on its heap. An array that
+    grows there is copied. At a million keys, one event may grow several arrays of 6 MiB: that takes 10 to 15
+    ms on the heap, and less than 3 with mmap. Does nothing with another C library.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, _FREE_BYTES_KEPT)

@@ -25,6 +25,9 @@ class DetectorFigures(msgspec.Struct, frozen=True, omit_defaults=True):
         ),
     ] = 0
     waiting_s: Annotated[float, Meta(description="How long the oldest of them has been there.")] = 0.0
+    overdue_s: Annotated[
+        float, Meta(description="How long something has been due by time that no tick has let happen yet.")
+    ] = 0.0
     rules: int = 0
     keys: Annotated[int, Meta(description="Live keys.")] = 0
     state_bytes: Annotated[int, Meta(description="The estimated memory of keys and histories.")] = 0
@@ -193,5 +196,7 @@ class ClusterFigures(msgspec.Struct, frozen=True):
     scheduler_loop_lag_s: float = 0.0
     no_room: str = ""
     """The message that no node has room for a worker that is needed; empty if one has."""
+    overdue_s: float = 0.0
+    """How long something has been due by time in a passive detector: the longest."""
     waiting_for_slots: int = 0
     """How many detectors wait for an activation slot because all are taken."""

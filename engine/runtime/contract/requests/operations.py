@@ -10,6 +10,7 @@ from engine.evaluation.wire.inspecting.feeds import FIRINGS_PAGE_MAX, FiringsAsk
 from engine.evaluation.wire.inspecting.looks import ComparisonAsked, TimelineAsked
 from engine.evaluation.wire.inspecting.rule_lists import RulesAsked
 from engine.evaluation.wire.inspecting.states import StateAsked
+from engine.evaluation.wire.records.decoding import Ingest
 from engine.language.condition import Scalar
 from engine.language.json.writer import json_bytes
 from engine.runtime.contract.requests.tuples import TuplesPart
@@ -19,6 +20,7 @@ EVALUATE_EXPLAINED: Final = "evaluate_explained"
 EVALUATE_BATCH: Final = "evaluate_batch"
 EVALUATE_MSGPACK: Final = "evaluate_msgpack"
 EVALUATE_LINES: Final = "evaluate_lines"
+INGEST: Final = "ingest"
 TICK: Final = "tick"
 TICK_DUE: Final = "tick_due"
 """Moves the clock to the present time if something is due. Workers ask it of their own detectors."""
@@ -62,14 +64,15 @@ READS: Final = frozenset(
 )
 """The kinds that do not change the detector."""
 
-ANSWERS_MUCH: Final = (READS - {RULE}) | {*BATCH_FORMS, EVALUATE_LINES, EVALUATE_EXPLAINED, TICK}
+ANSWERS_MUCH: Final = (READS - {RULE}) | {*BATCH_FORMS, EVALUATE_LINES, EVALUATE_EXPLAINED, INGEST, TICK}
 """The kinds whose answers may be much larger than the request."""
 
-EVALUATIONS: Final = frozenset({EVALUATE, EVALUATE_EXPLAINED, *BATCH_FORMS, EVALUATE_LINES})
+EVALUATIONS: Final = frozenset({EVALUATE, EVALUATE_EXPLAINED, *BATCH_FORMS, EVALUATE_LINES, INGEST})
 """The kinds that evaluate events."""
 
-LONG: Final = frozenset({PUT_RULES, PUT_RULES_DRY})
-"""The kinds that may take LONG_S longer than others once a worker has them, which reads many conditions."""
+LONG: Final = frozenset({PUT_RULES, PUT_RULES_DRY, TICK, TICK_DUE})
+"""The kinds that may take LONG_S longer than others once a worker has them: many conditions are read, or
+rules fire for very many keys."""
 LONG_S: Final = 600.0
 
 UPLOADS: Final = frozenset({STAGE_TUPLES, PUT_RELATION, DROP_TUPLES})
@@ -223,6 +226,11 @@ def evaluate_batch(body: bytes, key: str = "", form: BatchForm = "json") -> Oper
 def evaluate_lines(lines: bytes) -> Operation:
     """Evaluate the events in a few lines of a stream, in order; the result has as many lines."""
     return Operation(EVALUATE_LINES, lines)
+
+
+def ingest(given: Ingest, key: str = "") -> Operation:
+    """Evaluate records in the order of their times, and count what became of them."""
+    return Operation(INGEST, msgspec.msgpack.encode(given), key)
 
 
 def tick(body: bytes, key: str = "") -> Operation:

@@ -1,12 +1,16 @@
 """The body of a detector's snapshot: the limits in force, and the detector.
 
 It is one msgpack document: `[limits by name, version of the state, the detector]`. The detector is encoded
-as engine.evaluation.persistence.saved describes. Stored answers are in pages beside the snapshots.
+as engine.evaluation.persistence.saved describes. Stored answers are in pages beside the snapshots. A fork of
+a detector begins with a snapshot, too.
 """
 
 import dataclasses
+import secrets
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, TypeVar
 
 import msgpack
@@ -19,6 +23,9 @@ from engine.evaluation.persistence.packing import packed
 from engine.language.limits import Limits
 from engine.runtime.detector.persistence.journal_entries import limits_document, limits_from
 from snapshots.errors import NewerFormat, OlderFormat
+from snapshots.files import Files
+from snapshots.folders import create_folder
+from snapshots.write.due_marks import mark_folder
 
 T = TypeVar("T")
 
@@ -90,3 +97,23 @@ def _check(what: str, version: int, oldest: int, newest: int) -> None:
             f"the {what} was saved by a{' newer' if newer else 'n older'} program, with version {version}; "
             f"this one knows versions {oldest} to {newest}"
         )
+
+
+def make_fork(folder: Path, source: DetectorSnapshot, files: Files, *, is_due: bool) -> None:
+    """Make a detector's folder from the state of another detector, durably. Do nothing if it has a snapshot.
+
+    The rules get new ids, and the feed is empty, since the fork has fired nothing yet. Nothing else has to
+    change: the state refers to conditions and births, and rules to each other by priority. `is_due` says
+    whether something is due in it. Raises StorageError; what is then in the folder belongs to no detector.
+    """
+    captured = source.detector
+    rules = (
+        dataclasses.replace(live, rule=dataclasses.replace(live.rule, id=secrets.token_hex(16)))
+        for live in captured.rules
+    )
+    renamed = list(paced(rules, time.monotonic, time.sleep))
+    fork = DetectorSnapshot(source.limits, dataclasses.replace(captured, rules=renamed, feed=(0, [])))
+    body = paced(pieces(fork), time.monotonic, time.sleep)
+    create_folder(folder, body, version=SNAPSHOT_VERSION, files=files)
+    if is_due:
+        mark_folder(folder, files)

@@ -30,9 +30,10 @@ from engine.runtime.contract.requests.operations import (
 )
 from engine.runtime.detector.persistence.uploads import Uploads
 
-RECORD_VERSION: Final = 6
-"""The version of a journal record. Version 5, in which rules act whenever they are true and nothing ticks,
-version 4, in which no change keeps histories, and version 3, which had no shadow rules, are read as well."""
+RECORD_VERSION: Final = 7
+"""The version of a journal record. Version 6, which has no bodies of records, version 5, in which rules act
+whenever they are true and nothing ticks, version 4, in which no change keeps histories, and version 3, which
+had no shadow rules, are read as well."""
 
 _UNBOUNDED: Final = 1 << 62
 _ENTRY_BYTES: Final = 4096
@@ -93,6 +94,16 @@ class EvaluatedLines(msgspec.Struct, frozen=True, array_like=True, tag="evaluate
     lines: bytes
     refused: tuple[int, ...] = ()
     """The indices of the refused lines, not counting blank lines."""
+
+
+class EvaluatedRecords(msgspec.Struct, frozen=True, array_like=True, tag="evaluated records"):
+    """Records, as the body that carried them, with the refused ones named. They came when it was answered."""
+
+    body: bytes
+    """An Ingest."""
+    refused: tuple[int, ...] = ()
+    """The places of the refused records."""
+    answer: GivenAnswer | None = None
 
 
 class Ticked(msgspec.Struct, frozen=True, array_like=True, tag="ticked"):
@@ -188,7 +199,7 @@ class LimitsSet(msgspec.Struct, frozen=True, array_like=True, tag="limits set"):
     limits: Mapping[str, int]
 
 
-EVALUATED: Final = (Evaluated, EvaluatedBatch, EvaluatedLines, Ticked)
+EVALUATED: Final = (Evaluated, EvaluatedBatch, EvaluatedLines, EvaluatedRecords, Ticked)
 """The entries that are events and ticks."""
 
 RULES: Final = (RulePut, RulesChanged, RuleRemoved, DraftPromoted)
@@ -198,6 +209,7 @@ JournalEntry = (
     Evaluated
     | EvaluatedBatch
     | EvaluatedLines
+    | EvaluatedRecords
     | Ticked
     | RulePut
     | RulesChanged

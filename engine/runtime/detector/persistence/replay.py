@@ -4,13 +4,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, assert_never
 
+import msgspec
+
 from engine.evaluation.detector import Detector
 from engine.evaluation.rule_book.changes.versions import Change
 from engine.evaluation.wire.batches import decode_batch
 from engine.evaluation.wire.decoding import decode_evaluate, decode_lines, event_in, events_in
+from engine.evaluation.wire.records.decoding import Ingest, events_of
+from engine.evaluation.wire.records.evaluating import in_order
 from engine.language.diagnostics import Refusal
 from engine.language.limits import Limits
-from engine.runtime.contract.requests.operations import BATCH_KINDS, EVALUATE, TICK
+from engine.runtime.contract.requests.operations import BATCH_KINDS, EVALUATE, INGEST, TICK
 from engine.runtime.detector.persistence import journal_entries
 from engine.runtime.detector.persistence.detector_snapshot import (
     detector_from,
@@ -28,6 +32,7 @@ from engine.runtime.detector.persistence.journal_entries import (
     Evaluated,
     EvaluatedBatch,
     EvaluatedLines,
+    EvaluatedRecords,
     JournalEntry,
     JournalRecord,
     LimitsSet,
@@ -160,6 +165,9 @@ class Replay:
                 self._keep(BATCH_KINDS[entry.form], entry, at_us)
             case EvaluatedLines():
                 self._observe(_events_of(entry, detector.limits))
+            case EvaluatedRecords():
+                self._observe(_events_in(entry, at_us, detector.limits))
+                self._keep(INGEST, entry, at_us)
             case Ticked():
                 detector.tick(entry.time_us)
                 self._keep(TICK, entry, at_us)
@@ -191,7 +199,9 @@ class Replay:
         for refusal in outcomes.refused.values():
             raise Diverged(f"an event was refused that was accepted originally: {refusal}") from refusal
 
-    def _keep(self, kind: str, entry: Evaluated | EvaluatedBatch | Ticked, at_us: int) -> None:
+    def _keep(
+        self, kind: str, entry: Evaluated | EvaluatedBatch | EvaluatedRecords | Ticked, at_us: int
+    ) -> None:
         answer = entry.answer
         if answer is not None:
             request = request_digest(kind, entry.body)
@@ -208,6 +218,15 @@ def _events_of(entry: EvaluatedLines, limits: Limits) -> list[Any]:
             raise Diverged(f"a line was refused that was accepted originally: {line}")
         events.append(event_in(line))
     return events
+
+
+def _events_in(entry: EvaluatedRecords, now_us: int, limits: Limits) -> list[Any]:
+    refused = frozenset(entry.refused)
+    events = events_of(msgspec.msgpack.decode(entry.body, type=Ingest), now_us, limits)
+    for place, event in enumerate(events):
+        if isinstance(event, Refusal) and place not in refused:
+            raise Diverged(f"a record was refused that was accepted originally: {event}")
+    return [events[place] for place in in_order(events) if place not in refused]
 
 
 def note_lag(detector: Detector, before: tuple[int | None, int], now_us: int) -> None:

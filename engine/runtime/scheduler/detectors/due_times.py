@@ -66,6 +66,10 @@ class DueTimes:
                 return detector_id
         return None
 
+    def overdue_us(self, now_us: int) -> int:
+        """Return how long something has been due: the longest, 0 if nothing is."""
+        return max(0, now_us - min(self._due_us.values(), default=now_us))
+
     def since_us(self, detector_id: str) -> int | None:
         """Return when something is due in a detector; None if nothing is, or it is not known when."""
         return self._due_us.get(detector_id)

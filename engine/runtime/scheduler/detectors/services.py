@@ -1,7 +1,9 @@
 """What all placed detectors share."""
 
+import logging
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Final
 
 from engine.runtime.catalogue.catalogue_client import CatalogueClient
 from engine.runtime.contract.measurements.counters import (
@@ -15,8 +17,37 @@ from engine.runtime.contract.requests.calls import Activated, Report
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.scheduler.detectors.activation_slots import ActivationSlots
 from engine.runtime.scheduler.detectors.due_times import DueTimes
-from engine.runtime.scheduler.detectors.problems import Problems
 from engine.runtime.scheduler.workers.worker_pool import WorkerPool
+
+_log = logging.getLogger(__name__)
+
+_LASTING_KEPT: Final = 100
+
+
+class Problems:
+    """The problems that are known. Each is logged once, when it becomes known."""
+
+    def __init__(self) -> None:
+        self.lasting: list[str] = []
+        """The latest problems that cannot be undone, such as a damaged file."""
+        self.current: dict[str, str] = {}
+        """Why a detector cannot be activated or saved now, by its id."""
+
+    def note(self, problem: str) -> None:
+        """Add a problem that cannot be undone."""
+        _log.error("%s", problem)
+        self.lasting = [*self.lasting, problem][-_LASTING_KEPT:]
+
+    def begin(self, detector_id: str, problem: str) -> None:
+        """Note that a detector has a problem, in place of an earlier one."""
+        problem = f"detector {detector_id}: {problem}"
+        if self.current.get(detector_id) != problem:
+            self.current[detector_id] = problem
+            _log.error("%s", problem)
+
+    def end(self, detector_id: str) -> None:
+        """Note that a detector has no problem any more."""
+        self.current.pop(detector_id, None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from tests.local_runtime.service import LocalService
 
 UNKNOWN = "0" * 32
 NO_CHANGE = {
-    *("evaluate", "evaluate_batch", "ingest", "tick", "explain", "parse_condition"),
+    *("evaluate", "evaluate_batch", "ingest", "export_logs", "tick", "explain", "parse_condition"),
     *("list_tokens", "show_own_token", "list_detectors", "get_detector", "firings", "state", "list_changes"),
     *("list_rules", "get_rule", "versions", "timeline", "comparison", "list_relations", "get_relation"),
     *("show_cluster", "health", "readiness"),

@@ -5,10 +5,6 @@ from typing import Any
 
 import pytest
 
-from api.http.handling.ingest import Record, evaluate
-from engine.evaluation.wire.events import Done
-from engine.evaluation.wire.results import no_room
-from engine.runtime.contract.requests.operations import Operation
 from tests.api.caller import Caller, Said
 
 NOON_MS = 1_709_553_600_000
@@ -161,16 +157,53 @@ async def test_the_journal_repeats_what_was_ingested(caller: Caller) -> None:
     assert counts(await ingest(caller, detector, {"a": 1, "t": NOON_MS + 2}, "?time=t")) == (1, 0, 1)
 
 
-async def test_what_finds_no_room_in_an_answer_is_sent_again() -> None:
-    sent: list[int] = []
+async def test_a_body_with_a_key_can_be_sent_again_also_where_records_are_timed_by_their_arrival(
+    caller: Caller,
+) -> None:
+    detector = await detector_of(caller, "count(a == 1) >= 3")
+    key = {"Idempotency-Key": "k"}
+    for _ in range(3):
+        assert counts(await ingest(caller, detector, [{"a": 1}, {"a": 1}, 7], **key)) == (2, 1, 0)
+    assert (await ingest(caller, detector, [{"a": 2}], **key)).codes == [1006]
+    assert (await ingest(caller, detector, [{"a": 1}, {"a": 1}, 7], "?actions=true", **key)).codes == [1006]
+    assert counts(await ingest(caller, detector, [{"a": 1}])) == (1, 0, 1)
+    # What was refused as a whole is not remembered.
+    other = {"Idempotency-Key": "l"}
+    assert (await ingest(caller, detector, [7], **other)).codes == [1001]
+    assert counts(await ingest(caller, detector, [{"a": 1}], **other)) == (1, 0, 1)
 
-    async def call(operation: Operation) -> Done:
-        count = len(json.loads(operation.payload)["events"])
-        sent.append(count)
-        given = min(count, 2)
-        results = [b'{"actions":[]}'] * given + [no_room(7)] * (count - given)
-        return Done(b'{"results":[' + b",".join(results) + b"]}")
 
-    records = [Record(number, 0, b'{"fields":{},"timestamp_ms":0}') for number in range(5)]
-    assert await evaluate(records, call) == [b'{"actions":[]}'] * 5
-    assert sent == [5, 3, 1]
+async def batch(caller: Caller, detector: str, events: list[Any], query: str, **headers: str) -> Said:
+    path = f"/api/detectors/{detector}/evaluate/batch{query}"
+    return await caller("POST", path, {"events": events}, headers=headers)
+
+
+async def test_a_strict_batch_fails_if_no_event_was_accepted(caller: Caller) -> None:
+    detector = await detector_of(caller)
+    good = {"fields": {"a": 1}, "timestamp_ms": NOON_MS}
+    late = {"fields": {"a": 1}, "timestamp_ms": 0}
+    for query in ("?strict=true", "?strict=true&dry_run=true"):
+        assert (await batch(caller, detector, [], query)).result == {"results": []}
+        assert len((await batch(caller, detector, [good, late], query)).result["results"]) == 2
+        # The dry run, which recorded nothing, comes after what set the clock.
+        said = await batch(caller, detector, [late, late], query)
+        assert (said.status, said.codes) == (422, [1402, 1402])
+        assert said.texts[1].startswith("events[1]: the event is ")
+    for query in ("", "?strict=false"):
+        assert [
+            bool(one["errors"]) for one in (await batch(caller, detector, [late], query)).result["results"]
+        ]
+    assert (await batch(caller, detector, [good], "?strict=1")).codes == [1006]
+    said = await batch(caller, detector, [good], "?strict=true", **{"Content-Type": "application/x-ndjson"})
+    assert said.codes == [1006]
+    # A retry gets the first answer, which is a failure again.
+    for _ in range(2):
+        key = {"Idempotency-Key": "k"}
+        assert (await batch(caller, detector, [late], "?strict=true", **key)).status == 422
+
+
+@pytest.mark.parametrize("after", ["1e3", "1.0", " 1", "1_0", "0x1", "-0.0", "1e400", "٣"])
+async def test_a_number_in_a_query_is_written_in_digits(caller: Caller, after: str) -> None:
+    detector = await detector_of(caller)
+    said = await caller("GET", f"/api/detectors/{detector}/firings?after={after}")
+    assert said.codes == [1006]

@@ -12,7 +12,7 @@ from tests.api.http.scopes.tokens import with_token
 
 SCOPES = ("evaluate", "read", "write", "admin")
 NEEDED = {
-    "evaluate": {"evaluate", "evaluate_batch", "ingest", "tick"},
+    "evaluate": {"evaluate", "evaluate_batch", "ingest", "export_logs", "tick"},
     "read": {
         *("list_detectors", "get_detector", "explain", "firings", "state", "parse_condition"),
         *("list_rules", "get_rule", "versions", "timeline", "comparison", "list_relations", "get_relation"),
@@ -24,7 +24,7 @@ NEEDED = {
     },
     "admin": {
         *("mint_token", "revoke_token", "list_tokens", "create_named_token"),
-        *("show_cluster", "drain_node", "undrain_node", "move_detector"),
+        *("show_cluster", "drain_node", "undrain_node", "move_detector", "list_changes"),
     },
     ANY: {"show_own_token"},
     NONE: {"health", "readiness"},

@@ -2,15 +2,19 @@
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
+from hypercorn.config import Config
 
+from api.server.http1.exchange import HEADS
+from api.server.hypercorn_config import server_config
+from api.settings import Settings
 from tests.api.scripted import TOKEN, ScriptedBackend
-from tests.api.wire import EVALUATE, EVENT, Wire, request
+from tests.api.wire import EVALUATE, EVENT, Wire, request, served
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: a\r\n"
 CHUNKED = request("POST", EVALUATE, token=TOKEN, headers=("Transfer-Encoding: chunked",))
-
 NO_REQUESTS = {
     "a line that is none": (b"what\r\n\r\n", 400),
     "a header without a colon": (GET + b"x\r\n\r\n", 400),
@@ -73,3 +77,55 @@ async def test_an_application_that_breaks_leaves_an_envelope_and_a_line_in_the_l
         reference = reply.envelope["errors"][0]["message"].split()[-1]
         assert said == [f"internal error {reference}: the application ended without an answer"]
     assert await connection.at_end()
+
+
+SPLITTING = [b"a\r\nset-cookie: b", b"a\n", b"\ra", b"a\r\n\r\nHTTP/1.1 200 \r\n"]
+
+
+@pytest.mark.parametrize("value", SPLITTING)
+def test_a_line_break_in_a_header_is_refused(value: bytes) -> None:
+    with pytest.raises(ValueError, match="has a line break"):
+        HEADS.whole(200, ((b"x", value),), 0, b"id")
+    with pytest.raises(ValueError, match="has a line break"):
+        HEADS.started(200, [(value, b"x")], b"id")
+
+
+@pytest.mark.parametrize("value", SPLITTING)
+async def test_whoever_asked_gets_an_error_instead(value: bytes) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            for step in ("startup", "shutdown"):
+                await receive()
+                await send({"type": f"lifespan.{step}.complete"})
+            return
+        headers = [] if scope["path"] == "/healthz" else [(b"x", value)]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b""})
+
+    app.end_streams = lambda: None  # type: ignore[attr-defined]
+    async with served(app, Settings()) as wire:
+        answer = await wire.once(request("GET", "/split"), "GET")
+    assert (answer.status, answer.codes) == (500, [1500])
+    assert "x" not in answer.headers
+
+
+def test_the_configuration_has_what_is_set_and_read() -> None:
+    untouched = Config()
+    config = server_config(Settings())
+    for name in (
+        "accesslog",
+        "backlog",
+        "bind",
+        "errorlog",
+        "graceful_timeout",
+        "include_server_header",
+        "keep_alive_max_requests",
+        "keep_alive_timeout",
+        "root_path",
+    ):
+        assert hasattr(untouched, name), name
+        assert hasattr(config, name), name
+    config.bind = ["fd://0"]
+    assert config.bind == ["fd://0"]
+    # What nothing sets that is not there already: a name that was changed would be set in vain.
+    assert {name.removeprefix("_") for name in vars(config)} <= set(dir(untouched))

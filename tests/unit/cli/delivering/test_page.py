@@ -62,7 +62,7 @@ def test_the_page_has_all_placeholders_and_all_metrics() -> None:
         for sample in metric.samples
         if "deliver" in sample.name and not sample.name.endswith("_created")
     }
-    assert set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)) == named
+    assert set(re.findall(r"^\| `(rule_\w+)` \|", PAGE, re.MULTILINE)) == named
 
 
 def test_the_signature_is_checked_as_the_page_has_it() -> None:

@@ -16,8 +16,7 @@ from click.testing import CliRunner, Result
 from api.cli import main
 from api.cli.inspection.data_folder import read_data_folder
 from engine.runtime.catalogue.catalogue_state import STATE_VERSION, CatalogueState, encode_state
-from engine.runtime.catalogue.offline.backup import copy_data_folder
-from engine.runtime.catalogue.offline.opened import opened_offline
+from engine.runtime.catalogue.offline import copy_data_folder, opened_offline
 from engine.runtime.contract.requests.operations import (
     add_rule,
     change_rule,

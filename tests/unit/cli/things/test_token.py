@@ -3,7 +3,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from api.cli import main
-from engine.runtime.catalogue.offline.opened import opened_offline
+from engine.runtime.catalogue.offline import opened_offline
 from engine.runtime.catalogue.tokens import digest_of
 from snapshots.data_folder.lock import FolderLock
 

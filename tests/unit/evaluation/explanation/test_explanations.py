@@ -159,7 +159,33 @@ def test_a_late_event_is_explained_at_the_clock() -> None:
     assert explanation.rules[0].node.witness_us == 1_000_000
 
 
+def test_a_note_says_that_an_action_is_held_back_and_for_how_long() -> None:
+    detector = Detector()
+    detector.add_rule("silent", "per host (not once within 5s exists beat)", timed=True, every_secs=60)
+    detector.add_rule("beats", "exists beat", every_secs=0.5)
+
+    def notes(at_ms: float, **fields: object) -> list[str | None]:
+        return [one.node.note for one in explain(detector, {"host": "a", **fields}, at_ms).rules]
+
+    assert notes(0, beat=1) == [None, None]
+    detector.evaluate({"host": "a", "beat": 1}, 0)
+    held = "the action is held back: for these values, `every_secs` has the rule act again in {} s"
+    assert notes(499.999, beat=1) == [None, held.format("0.000001")]
+    assert notes(500, beat=1) == [None, None]
+    # Time alone has made it act before this event, and explaining that changes nothing.
+    for _ in range(2):
+        assert notes(7_000) == [held.format("58.000001"), None]
+    assert [one.node.note for one in explain(detector, {"host": "b"}, 7_000).rules] == [None, None]
+    assert [one.time_us for one in detector.tick(7_000_000)] == [5_000_001]
+    assert detector.evaluate({"host": "a"}, 7_000) == []
+    assert notes(65_000) == [held.format("0.000001"), None]
+    assert notes(65_000.001) == [None, None]
+
+
 # -- what would turn the verdict ----------------------------------------------------------------------------
+
+
+FAR = 10**450
 
 
 def turning(text: str, fields: dict) -> list[str] | None:
@@ -193,6 +219,10 @@ def turning(text: str, fields: dict) -> list[str] | None:
         ("(b == 1 and c == 1) or x < 100", {"x": 200}, ["x < 100"]),
         ("x > 100", {"x": 100}, ["x > 100"]),
         ("x > 100 and not x >= 100", {"x": 1}, None),
+        # Integers are exact beyond a double's range.
+        (f"compare(x > {FAR})", {"x": 1}, [f"compare(x > {FAR})"]),
+        (f"compare(x < -{FAR})", {"x": 1}, [f"compare(x < -{FAR})"]),
+        (f"compare(x > {FAR}) and compare(x < {FAR + 9})", {"x": 1}, [f"compare(x > {FAR})"]),
         # What no event can be is not proposed.
         ('action == "login" and once within 10m action == "logout"', {"action": "login"}, None),
         ('action == "login" and once action == "logout"', {"action": "logout"}, None),

@@ -77,7 +77,7 @@ def test_what_was_found_is_asked_of_no_pattern_twice(monkeypatch: pytest.MonkeyP
     asked = 0
     counted = PatternSets.candidates
 
-    def noted(self: PatternSets, text: bytes) -> list[tuple[str, bool]]:
+    def noted(self: PatternSets, text: bytes) -> dict[str, bool]:
         nonlocal asked
         asked += 1
         return counted(self, text)

@@ -54,7 +54,8 @@ def test_at_one_time_only_the_first_acts_and_late_events_happen_at_the_time_of_t
 def test_values_are_told_apart_by_type_and_a_missing_one_is_one_of_its_own() -> None:
     detector = detector_with("a == 1", every_by=["host", "$zone"])
     different: list[dict[str, Any]] = [
-        {"host": each} for each in (1, "1", True, "x" * 300, [1], {"x": 1}, "[1]")
+        {"host": each}
+        for each in (1, "1", True, "x" * 300, "y" * 300, [1], [2], [], {"x": 1}, {"x": 2}, "[1]")
     ]
     for fields in ({}, *different):
         assert acts(detector, 0, a=1, **fields) == [0], fields
@@ -158,11 +159,19 @@ def test_a_copy_for_some_events_holds_back_what_the_detector_would() -> None:
     detector = detector_with("a == 1", every_by=["host"])
     for host in ("a", "a", "b"):
         acts(detector, 0, a=1, host=host)
-    event = ({"a": 1, "host": "a"}, 600_000, None)
-    copied = detector.fork([event])
-    assert [rule.suppressed for rule in copied.submit(*event).fired] == [1]
+    event, other = ({"a": 1, "host": "a"}, 600_000, None), ({"a": 1, "host": "c"}, 600_000, {"zone": 1})
+    copied = detector.fork([event, other])
     assert len(copied.at_most_once) == 1
+    assert [rule.suppressed for rule in copied.submit(*event).fired] == [1]
+    assert [rule.suppressed for rule in copied.submit(*other).fired] == [0]
     assert acts(detector, 1, a=1, host="a") == [], "they share nothing"
+
+
+def test_a_copy_knows_variables() -> None:
+    detector = detector_with("a == 1", every_by=["$zone"])
+    acts(detector, 0, {"zone": 1}, a=1)
+    event = ({"a": 1}, 1, {"zone": 1})
+    assert detector.fork([event]).submit(*event).fired == ()
 
 
 def test_a_refused_event_holds_nothing_back() -> None:
@@ -179,6 +188,9 @@ def test_an_entry_expires_when_the_rule_may_act_again_unless_actions_were_held_b
         for host in range(20):
             acts(detector, 0, a=1, host=host)
         assert acts(detector, 0, a=1, host=7) == []
+        for _ in range(2_000):
+            acts(detector, 999.999, a=0)
+        assert len(detector.at_most_once) == 20
         for _ in range(2_000):
             acts(detector, 1_000, a=0)
         assert len(detector.at_most_once) == 1
@@ -198,14 +210,52 @@ def test_past_a_bound_the_longest_without_a_firing_is_evicted_with_a_message_and
     audit(detector)
 
 
+def test_slices_and_what_acted_are_evicted_in_the_order_of_their_last_events() -> None:
+    detector = Detector(limits=Limits(keys_max=3))
+    detector.add_rule("r", "a == 1", every_secs=600, every_by=["host"])
+    detector.add_rule("seen", "per k once b == 1")
+    for event in (
+        {"k": 1, "b": 1},
+        {"a": 1, "host": 1},
+        {"k": 2, "b": 1},
+        {"k": 3, "b": 1},
+        {"k": 4, "b": 1},
+    ):
+        detector.evaluate(event, 0)
+    # The slice 1 was the first, and then the entry: of those that are left, 2 goes first.
+    assert detector.keys_evicted == 2
+    for k, seen in ((2, ["seen"]), (3, ["seen"]), (4, ["seen"]), (1, [])):
+        assert [action["name"] for action in detector.evaluate({"k": k}, 1)] == seen, k
+    assert acts(detector, 2, a=1, host=1) == [0]
+    assert acts(detector, 3, a=1, host=1) == []
+    audit(detector)
+
+
+def test_what_begins_anew_near_a_bound_is_evicted_no_more() -> None:
+    detector = Detector(limits=Limits(keys_max=8))
+    detector.add_rule("few", "a == 1", every_secs=600, every_by=["host"])
+    detector.add_rule("many", "b == 1", every_secs=600, every_by=["host"])
+    acts(detector, 0, a=1, host=0)
+    for host in range(1, 8):
+        acts(detector, 0, b=1, host=host)
+    detector.change_rule(detector.rules()[0].id, every_secs=500)
+    for host in (8, 9):
+        assert acts(detector, 1, b=1, host=host) == [0]
+    assert detector.keys_evicted == 1
+    assert [acts(detector, 2, b=1, host=host) for host in range(2, 10)] == [[]] * 8
+    audit(detector)
+
+
 def test_its_bytes_count_and_are_given_back() -> None:
     detector = detector_with("a == 1", every_by=["host"])
     for number in range(10):
         acts(detector, 0, a=1, host="x" * 100 + str(number))
     assert detector.histories.live == 10
     assert detector.histories.keyed_bytes > 10 * 300
+    acts(detector, 0, a=1, host="x" * 100 + "0")
     detector.remove_rule(detector.rules()[0].id)
     assert (detector.histories.live, detector.histories.keyed_bytes) == (0, 0)
+    audit(detector)
 
 
 def test_firings_by_time_go_through_it_too() -> None:

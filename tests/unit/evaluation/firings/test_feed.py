@@ -39,6 +39,19 @@ def test_a_feed_that_keeps_nothing_says_that_all_is_gone() -> None:
     assert (kept_none.first, kept_none.last, kept_none.bytes) == (4, 3, 0)
 
 
+def test_what_is_not_durable_yet_is_not_read() -> None:
+    feed = filled(2)
+    feed.settle(2)
+    feed.append(b"3")
+    assert (feed.durable, feed.last) == (2, 3)
+    assert feed.page(0, 9) == Page(None, [b"1", b"2"], 2)
+    for number in range(4, 8):
+        feed.append(b"%d" % number)
+    assert feed.page(0, 9) == Page((1, 2), [], 2), "those that could be read are gone"
+    feed.settle(7)
+    assert feed.page(2, 9) == Page((3, 3), [b"4", b"5", b"6", b"7"], 7)
+
+
 def test_numbers_go_on_after_a_restart() -> None:
     feed = Feed(Limits(firings_max=4))
     feed.restore(*filled(6).dump())

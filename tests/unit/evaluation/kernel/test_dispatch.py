@@ -89,6 +89,40 @@ def test_a_fact_may_be_read_once_by_a_comparison_and_elsewhere_for_other_purpose
 
 
 @MODES
+@pytest.mark.parametrize("made", ["x startswith {!r}", "x endswith {!r}", "once (x startswith {!r})"])
+def test_a_rule_fires_once_however_long_the_texts_of_others_are(made: str, mode: str) -> None:
+    texts = ("a", "aa", "aaa", "ab", "b", "")
+    with in_mode(mode):
+        detector = Detector()
+        for text in texts:
+            detector.add_rule(text or "none", made.format(text))
+        told = [action["name"] for action in detector.evaluate({"x": "a"}, 0)]
+    assert told == ["a", "none"]
+
+
+@MODES
+@pytest.mark.parametrize(
+    "condition",
+    [
+        'some x (it startswith "a")',
+        "some x (it == 'ab')",
+        "some x (it matches 'b$')",
+        'some x (it in network "10.0.0.0/8")',
+        "some x (n >= 1 and n <= 3)",
+        "some x (exists n)",
+        'anywhere (it startswith "a")',
+    ],
+)
+def test_a_rule_fires_once_however_many_elements_do(condition: str, mode: str) -> None:
+    with in_mode(mode):
+        detector = Detector()
+        for name in ("one", "two"):
+            detector.add_rule(name, condition)
+        told = detector.evaluate({"x": ["ab", "ab", "10.0.0.1", "10.0.0.2", {"n": 2}, {"n": 1}]}, 0)
+    assert [action["name"] for action in told] == ["one", "two"]
+
+
+@MODES
 def test_an_event_that_belongs_to_no_slice_is_not_the_last_event_of_one(mode: str) -> None:
     detector = Detector()
     with in_mode(mode):

@@ -13,16 +13,17 @@ from engine.evaluation.persistence import saved
 from engine.language.json.writer import condition_to_document
 from engine.language.limits import DEFAULT_LIMITS
 from engine.language.validation.document import condition_from_document
-from tests.data.golden.states import HERE, happen, more
+from tests.data.golden.states import HERE, acting, happen, more
 from tests.differential.modes import in_mode
 from tests.worlds.scripts import Add, Change, Remove, Step, Submit
+from tests.worlds.timed import Tick
 
 CASES: list[list[Any]] = [
     case
     for path in sorted(HERE.glob("states_*.msgpack.xz"))
     for case in saved.unpack(lzma.decompress(path.read_bytes()))
 ]
-VERSIONS = {7, 8, 9, 10, 12}
+VERSIONS = {7, 8, 9, 10, 12, 13}
 GOES_ON = ("fused", "indexed", "in turns, without places")
 """Each of these modes loads a third of the documents."""
 
@@ -38,7 +39,7 @@ def reloaded(detector: Detector) -> Detector:
     return Detector.load(detector.dump(), Detector.STATE_VERSION, limits=detector.limits)
 
 
-def steps_in(document: list[list[Any]]) -> Iterator[Step]:
+def steps_in(document: list[list[Any]]) -> Iterator[Step | Tick]:
     for kind, *parts in document:
         match kind:
             case "add":
@@ -52,6 +53,8 @@ def steps_in(document: list[list[Any]]) -> Iterator[Step]:
                 yield Change(place, changes)
             case "remove":
                 yield Remove(*parts)
+            case "tick":
+                yield Tick(*parts)
             case _:
                 yield Submit(*parts)
 
@@ -66,16 +69,18 @@ def rules_in(detector: Detector) -> list[list[Any]]:
     return found
 
 
-def went_on(detector: Detector, steps: list[list[Any]], *, saved_every: int = 0) -> list[Any]:
-    """Return the answers to the events of further steps."""
+def went_on(
+    detector: Detector, steps: list[list[Any]], *, saved_every: int = 0
+) -> tuple[Detector, list[Any]]:
+    """Return the detector after further steps, and the answers to their events and ticks."""
     answers = []
     for number, step in enumerate(steps_in(steps), 1):
         answer = happen(detector, step)
-        if isinstance(step, Submit):
+        if isinstance(step, Submit | Tick):
             answers.append(answer)
         if saved_every and not number % saved_every:
             detector = reloaded(detector)
-    return answers
+    return detector, answers
 
 
 @pytest.mark.parametrize("mode", GOES_ON)
@@ -87,14 +92,17 @@ def test_a_detector_of_an_earlier_version_has_lost_nothing_and_goes_on(
         # All of them with the profile `ci`.
         for number in random.Random(seed).sample(documents, min(len(documents), scaled(10 * len(documents)))):
             name, version, document, text = CASES[number]
-            rules, counts, steps, answers, *since_12 = json.loads(text)
+            rules, counts, steps, answers, *later = json.loads(text)
+            since_12, since_13 = later[:1], later[1:]
             detector = loaded(version, document)
             assert rules_in(detector) == rules, name
             assert [one.dump() for one in detector.shadows.comparisons.values()] == counts, name
             assert not since_12 or [more(detector)] == since_12, name
+            assert not since_13 or acting(detector) == since_13[0], name
             # Some are saved again meanwhile.
-            saved_every = 9 if number % 4 > 1 else 0
-            assert went_on(detector, steps, saved_every=saved_every) == answers, name
+            after, told = went_on(detector, steps, saved_every=9 if number % 4 > 1 else 0)
+            assert told == answers, name
+            assert not since_13 or acting(after) == since_13[1], name
 
 
 def test_there_is_a_document_of_every_version_that_is_read_and_of_both_ways_of_dispatch() -> None:

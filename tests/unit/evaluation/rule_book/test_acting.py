@@ -74,7 +74,7 @@ def test_a_change_of_many_rules_gives_what_it_leaves_out_its_default() -> None:
     assert [how(rule) for rule in change.created] == [(True, 600.5, ("host", "$zone"))]
 
 
-NAMES = "every_by: expected names of 1 to 1024 characters, and more than a `$`"
+NAME = "expected a name of 1 to 1024 characters, and more than a `$`"
 
 
 @pytest.mark.parametrize(
@@ -88,10 +88,10 @@ NAMES = "every_by: expected names of 1 to 1024 characters, and more than a `$`"
         ({"every_secs": 0, "every_by": ["a"]}, "every_by: only a rule with `every_secs` has it"),
         ({"every_secs": 1, "every_by": "a"}, "every_by: expected an array"),
         ({"every_secs": 1, "every_by": ["a"] * 65}, "every_by: expected at most 64 names"),
-        ({"every_secs": 1, "every_by": [""]}, NAMES),
-        ({"every_secs": 1, "every_by": ["$"]}, NAMES),
-        ({"every_secs": 1, "every_by": ["x" * 1_025]}, NAMES),
-        ({"every_secs": 1, "every_by": [1]}, NAMES),
+        ({"every_secs": 1, "every_by": [""]}, f"every_by[0]: {NAME}"),
+        ({"every_secs": 1, "every_by": ["a", "$"]}, f"every_by[1]: {NAME}"),
+        ({"every_secs": 1, "every_by": ["x" * 1_025]}, f"every_by[0]: {NAME}"),
+        ({"every_secs": 1, "every_by": [1]}, f"every_by[0]: {NAME}"),
     ],
 )
 def test_what_is_past_a_limit_is_refused_and_changes_nothing(members: dict[str, Any], said: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from engine import Detector, Refusal
 from engine.evaluation import rules
+from engine.evaluation.rule_book.changes import many_rules
 from engine.evaluation.rule_book.changes.many_rules import DEFECTS_MAX, WantedRule
 from engine.language.limits import Limits
 from tests.audit import audit
@@ -224,20 +225,27 @@ def test_every_member_is_compared_with_what_is_stored() -> None:
             assert put(detector, base)["changed"] == ["r"], member
 
 
-def test_rules_that_stay_are_neither_parsed_nor_written(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "members",
+    [{}, {"every_secs": 0}, {"every_secs": 2, "every_by": ["a"], "labels": {"level": 1}}],
+    ids=["none", "as requests have them", "acting seldom"],
+)
+def test_rules_that_stay_are_neither_parsed_nor_written_nor_checked(
+    members: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     detector = Detector()
-    wanted = [WantedRule(f"r{number}", f"a == {number}") for number in range(20)]
+    wanted = [WantedRule(f"r{number}", f"a == {number}", **members) for number in range(20)]
     put(detector, wanted)
     put(detector, wanted)
     worked: list[object] = []
-    for function in ("parse", "canonical"):
-        before = getattr(rules, function)
+    for module, function in ((rules, "parse"), (rules, "canonical"), (many_rules, "check_labels")):
+        before = getattr(module, function)
         monkeypatch.setattr(
-            rules, function, lambda *given, before=before: worked.append(given) or before(*given)
+            module, function, lambda *given, before=before: worked.append(given) or before(*given)
         )
     assert len(put(detector, wanted)["unchanged"]) == 20
     assert worked == []
-    wanted[3] = WantedRule("r3", "a == 77")
+    wanted[3] = WantedRule("r3", "a == 77", **members)
     assert put(detector, wanted)["changed"] == ["r3"]
     assert worked, "what changes is parsed"
 

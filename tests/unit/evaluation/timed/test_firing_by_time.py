@@ -57,6 +57,50 @@ class TestFiring:
         assert detector.evaluate({"host": "a", "beat": 1}, 300_000.001) == []
         assert [(one.time_us, one.keys) for one in fired] == [(5 * MINUTE + 1, {"host": "a"})]
 
+    @pytest.mark.parametrize("product", [0.5, 2, 9, 1e6])
+    def test_products_and_quotients_of_ages_turn_at_the_microsecond(self, product: float) -> None:
+        """A value that only grows, or only falls, turns once. The times by hand: t is the age of b."""
+        begun_us = 3_000_000
+        cases = {
+            f"age(a == 1) * age(b == 1) > {product}": lambda t: (t + 3) * t > product,
+            f"2 * age(b == 1) * age(a == 1) * age(b == 1) >= {product}": lambda t: (
+                2 * t * (t + 3) * t >= product
+            ),
+            f"age(a == 1) / age(b == 1) < {1 + product}": lambda t: t != 0 and (t + 3) / t < 1 + product,
+            f"age(b == 1) / age(a == 1) > {1 - 1 / (1 + product)}": lambda t: (
+                t / (t + 3) > 1 - 1 / (1 + product)
+            ),
+        }
+        for condition, holds in cases.items():
+            detector = timed(f"per host ({condition})")
+            detector.evaluate({"host": "h", "a": 1}, 0)
+            detector.evaluate({"host": "h", "b": 1}, begun_us / 1_000)
+            [(time_us, _)] = told(detector, 10**15)
+            assert holds((time_us - begun_us) / 1e6), condition
+            assert not holds((time_us - 1 - begun_us) / 1e6), condition
+
+    @pytest.mark.parametrize("maintained", ["", " and not once within 2m maintenance == 1"])
+    def test_others_go_on_between_the_firings_of_a_tick(self, maintained: str) -> None:
+        detector = timed(f"(per host (not once within 5m exists beat)){maintained}")
+        detector.evaluate_many(
+            [({"host": f"{n}", "beat": 1, "maintenance": 1}, 0.0, None) for n in range(600)]
+        )
+        fired = list[int]()
+        detector.fired_by_time = []
+        detector.tick(5 * MINUTE + 1, lambda: fired.append(1))
+        assert len(fired) > 3
+
+    def test_a_rule_that_becomes_timed_waits_for_slices_that_events_change_from_then_on(self) -> None:
+        detector = Detector()
+        condition = "per host (once within 5m beat == 1 and not once within 2m x == 1)"
+        rule_id = detector.add_rule("rule", condition)
+        for host in "abc":
+            detector.evaluate({"host": host, "beat": 1, "x": 1}, 0)
+        detector.change_rule(rule_id, timed=True)
+        detector.evaluate({"host": "b"}, 60_000)
+        detector.evaluate({"host": "c", "beat": 1}, 60_000)
+        assert told(detector, 10 * MINUTE) == [(2 * MINUTE + 1, "c")]
+
     def test_an_event_that_is_refused_and_a_dry_run_change_nothing(self) -> None:
         detector = timed(SILENT, now_us=lambda: 3 * MINUTE)
         detector.evaluate({"host": "a", "beat": 1}, 0)

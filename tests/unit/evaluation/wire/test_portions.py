@@ -27,7 +27,7 @@ HEAVY = "holds more than {} values, where a member of an object counts as 5"
 
 def short(monkeypatch: pytest.MonkeyPatch, whole: int = 40, portion: int = 30) -> None:
     """Have bodies of some bytes be long."""
-    monkeypatch.setattr(batches, "WHOLE_BYTES_MAX", whole)
+    monkeypatch.setattr(batches, "AT_ONCE_BYTES_MAX", whole)
     for module in (batches, decoding):
         monkeypatch.setattr(module, "PORTION_BYTES", portion)
 
@@ -199,10 +199,10 @@ def test_no_call_of_the_decoder_gets_much_of_a_long_batch(form: Any, monkeypatch
     body = PACK[form]({"events": batch})
     decoded = decode_batch(body, Limits(), form, lambda: turns.append(len(sizes)))
     assert [event.fields for event in decoded.events] == [event["fields"] for event in batch]
-    assert max(sizes) <= batches.WHOLE_BYTES_MAX
+    assert max(sizes) <= batches.AT_ONCE_BYTES_MAX
     assert turns[0] == 1
     assert turns[-1] == len(sizes) <= len(turns)
-    assert len(body) // batches.WHOLE_BYTES_MAX < len(sizes) < 40
+    assert len(body) // batches.AT_ONCE_BYTES_MAX < len(sizes) < 40
 
 
 def test_lines_are_decoded_in_portions_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,12 +296,12 @@ def test_the_parts_in_which_events_are_evaluated_change_no_answer(monkeypatch: p
         return answer, detector.refused, detector.verdicts.take(), len(turns)
 
     *whole, once = answered()
-    monkeypatch.setattr(results, "_FIRST_EVENTS", 1)
-    monkeypatch.setattr(results, "_PART_S", 0.0)
+    monkeypatch.setattr(results, "FIRST_EVENTS", 1)
+    monkeypatch.setattr(results, "PART_S", 0.0)
     *parted, often = answered()
     assert parted == whole
     assert (once, often) == (1, len(stamps))
-    monkeypatch.setattr(results, "_PART_S", 60.0)
+    monkeypatch.setattr(results, "PART_S", 60.0)
     *parted, sometimes = answered()
     assert parted == whole
     assert sometimes == 4, "each part is twice as long as the one before"

@@ -202,6 +202,8 @@ a not  not in [1]
 UNREADABLE_TOO = [
     '"a"',
     "a == 1" + "0" * 4_000,
+    # More digits than Python itself reads.
+    "a == 1" + "0" * 5_000,
     'a == "\\x"',
     'a == "\\u12"',
     "a == 'x\ny'",

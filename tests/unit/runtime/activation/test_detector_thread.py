@@ -63,6 +63,8 @@ async def test_small_and_large_batches_are_executed_in_order(detector):
     [
         ("handle", ([LARGE],), True),
         ("handle", ([event(1)],), False),
+        ("handle", ([ops.tick(b'{"timestamp_ms": 1}')],), True),
+        ("handle", ([Operation(ops.TICK_DUE, b"")],), True),
         ("sync", (), True),
         ("begin_saving", (), True),
         ("finish_saving", (), True),

@@ -1,6 +1,6 @@
 """How busy detectors are."""
 
-from engine.runtime.activation.rates import RateMeter, Rates, Totals
+from engine.runtime.activation.loads import RateMeter, Rates, Totals
 
 
 def test_rates_are_those_since_the_last_look_and_one_that_is_alone_has_all_of_the_processor_time() -> None:

@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ray._raylet import Config
 from ray.exceptions import RayError
 
 from engine.runtime.catalogue.catalogue import CatalogueSettings
-from engine.runtime.cluster import directory_reach
+from engine.runtime.cluster import directory_reach, node_checks
 from engine.runtime.cluster.directory_reach import DirectoryReach
-from engine.runtime.cluster.nodes import node_versions
-from engine.runtime.cluster.nodes.node_versions import OtherVersionError, refuse_other_versions
+from engine.runtime.cluster.node_checks import OtherVersionError, refuse_other_versions
+from engine.runtime.cluster.ray_nodes import SilentError
 from engine.runtime.cluster.session import joining
 from engine.runtime.contract.build import SPOKEN, build_version
 from engine.runtime.contract.settings import RuntimeSettings
@@ -34,9 +35,9 @@ def nodes(monkeypatch: pytest.MonkeyPatch, **installed: Any) -> None:
         return answer
 
     found = [{"NodeID": name, "NodeManagerAddress": name, "Alive": True} for name in installed]
-    monkeypatch.setattr(node_versions.ray, "get_runtime_context", Context)
-    monkeypatch.setattr(node_versions, "alive_nodes", lambda: found)
-    monkeypatch.setattr(node_versions, "ask_node", ask)
+    monkeypatch.setattr(node_checks.ray, "get_runtime_context", Context)
+    monkeypatch.setattr(node_checks, "alive_nodes", lambda: found)
+    monkeypatch.setattr(node_checks, "ask_node", ask)
 
 
 OURS = build_version(), tuple(SPOKEN)
@@ -119,3 +120,55 @@ This process on node 10.0.0.1 was started with:
         "The cluster was started with: Ray: 2.59.0, Python: 3.11.7, "
         "This process on node 10.0.0.1 was started with: Ray: 2.60.0, Python: 3.11.7"
     )
+
+
+HEAD = {"NodeID": "a", "Alive": True, "Resources": {"node:__internal_head__": 1.0}}
+OTHER = {"NodeID": "b", "Alive": True, "Resources": {"CPU": 4.0}}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The nodes that were asked; a function runs in this process, whose Ray is set by the fixture's user."""
+    nodes: list[str] = []
+
+    def ask(node: dict[str, Any], work: Any) -> Any:
+        nodes.append(node["NodeID"])
+        return work()
+
+    monkeypatch.setattr(node_checks, "alive_nodes", lambda: [OTHER, HEAD])
+    monkeypatch.setattr(node_checks, "ask_node", ask)
+    return nodes
+
+
+@pytest.mark.parametrize(("checks", "warns"), [(5, True), (39, True), (40, False), (200, False)])
+def test_the_head_is_asked_how_long_it_waits(
+    asked: list[str], monkeypatch: pytest.MonkeyPatch, checks: int, warns: bool
+) -> None:
+    class Set:
+        health_check_failure_threshold = staticmethod(lambda: checks)
+        health_check_period_ms = staticmethod(lambda: 3_000)
+
+    monkeypatch.setattr("ray._raylet.Config", Set)
+    warning = node_checks.patience_warning()
+    assert asked == ["a"]
+    assert (warning is not None) is warns
+    if warning is not None:
+        assert f"cannot reach for {3 * checks} s" in warning
+        assert "RAY_health_check_failure_threshold=200 on every node" in warning
+
+
+def test_ray_tells_its_own_values(asked: list[str]) -> None:
+    """The names are those of the installed Ray."""
+    assert Config.health_check_failure_threshold() * Config.health_check_period_ms() == 15_000
+    assert "15 s" in (node_checks.patience_warning() or "")
+
+
+def test_a_head_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent(*_: Any) -> Any:
+        raise SilentError("it has not answered for 30 s")
+
+    monkeypatch.setattr(node_checks, "alive_nodes", lambda: [HEAD])
+    monkeypatch.setattr(node_checks, "ask_node", silent)
+    assert "it has not answered for 30 s" in (node_checks.patience_warning() or "")
+    monkeypatch.setattr(node_checks, "alive_nodes", lambda: [OTHER])
+    assert node_checks.patience_warning() is None

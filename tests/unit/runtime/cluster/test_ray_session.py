@@ -8,7 +8,7 @@ import pytest
 from ray._private import utils as ray_utils
 from ray._private import worker as ray_worker
 
-from engine.runtime.cluster.nodes.head_patience import WANTED
+from engine.runtime.cluster.node_checks import WANTED
 from engine.runtime.cluster.session import ray_session as cluster
 from engine.runtime.cluster.session.joining import ClusterError
 

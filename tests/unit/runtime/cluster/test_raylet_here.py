@@ -135,11 +135,12 @@ def raylet_of():
     started = []
 
     def start(address: str) -> None:
-        line = ["raylet", "-c", "input()", f"--gcs-address={address}"]
-        process = subprocess.Popen(
-            line, executable=sys.executable, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
+        line = ["raylet", "-c", "input('ready')", f"--gcs-address={address}"]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        process = subprocess.Popen(line, executable=sys.executable, **pipes)
         started.append(process)
+        # For a moment after its start, others do not see its command line yet.
+        assert process.stdout.read(5) == b"ready"
 
     yield start
     for process in started:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from engine.runtime.concurrency.batches import Batches
+from engine.runtime.catalogue.catalogue_client import Batches
 
 
 class Squares:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from engine.runtime.concurrency.open_calls import OpenCalls
+from engine.runtime.front_end.scheduler_client import OpenCalls
 
 
 async def test_calls_are_refused_though_the_time_of_one_is_just_over():

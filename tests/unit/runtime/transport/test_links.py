@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from engine.evaluation.wire.events import Done
-from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
-from engine.runtime.contract.failures import ActorFailed
+from engine.runtime.contract.errors import ActorDied, ActorFailed, DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.replies import Reply
 from engine.runtime.contract.requests.routes import Address

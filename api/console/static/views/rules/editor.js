@@ -3,12 +3,14 @@
 import { field, h, submitQuickly } from "../../shared/dom.js";
 import { count } from "../../shared/format.js";
 import { call, parseCondition } from "../../shared/service.js";
+import { completed } from "./completion.js";
 import { conditionTree, makeup } from "./condition.js";
 
 const PAUSE_MS = 250;
 
-// Shows the form; `save` gets the rule. Resolves to what `save` returned, or to null if the form was left.
-export function editRule(rule, save) {
+// Shows the form; `save` gets the rule. Resolves to what `save` returned, or to null if the form was left. The names of
+// facts are offered while a condition is typed.
+export function editRule(rule, save, names = []) {
   const name = h("input", { required: true, maxlength: 255, value: rule.name });
   const notify = h("input", { type: "checkbox", checked: rule.notify });
   const description = h("textarea", { rows: 2, maxlength: 4096 });
@@ -24,7 +26,7 @@ export function editRule(rule, save) {
   });
   // Names that nobody has changed stay as they are, and go with the time.
   const everyBy = () => by.value !== byBefore ? namesIn(by.value) : every.value && rule.every_by ? { every_by: rule.every_by } : {};
-  const condition = conditionField(rule.condition);
+  const condition = conditionField(rule.condition, names);
   const failed = h("p", { class: "failed", role: "alert" });
   const saving = h("button", { type: "submit", class: "first" }, "Save");
   const dialog = h("dialog", { "aria-label": rule.name || "New rule" });
@@ -118,7 +120,7 @@ function costOf({ event_ns, memories }) {
 }
 
 // A text area under which the canonical text, the tree and the JSON appear, or the error with its place.
-export function conditionField(text) {
+export function conditionField(text, names) {
   const input = h("textarea", { rows: 6, spellcheck: "false", autocomplete: "off", oninput: later, onscroll: follow });
   input.value = text;
   const under = h("div", { class: "under", "aria-hidden": "true" });
@@ -181,7 +183,7 @@ export function conditionField(text) {
 
   return {
     element: h("div", { class: "field" },
-      h("label", {}, h("span", {}, "Condition"), h("div", { class: "editor" }, under, input)), told),
+      h("label", {}, h("span", {}, "Condition"), h("div", { class: "editor" }, under, input)), completed(input, names), told),
     value: () => input.value,
     check,
   };

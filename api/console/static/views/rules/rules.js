@@ -3,6 +3,7 @@
 import { action, h, nothing, row, say, table, unsay } from "../../shared/dom.js";
 import { count } from "../../shared/format.js";
 import { call, may, parseCondition, rulesOf } from "../../shared/service.js";
+import { namesRead } from "../../shared/words.js";
 import { comparisonOf } from "./comparison.js";
 import { conditionTree } from "./condition.js";
 import { actsText, changeRule, editRule, labelLines } from "./editor.js";
@@ -102,17 +103,19 @@ export async function rulesView(detector, query, signal) {
     draw();
   }
 
+  const names = () => namesRead(rules.map((rule) => rule.condition));
+
   async function edit(rule) {
     const { source } = await call("GET", `${path}/${rule.id}`);
     const wanted = await editRule({ ...rule, condition: source },
       // An unchanged text is not sent, so that the stored source keeps its comments.
       ({ condition, ...others }) => changeRule(`${path}/${rule.id}`, rule,
-        { ...others, ...(condition === source ? {} : { condition }) }));
+        { ...others, ...(condition === source ? {} : { condition }) }), names());
     if (wanted) replace(wanted);
   }
 
   async function add() {
-    const made = await editRule({ name: "", condition: "", notify: false }, (rule) => call("POST", path, rule));
+    const made = await editRule({ name: "", condition: "", notify: false }, (rule) => call("POST", path, rule), names());
     if (!made) return;
     rules = await rulesOf(detector.id);
     draw();

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from engine import Limits
+from engine.evaluation.facts.look_up import element_fact
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
 from engine.evaluation.facts.values import key_of
@@ -20,24 +21,32 @@ from engine.evaluation.kernel.selection.row import Row
 from engine.evaluation.kernel.selection.selected_rows import SelectedRows
 from engine.evaluation.kernel.selection.triggers import (
     PRESENT,
+    Beginning,
     Element,
+    Ending,
     Found,
     Hit,
+    InNetwork,
     Range,
     Trigger,
     Triggers,
     may_meet_several,
 )
 from engine.language.operators import LARGEST
+from engine.language.validation.networks import network_of
 
 HOLDING: Any = Holding(None)  # type: ignore[arg-type]
 """A trigger on what a slice remembers, which the index leaves to others."""
-FACTS = ("a", "b.c", "$d")
+OF_ELEMENTS = element_fact("e", "n")
+FACTS = ("a", "b.c", "$d", OF_ELEMENTS)
 VALUES = (1, 2, 2.5, "x", "xy", "y", True, 10**30)
 PATTERNS = ("^x", "y$", "^$")
 ENDS = (0, 1, 2, 2.5, 10**30)
 TEXTS = ("", "x", "xz", "z")
-SEEN: tuple[Any, ...] = (*VALUES, None, False, "", "zxz", [1, "x"], ["xy"], [], {"x": 1})
+BEGINNINGS = ("x", "xy", "z", "xyz")
+NETWORKS = ("10.0.0.0/8", "10.1.0.0/16", "10.1.2.3", "2001:db8::/32", "::/0")
+ADDRESSES = ("10.1.2.3", "10.1.2.4", "11.0.0.0", "::ffff:10.9.9.9", "2001:db8::1", "10.1.2.3/8")
+SEEN: tuple[Any, ...] = (*VALUES, None, False, "", "zxz", "xyz", [1, "x"], ["xy"], [], {"x": 1}, *ADDRESSES)
 
 
 def fire_all(_: Any, rest: Any, *event: Any) -> None:
@@ -119,7 +128,12 @@ def _literals(triggers: Triggers | None) -> list[tuple[str, str]]:
 def _meets(trigger: Trigger, fields: dict[str, Any], sent: dict[str, Any]) -> bool:
     if trigger is HOLDING:
         return False
-    value = {"a": fields["a"], "b.c": fields["b"]["c"], "$d": sent.get("d")}[trigger.fact]
+    if trigger.fact == OF_ELEMENTS:
+        return any(_is_met(trigger, element["n"]) for element in fields["e"])
+    return _is_met(trigger, {"a": fields["a"], "b.c": fields["b"]["c"], "$d": sent.get("d")}[trigger.fact])
+
+
+def _is_met(trigger: Trigger, value: Any) -> bool:
     match trigger:
         case Hit(_, wanted):
             return value is not None and (wanted is PRESENT or key_of(value) == wanted)
@@ -133,7 +147,30 @@ def _meets(trigger: Trigger, fields: dict[str, Any], sent: dict[str, Any]) -> bo
             return isinstance(value, str) and isinstance(wanted, str) and wanted in value
         case Found(_, pattern):
             return isinstance(value, str) and re.search(pattern, value) is not None
+        case Beginning(_, text):
+            return isinstance(value, str) and value.startswith(text)
+        case Ending(_, text):
+            return isinstance(value, str) and value.endswith(text)
+        case InNetwork(_, number):
+            return isinstance(value, str) and any(
+                number == key_in(each) and value in inside for each, inside in IN_NETWORK.items()
+            )
     raise AssertionError(trigger)
+
+
+def key_in(network: str) -> int:
+    found = network_of(network)
+    assert found is not None
+    return found.key
+
+
+IN_NETWORK = {
+    "10.0.0.0/8": {"10.1.2.3", "10.1.2.4", "::ffff:10.9.9.9"},
+    "10.1.0.0/16": {"10.1.2.3", "10.1.2.4"},
+    "10.1.2.3": {"10.1.2.3"},
+    "2001:db8::/32": {"2001:db8::1"},
+    "::/0": {"2001:db8::1"},
+}
 
 
 def drawn(draw: Callable[[Any], Any]) -> Iterator[Trigger]:
@@ -147,6 +184,9 @@ def drawn(draw: Callable[[Any], Any]) -> Iterator[Trigger]:
                 Hit(fact, PRESENT),
                 Element(fact, key_of(draw(VALUES))),
                 Found(fact, draw(PATTERNS)),
+                Beginning(fact, draw(BEGINNINGS)),
+                Ending(fact, draw(BEGINNINGS)),
+                InNetwork(fact, key_in(draw(NETWORKS))),
                 Range(fact, numbers[0], numbers[1]),
                 Range(fact, numbers[0], LARGEST),
                 Range(fact, texts[0], texts[1]),
@@ -168,6 +208,7 @@ def test_an_event_meets_the_members_of_its_triggers_each_once(seed: int) -> None
             world.remove(draw.choice([*world.members]))
         for _ in range(3):
             fields = {"a": draw.choice(SEEN), "b": {"c": draw.choice(SEEN)}}
+            fields["e"] = [{"n": draw.choice(SEEN)} for _ in range(draw.choice((0, 1, 2, 5)))]
             sent = {"d": draw.choice(SEEN)} if draw.random() < 0.8 else {}
             found = world.met(fields, sent)
             assert sorted(found) == world.expected(fields, sent)
@@ -177,7 +218,7 @@ def test_an_event_meets_the_members_of_its_triggers_each_once(seed: int) -> None
     for member in [*world.members]:
         world.remove(member)
     assert (world.index._facts, world.index._always.size) == ({}, 0)
-    assert not world.index._names.found_in({"a": 1, "b": {"c": 1}}, {"d": 1})
+    assert not world.index._names.found_in({"a": 1, "b": {"c": 1}, "e": [{"n": 1}]}, {"d": 1})
 
 
 def test_what_is_known_of_an_event_is_the_value_that_it_has() -> None:

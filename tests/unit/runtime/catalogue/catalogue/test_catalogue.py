@@ -8,7 +8,7 @@ import pytest
 from engine.runtime.catalogue import catalogue_state
 from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
 from engine.runtime.catalogue.catalogue_state import CatalogueState
-from engine.runtime.catalogue.offline.opened import mint_offline, opened_offline
+from engine.runtime.catalogue.offline import mint_offline, opened_offline
 from engine.runtime.catalogue.tokens import digest_of, mint
 from engine.runtime.contract.catalogue_changes import KnownToken, StoredToken, TableUpdate, TokenEntry
 from snapshots.data_folder.identity import begin_folder

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
-from engine.runtime.catalogue.offline.opened import opened_offline
+from engine.runtime.catalogue.offline import opened_offline
 from engine.runtime.contract.catalogue_changes import KnownToken, StoredToken
 from snapshots.errors import (
     FolderInUse,

@@ -12,6 +12,7 @@ from hypothesis import settings
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.wire.events import Done
+from engine.evaluation.wire.records.decoding import Ingest
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.detector.persistence import journal_entries as history
@@ -83,7 +84,15 @@ def operations(drawn: random.Random, count: int, rule_ids: list[str]) -> Iterato
                 if events and drawn.random() < 0.4:
                     events[drawn.randrange(len(events))]["timestamp_ms"] = drawn.choice((NOW_MS * 3, -1e9))
                 document = {"events": events, "context": context}
-                if not key and drawn.random() < 0.4:
+                if drawn.random() < 0.3:
+                    records = [one["fields"] | {"t": at_ms + drawn.choice((0, 900, -1e9))} for one in events]
+                    body = drawn.choice((b"[%b]", b"[%b")) % b",\n".join(
+                        [json.dumps(one).encode() for one in records]
+                    )
+                    lines = drawn.choice((body, body[1:-1].replace(b",\n", b"\n"), b"7\n" + body[1:-1]))
+                    named = drawn.choice((None, "t"))
+                    yield ops.ingest(Ingest(lines, named, with_results=drawn.random() < 0.5), key)
+                elif not key and drawn.random() < 0.4:
                     bodies = [json.dumps({"event": one, "context": context}).encode() for one in events]
                     yield ops.evaluate_lines(b"\n".join([*bodies, b"", b"{", b"[]"]))
                 elif drawn.random() < 0.5 and "1" + "0" * 30 not in json.dumps(document):

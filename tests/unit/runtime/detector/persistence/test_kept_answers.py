@@ -1,6 +1,7 @@
 """Kept answers in memory: found while they are kept, and small."""
 
 import itertools
+import json
 import random
 from pathlib import Path
 
@@ -8,17 +9,21 @@ import pytest
 
 from engine.evaluation.events.lateness import LATE_US_MAX, late, without_lateness
 from engine.evaluation.wire.events import Done
+from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.evaluation.wire.results import encode_entries
 from engine.language.diagnostics import Entry
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.detector.persistence.detector_snapshot import take_snapshot
 from engine.runtime.detector.persistence.idempotency import (
     CachedAnswer,
     IdempotencyCache,
     key_digest,
     request_digest,
 )
+from tests.property.looking.test_forks import opened
+from tests.unit.runtime.detector.persistence.journaled import Journaled
 
 KEPT_US = 600_000_000
 QUARTER_US = KEPT_US // 4
@@ -227,3 +232,46 @@ def test_a_page_has_what_was_answered_since_the_last_one_that_was_written() -> N
         other.load_page(page.body())
         assert {answer.key for answer in other} == {key_digest(key) for key in keys}
         assert other.begin_page(4) is None, "what a page has is not written again"
+
+
+def events(journaled: Journaled, *times_ms: int, **fields: object) -> list[int]:
+    """Return how many actions were held back before each action at some events."""
+    rows = [{"fields": {"a": 1, **fields}, "timestamp_ms": at_ms} for at_ms in times_ms]
+    answer = journaled.take(ops.evaluate_batch(json.dumps({"events": rows}).encode()))
+    results = json.loads(answer.result)["results"]
+    return [action.get("suppressed", 0) for result in results for action in result["actions"]]
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_replay_repeats_what_acts_and_goes_on(saved: bool) -> None:
+    journaled = Journaled()
+    journaled.take(ops.add_rule("r", "a == 1", every_secs=0.6, every_by=["host"]))
+    assert events(journaled, 0, 100, 200, host="a") == [0]
+    if saved:
+        journaled.save()
+    assert events(journaled, 300, 700, 800, host="a") == [3]
+    assert events(journaled, 800, 801, host=1) == [0]
+    for each in (journaled.restored(), journaled):
+        assert events(each, 900, 1_300, host="a") == [2]
+        assert events(each, 1_400, host=1.0) == [1]
+
+
+def test_what_was_held_back_is_counted_in_the_state_and_in_snapshots() -> None:
+    journaled = Journaled()
+    journaled.take(ops.add_rule("r", "a == 1", every_secs=600))
+    events(journaled, 0, 1, 2)
+    journaled.save()
+    for each in (journaled, journaled.restored()):
+        asked = StateAsked(about="rules", limit=10)
+        [rule] = json.loads(each.take(ops.state(asked)).result)["rules"]
+        assert (rule["times_true"], rule["held_back"]) == (1, 2)
+
+
+def test_a_fork_goes_on_with_it() -> None:
+    journaled = Journaled()
+    journaled.take(ops.add_rule("r", "a == 1", every_secs=0.6, every_by=["host"]))
+    events(journaled, 0, 100, host="a")
+    fork = opened(take_snapshot(journaled.detector))
+    assert fork.evaluate({"a": 1, "host": "a"}, 200) == []
+    [action] = fork.evaluate({"a": 1, "host": "a"}, 600)
+    assert action["suppressed"] == 2

@@ -29,7 +29,7 @@ VICTIM = """
 import ctypes, os, signal, sys
 from pathlib import Path
 from engine.runtime.detector.executor import OperationExecutor
-from engine.runtime.process.crashes import crashes_to
+from engine.runtime.cluster.actors.detector_actor import crashes_to
 from engine.runtime.detector.persistence.replay import Replay
 from engine.runtime.contract.settings import RuntimeSettings
 

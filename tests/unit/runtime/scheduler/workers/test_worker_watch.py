@@ -5,13 +5,25 @@ from pathlib import Path
 
 import pytest
 
+from engine.evaluation.wire.events import Done
 from engine.runtime.contract.errors import ActorDied
+from engine.runtime.contract.measurements.counters import DETECTORS_LOST
+from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.calls import Held
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.scheduler.workers.detector_worker import DetectorWorker
+from engine.runtime.scheduler.workers.detector_worker import Callbacks, DetectorWorker, Granted
 from engine.runtime.scheduler.workers.heartbeat import AvoidedNodes
-from engine.runtime.scheduler.workers.worker_watch import WorkerWatch
+from engine.runtime.scheduler.workers.worker_watch import (
+    Comparison,
+    Drop,
+    Mend,
+    Over,
+    Tell,
+    WorkerWatch,
+    compare,
+)
 from tests.local_runtime.actors import LocalActors
+from tests.local_runtime.service import local_service, until
 from tests.local_runtime.workers import LocalWorker
 from tests.skipping_clock import SkippingLoop
 
@@ -119,3 +131,107 @@ async def test_a_silent_one_is_doubtful_first_and_has_longer_while_it_activates(
     assert scene.died == []
     await asyncio.sleep(0.5 * NODE_TIMEOUT_S)
     assert scene.died == [True]
+
+
+EVENT = ops.evaluate(b'{"event": {"fields": {}, "timestamp_ms": 1}}')
+HELD = Held("d", 1)
+ACTIVE = Granted(active=True)
+PENDING = Granted(active=False)
+
+
+@pytest.mark.parametrize(
+    ("granted", "held", "mends"),
+    [
+        ({}, [], []),
+        ({1: ACTIVE}, [HELD], []),
+        ({1: ACTIVE}, [], [Over(1)]),
+        ({1: ACTIVE}, [Held("d", 2)], [Over(1), Drop(2)]),
+        ({}, [HELD], [Drop(1)]),
+        ({}, [Held("d", 1, activating=True)], [Drop(1)]),
+        ({1: PENDING}, [], []),
+        ({1: PENDING}, [Held("d", 1, room_wanted=True)], []),
+        ({1: Granted(active=True, room_wanted=True)}, [HELD], [Tell(1, True)]),
+        ({1: ACTIVE}, [Held("d", 1, room_wanted=True)], [Tell(1, False)]),
+        ({1: Granted(active=True, room_wanted=True)}, [Held("d", 1, room_wanted=True)], []),
+    ],
+)
+def test_what_differs_is_mended(granted: dict[int, Granted], held: list[Held], mends: list[Mend]) -> None:
+    assert compare(granted, held) == mends
+
+
+async def test_an_activation_that_nobody_granted_is_dropped(tmp_path: Path) -> None:
+    async with local_service(tmp_path, spares=1, detectors_per_worker=2) as service:
+        detector, other = [await service.backend.create_detector(name) for name in ("one", "two")]
+        assert isinstance(await service.backend.call(detector, EVENT), Done)
+        worker = service.actors.with_detector(detector)
+        assert worker is not None
+        epoch = await service.scheduler.catalogue.lease(other)
+        assert epoch is not None
+        await worker.activate(other, epoch)
+        assert worker.hosts == {detector, other}
+        async with asyncio.timeout(5):
+            await until(lambda: worker.hosts == {detector})
+        assert not worker.dead
+
+
+class Port:
+    """A worker that has what a test says."""
+
+    def __init__(self, *looks: list[Held]) -> None:
+        self._looks = list(looks)
+        self.told: list[tuple[int, bool]] = []
+
+    async def held(self) -> list[Held]:
+        return self._looks.pop(0)
+
+    def make_room(self, epoch: int, *, wanted: bool) -> None:
+        self.told.append((epoch, wanted))
+
+
+@pytest.mark.parametrize("look", [[], [HELD, Held("e", 2)], [Held("d", 1, room_wanted=True)]])
+async def test_only_what_differs_twice_in_a_row_is_mended(look: list[Held]) -> None:
+    mended: list[object] = []
+    port = Port(look, [HELD], look, look)
+    worker = DetectorWorker(port)  # type: ignore[arg-type]
+    worker.enter(1, Callbacks(lambda report: mended.append(report.ended), lambda: None))
+    comparison = Comparison(worker, lambda _, epoch: mended.append(epoch))
+    for mends in (0, 0, 0, 1):
+        await comparison.look()
+        assert len([one for one in (*mended, *port.told) if one is not None]) == mends
+
+
+async def test_a_worker_tells_what_it_was_told_last(tmp_path: Path) -> None:
+    async with local_service(tmp_path, spares=1) as service:
+        detector = await service.backend.create_detector("one")
+        route = await service.scheduler.route(detector, 0)
+        worker = service.actors.with_detector(detector)
+        assert worker is not None
+        for wanted in (True, False):
+            worker.make_room(route.epoch, wanted=wanted)
+            assert await worker.held() == [Held(detector, route.epoch, room_wanted=wanted)]
+
+
+async def test_an_activation_that_is_commanded_twice_is_made_once(tmp_path: Path) -> None:
+    async with local_service(tmp_path, spares=1) as service:
+        detector = await service.backend.create_detector("one")
+        await until(lambda: service.actors.started)
+        worker = service.actors.started[0]
+        epoch = await service.scheduler.catalogue.lease(detector)
+        assert epoch is not None
+        together = [worker.activate(detector, epoch) for _ in range(2)]
+        activated = [*await asyncio.gather(*together), await worker.activate(detector, epoch)]
+        assert activated == 3 * activated[:1]
+        assert [what for what, _ in worker.calls].count("activate") == 1
+
+
+async def test_activations_that_come_and_go_are_not_mended(tmp_path: Path) -> None:
+    """Each look finds some of them under way."""
+    async with local_service(tmp_path, spares=1, max_resident=1, turn_s=0.0) as service:
+        detectors = [await service.backend.create_detector(name) for name in ("one", "two")]
+        until_s = asyncio.get_running_loop().time() + 5
+        while asyncio.get_running_loop().time() < until_s:
+            for detector in detectors:
+                assert isinstance(await service.backend.call(detector, EVENT), Done)
+            await asyncio.sleep(0.05)
+        assert service.scheduler.counts[DETECTORS_LOST] == 0
+        assert not any(worker.dead for worker in service.actors.started)

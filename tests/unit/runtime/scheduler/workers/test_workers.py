@@ -1,13 +1,16 @@
 """Started actors: how many, for whom, and which are replaced."""
 
 import asyncio
+import itertools
+import random
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.scheduler.workers.detector_worker import Callbacks
+from engine.runtime.scheduler.workers.detector_worker import Callbacks, DetectorWorker
 from engine.runtime.scheduler.workers.worker_pool import WorkerPool
 from tests.local_runtime.actors import LocalActors
 from tests.local_runtime.service import until
@@ -40,14 +43,168 @@ def alive(actors: LocalActors) -> int:
     return sum(not actor.dead for actor in actors.started)
 
 
-async def test_spares_are_started_ahead_and_again_as_they_are_taken(make):
-    pool, actors = make()
-    pool.fill()
-    await settled()
-    assert len(actors.started) == 2
-    await pool.take()
-    await settled()
-    assert len(actors.started) == 3
+class World:
+    """A pool, and beside it a plain account of who has which worker."""
+
+    def __init__(self, chance: random.Random, folder: Path) -> None:
+        self.chance = chance
+        self.settings = RuntimeSettings(
+            data=folder,
+            retry_s=0.01,
+            unused_s=0.5,
+            spares=chance.randrange(3),
+            starts_at_once=chance.choice((1, 2, 4)),
+            max_resident=chance.choice((3, 6)),
+            detectors_per_worker=chance.choice((1, 1, 3)),
+            activations_max=chance.choice((2, 1_000)),
+        )
+        self.actors = LocalActors(self.settings)
+        self.started: list[int] = []
+        """The numbers of started workers that were told."""
+        self.pool = WorkerPool(self.actors, self.settings, self.started.append)
+        self.starting = 0
+        self.has: dict[int, DetectorWorker] = {}
+        """The workers of detectors, by the epochs of their activations."""
+        self.alone: set[int] = set()
+        self.given: Counter[DetectorWorker] = Counter()
+        """How often each worker was given to a detector."""
+        self.worn: set[DetectorWorker] = set()
+        self.takers: dict[int, asyncio.Task[DetectorWorker]] = {}
+        self.died: list[int] = []
+        self.expected: list[int] = []
+        """The epochs of the detectors that died with their workers."""
+        self.killed: DetectorWorker | None = None
+        """The worker that died last."""
+        self.epochs = itertools.count(1)
+        self.start, self.actors.start = self.actors.start, self.counted
+
+    async def counted(self, *arguments: Any) -> Any:
+        self.starting += 1
+        assert self.starting <= self.settings.starts_at_once
+        try:
+            await asyncio.sleep(self.chance.choice((0, 0.001)))
+            return await self.start(*arguments)
+        finally:
+            self.starting -= 1
+
+    async def step(self) -> None:
+        chance = self.chance
+        step = chance.choice(
+            [*[self.take] * 4, *[self.give_back] * 3, self.die, self.go, self.refuse, self.rest]
+        )
+        if (under_way := step()) is not None:
+            await under_way
+        await asyncio.sleep(chance.choice((0, 0, 0.002, 0.02)))
+        self.look()
+
+    def look(self) -> None:
+        """Compare what there is with the account."""
+        for epoch, task in [*self.takers.items()]:
+            if task.done():
+                del self.takers[epoch]
+                self.enter(epoch, task.result())
+        taken = Counter(self.has.values())
+        assert max(taken.values(), default=0) <= self.settings.detectors_per_worker
+        assert all(taken[self.has[epoch]] == 1 for epoch in self.alone & self.has.keys())
+        assert sorted(self.died) == sorted(self.expected)
+        living = {worker.port.name for worker in self.pool.all}
+        assert {worker.port.name for worker in self.has.values()} <= living
+        assert living == {actor.name for actor in self.actors.started if not actor.dead}
+        assert self.started[-1:] == [len(living)] or not self.started
+        assert not [worker for worker in self.worn if not worker.dead and not taken[worker]]
+
+    def enter(self, epoch: int, worker: DetectorWorker) -> None:
+        if worker is self.killed:
+            self.alone.discard(epoch)
+            return
+        assert not worker.dead
+        assert worker not in self.worn
+        worker.enter(epoch, Callbacks(lambda _: None, lambda: self.died.append(epoch)))
+        self.has[epoch] = worker
+        self.given[worker] += 1
+
+    def take(self) -> None:
+        if len(self.has) + len(self.takers) < self.settings.max_resident:
+            epoch = next(self.epochs)
+            if alone := self.chance.random() < 0.2:
+                self.alone.add(epoch)
+            self.takers[epoch] = asyncio.create_task(self.pool.take(alone=alone))
+
+    def give_back(self) -> None:
+        if self.has:
+            epoch = self.chance.choice(list(self.has))
+            worker = self.has.pop(epoch)
+            self.alone.discard(epoch)
+            worker.leave(epoch)
+            resident_bytes = self.chance.choice((0, 0, 0, 2**40))
+            if resident_bytes or self.given[worker] >= (
+                self.settings.activations_max * self.settings.detectors_per_worker
+            ):
+                self.worn.add(worker)
+            self.pool.give_back(worker, resident_bytes)
+
+    async def die(self) -> None:
+        """A worker dies, used or not, or whoever has it gives it up."""
+        if not self.pool.all:
+            return
+        worker = self.chance.choice(sorted(self.pool.all, key=lambda worker: worker.port.name))
+        self.look()
+        for epoch in [epoch for epoch, one in self.has.items() if one is worker]:
+            del self.has[epoch]
+            self.alone.discard(epoch)
+            self.expected.append(epoch)
+        # Somebody may be about to get it.
+        self.killed = worker
+        if self.chance.random() < 0.5:
+            worker.port.die()
+            await settled()
+        self.pool.lose(worker)
+
+    def go(self) -> None:
+        """A taker goes away; if it has got a worker in this moment, the next one has it."""
+        if self.takers:
+            epoch = self.chance.choice(list(self.takers))
+            self.takers.pop(epoch).cancel()
+            self.alone.discard(epoch)
+
+    def refuse(self) -> None:
+        self.actors.refuse = self.chance.random() < 0.5
+
+    def rest(self) -> None:
+        """Nothing."""
+
+    async def settle(self) -> None:
+        """Have all be served, and surplus workers end."""
+        self.actors.refuse = False
+        await asyncio.sleep(0.2)
+        self.look()
+        assert not self.takers, "everybody has a worker"
+        taken = Counter(self.has.values())
+        assert [worker.taken for worker in self.pool.all] == [taken[worker] for worker in self.pool.all]
+        used, free = set(self.has.values()), self.settings.max_resident - len(self.has)
+        per_worker = self.settings.detectors_per_worker
+        room = sum(
+            per_worker - count
+            for worker, count in Counter(self.has.values()).items()
+            if worker not in self.worn and not worker.alone
+        )
+        needed = min(self.settings.spares, max(0, -(-(free - room) // per_worker)))
+        assert len(self.pool.all - used) >= needed, "spares are ready"
+        await asyncio.sleep(0.6)
+        assert len(self.pool.all - used) <= max(1, 2 * self.settings.spares), "no more than are useful"
+
+
+async def test_workers_are_shared_replaced_and_ended_as_a_plain_account_says(
+    examples: Any, tmp_path: Path
+) -> None:
+    for chance in examples(400):
+        world = World(chance, tmp_path)
+        world.pool.fill()
+        for _ in range(40):
+            await world.step()
+        await world.settle()
+        await world.pool.close()
+        assert alive(world.actors) == 0
 
 
 async def test_one_that_is_spared_does_not_count_as_ready_for_those_that_come(make):
@@ -69,77 +226,6 @@ async def test_one_that_is_spared_does_not_count_as_ready_for_those_that_come(ma
     assert len(actors.started) == 3, "no more than there can be active detectors"
 
 
-async def test_no_more_are_being_started_at_once_than_is_set(make):
-    pool, actors = make(starts_at_once=2, spares=3)
-    takers = [asyncio.create_task(pool.take()) for _ in range(9)]
-    under_way = 0
-    most = 0
-    begin = actors.start
-
-    async def counted(*arguments: Any) -> Any:
-        nonlocal under_way, most
-        under_way += 1
-        most = max(most, under_way)
-        await asyncio.sleep(0.001)
-        under_way -= 1
-        return await begin(*arguments)
-
-    actors.start = counted
-    taken = await asyncio.gather(*takers)
-    assert len({actor.port.name for actor in taken}) == 9
-    assert most == 2
-
-
-async def test_whoever_shares_out_places_is_told_how_many_are_started(tmp_path):
-    settings = RuntimeSettings(data=tmp_path, spares=2)
-    actors, told = LocalActors(settings), []
-    pool = WorkerPool(actors, settings, told.append)
-    pool.fill()
-    await settled()
-    assert told == [1, 2]
-    actors.refuse = True
-    actors.started[0].die()
-    await settled()
-    assert told == [1, 2, 1]
-    await pool.close()
-
-
-async def test_no_more_are_started_than_may_be_active(make):
-    pool, actors = make(max_resident=3)
-    for _ in range(3):
-        await pool.take()
-        await settled()
-    assert len(actors.started) == 3
-
-
-async def test_each_taker_has_an_actor_of_its_own(make):
-    pool, actors = make()
-    taken = await asyncio.gather(*(pool.take() for _ in range(5)))
-    assert len({actor.port.name for actor in taken}) == 5
-    await settled()
-    assert len(actors.started) == 7
-
-
-async def test_what_is_given_back_is_used_again(make):
-    pool, actors = make()
-    for _ in range(10):
-        pool.give_back(await pool.take())
-        await settled()
-    assert len(actors.started) == 3
-    assert alive(actors) == 3
-
-
-async def test_no_more_than_twice_the_spares_wait_unused_for_long(make):
-    pool, actors = make(unused_s=0.02)
-    taken = await asyncio.gather(*(pool.take() for _ in range(6)))
-    await settled()
-    for actor in taken:
-        pool.give_back(actor)
-    assert alive(actors) == 8
-    await until(lambda: alive(actors) < 8)
-    assert alive(actors) == 4
-
-
 async def test_workers_that_are_soon_needed_again_are_not_ended(make):
     pool, actors = make(unused_s=60)
     for _ in range(8):
@@ -152,52 +238,6 @@ async def test_workers_that_are_soon_needed_again_are_not_ended(make):
     assert alive(actors) == len(actors.started) == 8
 
 
-@pytest.mark.parametrize(("settings", "resident_bytes"), [({"activations_max": 1}, 0), ({}, 2**40)])
-async def test_a_worn_actor_is_replaced(make, settings, resident_bytes):
-    pool, actors = make(**settings)
-    worn = await pool.take()
-    pool.give_back(worn, resident_bytes)
-    await settled()
-    assert worn.port.dead
-    assert alive(actors) == 2
-
-
-async def test_one_that_dies_unused_is_replaced_and_never_taken(make):
-    pool, actors = make()
-    pool.fill()
-    await settled()
-    for actor in list(actors.started):
-        actor.die()
-    await settled()
-    assert alive(actors) == 2
-    taken = await pool.take()
-    assert not taken.port.dead
-
-
-async def test_the_death_of_one_in_use_is_told_once(make):
-    pool, _ = make()
-    told = []
-    actor = await pool.take()
-    actor.enter(1, Callbacks(lambda _: None, lambda: told.append("died")))
-    actor.port.die()
-    await settled()
-    assert told == ["died"]
-    assert actor.dead
-    pool.lose(actor)
-    assert told == ["died"]
-    assert len(pool.all) == 2
-
-
-async def test_one_that_is_lost_is_ended_and_nobody_is_told(make):
-    pool, _ = make()
-    actor = await pool.take()
-    actor.enter(1, Callbacks(lambda _: None, lambda: pytest.fail("whoever loses it knows")))
-    actor.leave(1)
-    pool.lose(actor)
-    await settled()
-    assert actor.port.dead
-
-
 async def test_while_none_can_be_started_takers_wait_until_one_can(make):
     pool, actors = make()
     actors.refuse = True
@@ -206,20 +246,6 @@ async def test_while_none_can_be_started_takers_wait_until_one_can(make):
     assert not taker.done()
     actors.refuse = False
     await asyncio.wait_for(taker, 2)
-
-
-@pytest.mark.parametrize("gone_first", [False, True])
-async def test_a_taker_that_goes_away_leaves_its_actor_to_the_next(make, gone_first):
-    pool, actors = make(spares=0)
-    only = await pool.take()
-    actors.refuse = True
-    gone, stays = (asyncio.create_task(pool.take()) for _ in range(2))
-    await settled()
-    if gone_first:
-        gone.cancel()
-    pool.give_back(only)
-    gone.cancel()
-    assert await asyncio.wait_for(stays, 1) is only
 
 
 async def test_few_workers_are_filled_and_those_with_room_come_before_new_ones(make):
@@ -244,37 +270,6 @@ async def test_a_detector_goes_where_no_other_is_being_activated(make):
     assert await pool.take() is not slow
     await settled()
     assert alive(actors) == 3
-
-
-async def test_no_more_workers_are_started_ahead_than_detectors_may_need(make):
-    pool, actors = make(detectors_per_worker=4, spares=3, max_resident=8)
-    for _ in range(5):
-        await pool.take()
-        await settled()
-    assert len(actors.started) == 2
-
-
-async def test_a_worn_worker_takes_no_more_and_is_ended_by_the_last_who_leaves(make):
-    pool, _ = make(detectors_per_worker=2, spares=0)
-    one, other = await pool.take(), await pool.take()
-    assert one is other
-    pool.give_back(one, resident_bytes=2**40)
-    assert await pool.take() is not one
-    assert not one.dead
-    pool.give_back(one)
-    await settled()
-    assert one.port.dead
-
-
-async def test_the_death_of_a_worker_is_told_to_all_but_who_caused_it(make):
-    pool, _ = make(detectors_per_worker=3)
-    told = []
-    worker = await pool.take()
-    for epoch in range(3):
-        worker.enter(epoch, Callbacks(lambda _: None, lambda epoch=epoch: told.append(epoch)))
-    worker.leave(1)
-    pool.lose(worker)
-    assert told == [0, 2]
 
 
 async def test_who_needs_a_worker_alone_has_it_and_holds_up_nobody(make):
@@ -305,3 +300,40 @@ async def test_closing_ends_every_actor(make):
     await settled()
     await pool.close()
     assert alive(actors) == 0
+
+
+async def test_no_more_than_twice_the_spares_wait_unused_for_long(make):
+    pool, actors = make(unused_s=0.02)
+    taken = await asyncio.gather(*(pool.take() for _ in range(6)))
+    await settled()
+    for actor in taken:
+        pool.give_back(actor)
+    assert alive(actors) == 8
+    await until(lambda: alive(actors) < 8)
+    assert alive(actors) == 4
+
+
+async def test_one_that_dies_unused_is_replaced_and_never_taken(make):
+    pool, actors = make()
+    pool.fill()
+    await settled()
+    for actor in list(actors.started):
+        actor.die()
+    await settled()
+    assert alive(actors) == 2
+    taken = await pool.take()
+    assert not taken.port.dead
+
+
+@pytest.mark.parametrize("gone_first", [False, True])
+async def test_a_taker_that_goes_away_leaves_its_actor_to_the_next(make, gone_first):
+    pool, actors = make(spares=0)
+    only = await pool.take()
+    actors.refuse = True
+    gone, stays = (asyncio.create_task(pool.take()) for _ in range(2))
+    await settled()
+    if gone_first:
+        gone.cancel()
+    pool.give_back(only)
+    gone.cancel()
+    assert await asyncio.wait_for(stays, 1) is only

@@ -1,0 +1,164 @@
+"""Reads the JSON form of OTLP logs, and writes that of the answer."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from api.http.handling.otlp.logs import LogRecord, ScopeLogs
+
+_INT64: Final = 1 << 63
+_EXPECTED: Final = {"expected": "a whole number of 64 bits, which may be a text"}
+_Whole = (
+    Annotated[int, Meta(ge=-_INT64, le=_INT64 - 1, extra=_EXPECTED)]
+    | Annotated[str, Meta(pattern="^-?[0-9]{1,20}$", extra=_EXPECTED)]
+)
+
+
+class AnyValue(Struct, rename="camel"):
+    """A value: the one of its members that is there."""
+
+    string_value: str | None = None
+    bool_value: bool | None = None
+    int_value: _Whole | None = None
+    double_value: int | float | Literal["NaN", "Infinity", "-Infinity"] | None = None
+    array_value: "ArrayValue | None" = None
+    kvlist_value: "KeyValueList | None" = None
+    bytes_value: str | None = None
+    """In base64."""
+
+
+class ArrayValue(Struct):
+    """Values in order."""
+
+    values: list[AnyValue] = []
+
+
+class KeyValue(Struct):
+    """An attribute."""
+
+    key: str = ""
+    value: AnyValue | None = None
+
+
+class KeyValueList(Struct):
+    """Values by name."""
+
+    values: list[KeyValue] = []
+
+
+class Resource(Struct):
+    """What the records are of."""
+
+    attributes: list[KeyValue] = []
+
+
+class Scope(Struct):
+    """What made the records."""
+
+    name: str = ""
+    version: str = ""
+
+
+class Record(Struct, rename="camel"):
+    """A log record. Ids are in hexadecimal digits."""
+
+    time_unix_nano: _Whole = 0
+    observed_time_unix_nano: _Whole = 0
+    severity_number: int = 0
+    severity_text: str = ""
+    body: AnyValue | None = None
+    attributes: list[KeyValue] = []
+    trace_id: str = ""
+    span_id: str = ""
+    event_name: str = ""
+
+
+class RecordsOfScope(Struct, rename="camel"):
+    """The records of one scope."""
+
+    scope: Scope | None = None
+    log_records: list[Record] = []
+
+
+class RecordsOfResource(Struct, rename="camel"):
+    """The records of one resource."""
+
+    resource: Resource | None = None
+    scope_logs: list[RecordsOfScope] = []
+
+
+class ExportLogs(Struct, rename="camel"):
+    """Log records, as OTLP has them."""
+
+    resource_logs: list[RecordsOfResource] = []
+
+
+class PartialSuccess(Struct, rename="camel"):
+    """What was refused: how many log records, and why."""
+
+    rejected_log_records: str
+    """A number, which OTLP's JSON has as a text."""
+    error_message: str
+
+
+class Exported(Struct, rename="camel"):
+    """The answer of OTLP; empty if nothing was refused."""
+
+    partial_success: PartialSuccess | msgspec.UnsetType = msgspec.UNSET
+
+
+def logs_of(given: ExportLogs) -> Iterator[ScopeLogs]:
+    """Yield the log records of a request."""
+    for of_resource in given.resource_logs:
+        resource = _attributes(of_resource.resource.attributes if of_resource.resource else [])
+        for of_scope in of_resource.scope_logs:
+            scope = of_scope.scope or Scope()
+            yield ScopeLogs(resource, scope.name, scope.version, map(_record, of_scope.log_records))
+
+
+def _record(given: Record) -> LogRecord:
+    return LogRecord(
+        time_ns=int(given.time_unix_nano),
+        observed_ns=int(given.observed_time_unix_nano),
+        severity_number=given.severity_number,
+        severity=given.severity_text,
+        body=_value(given.body),
+        attributes=_attributes(given.attributes),
+        trace_id=given.trace_id.lower(),
+        span_id=given.span_id.lower(),
+        event_name=given.event_name,
+    )
+
+
+def _attributes(given: list[KeyValue]) -> dict[str, Any]:
+    return {each.key: _value(each.value) for each in given}
+
+
+def _value(given: AnyValue | None) -> Any:
+    match given:
+        case None:
+            return None
+        case AnyValue(string_value=str(text)):
+            return text
+        case AnyValue(bool_value=bool(truth)):
+            return truth
+        case AnyValue(int_value=int(whole) | str(whole)):
+            return int(whole)
+        case AnyValue(double_value=int(double) | float(double) | str(double)):
+            return double
+        case AnyValue(array_value=ArrayValue(values=values)):
+            return [_value(each) for each in values]
+        case AnyValue(kvlist_value=KeyValueList(values=pairs)):
+            return _attributes(pairs)
+        case AnyValue(bytes_value=str(text)):
+            return text
+        case _:
+            return None
+
+
+def partial_success(refused: int, message: str) -> bytes:
+    """Return the answer."""
+    said = PartialSuccess(str(refused), message) if refused else msgspec.UNSET
+    return msgspec.json.encode(Exported(said))

@@ -1,0 +1,170 @@
+"""What a joining service checks on the nodes of the cluster.
+
+First the versions of the service. Then whether each node sees at once what this one changes in the data
+folder, and how long the head waits for a node that it cannot reach.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import ray
+from ray.exceptions import RayError
+
+from engine.runtime.cluster.ray_nodes import SilentError, alive_nodes, ask_node, is_head
+from engine.runtime.contract.build import SPOKEN, Protocols, build_version
+from snapshots.data_folder.identity import read_identity
+from snapshots.data_folder.trial import Seen, look, try_folder
+from snapshots.files import RealFiles
+
+_AT_ONCE: Final = 16
+
+VARIABLE: Final = "RAY_health_check_failure_threshold"
+WANTED: Final = 200
+"""Ten minutes: as long as Ray's processes wait for a control store that is away."""
+_LEAST_S: Final = 120.0
+
+
+class Installed(NamedTuple):
+    """What a node has. Plain values, because a class of this package may be another one there."""
+
+    version: str
+    """Empty if the package is not installed."""
+    protocols: tuple[int, int] | None
+    """The oldest and the current one; None before there were numbers."""
+
+
+class OtherVersionError(Exception):
+    """A node has a version of the service with which this one cannot work."""
+
+
+def refuse_other_versions() -> list[str]:
+    """Compare versions with each other node; return what an operator should know.
+
+    A node that does not answer is left to the later trials. Raises OtherVersionError, which says both
+    versions.
+    """
+    here = ray.get_runtime_context().get_node_id()
+    others = [node for node in alive_nodes() if node["NodeID"] != here]
+    # This machine's Ray may have been started by another install, too.
+    own = [node for node in alive_nodes() if node["NodeID"] == here]
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        found = list(threads.map(_ask, own + others))
+    pairs = [(node, installed) for node, installed in zip(own + others, found, strict=True) if installed]
+    refused = [text for node, installed in pairs if (text := _refusal(node, installed))]
+    if refused:
+        raise OtherVersionError("\n".join(refused))
+    return [
+        f"the node {node['NodeManagerAddress']} has rule-detector {installed.version}, and this service is "
+        f"{build_version()}: they work together until the upgrade is over"
+        for node, installed in pairs
+        if installed.version != build_version()
+    ]
+
+
+def _ask(node: dict[str, Any]) -> Installed | None:
+    try:
+        return Installed(*ask_node(node, what_is_installed()))
+    except (SilentError, RayError):
+        return None
+
+
+def _refusal(node: dict[str, Any], installed: Installed) -> str | None:
+    protocols = None if installed.protocols is None else Protocols(*installed.protocols)
+    if protocols is not None and SPOKEN.meet(protocols):
+        return None
+    where = f"the node {node['NodeManagerAddress']}"
+    if not installed.version:
+        return f"{where} has no rule-detector in the Python of its Ray; this service is {build_version()}"
+    speaks = "no protocol that has a number" if protocols is None else str(protocols)
+    return (
+        f"{where} has rule-detector {installed.version}, which speaks {speaks}; this service is "
+        f"{build_version()}, which speaks {SPOKEN}. Install one version on both; from release to release, "
+        "nodes can be upgraded one after another"
+    )
+
+
+def what_is_installed() -> Callable[[], tuple[str, tuple[int, int] | None]]:
+    """Return the function that tells the version of the place where it is called."""
+
+    # Not of the module, and without anything that an earlier version of this package may not have.
+    def installed() -> tuple[str, tuple[int, int] | None]:
+        from importlib import metadata  # noqa: PLC0415
+
+        try:
+            from engine.runtime.contract import build  # noqa: PLC0415
+        except ImportError:
+            try:
+                return metadata.version("rule-detector"), None
+            except metadata.PackageNotFoundError:
+                return "", None
+        return build.build_version(), (build.SPOKEN.oldest, build.SPOKEN.current)
+
+    return installed
+
+
+def try_nodes(data: Path, folder_id: str) -> list[str]:
+    """Try the data folder between this node and each other one; return what an operator should know.
+
+    A node without the folder is left out, because it can activate no detector. Raises UnsafeFolder.
+    """
+    here = ray.get_runtime_context().get_node_id()
+    others = [node for node in alive_nodes() if node["NodeID"] != here]
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        tried = threads.map(partial(_try_node, data, folder_id), others)
+        return [warning for warnings in tried for warning in warnings]
+
+
+def _try_node(data: Path, folder_id: str, node: dict[str, Any]) -> list[str]:
+    name = f"the node {node['NodeManagerAddress']}"
+
+    def look_there(folder: Path, create: str) -> Seen:
+        return ask_node(node, partial(look, folder, create))
+
+    try:
+        if not ask_node(node, partial(_has_folder, data, folder_id)):
+            return []
+        return try_folder(data, look_there, peer=name)
+    except (SilentError, RayError) as error:
+        # Ray's own text is the whole traceback.
+        return [f"the data folder {data} is not tried with {name}: {getattr(error, 'cause', error)}"]
+
+
+def _has_folder(data: Path, folder_id: str) -> bool:
+    return read_identity(data, RealFiles()) == folder_id
+
+
+def patience_warning() -> str | None:
+    """Return what an operator should know; None if the head is patient enough. Asks the head.
+
+    A node that was taken for dead ends by itself as soon as it hears of that. So if the link of an impatient
+    head fails for a while, all nodes end once it is back.
+    """
+    heads = [node for node in alive_nodes() if is_head(node)]
+    if not heads:
+        return None
+    try:
+        patience_s = ask_node(heads[0], patience_in_force())
+    except (SilentError, RayError) as error:
+        return f"how long ray's head waits for a node is not known: {getattr(error, 'cause', error)}"
+    if patience_s >= _LEAST_S:
+        return None
+    return (
+        f"ray's head takes nodes that it cannot reach for {patience_s:g} s for dead, and they end: "
+        "a short failure of its link ends the whole cluster. "
+        f"Start ray with {VARIABLE}={WANTED} on every node"
+    )
+
+
+def patience_in_force() -> Any:
+    """Return the function that tells how many seconds the Ray of the process where it is called waits."""
+
+    # Not of the module, so that an earlier version of this package can run it.
+    def patience_s() -> float:
+        from ray._raylet import Config  # type: ignore[attr-defined]  # noqa: PLC0415
+
+        return float(Config.health_check_failure_threshold() * Config.health_check_period_ms() / 1_000)
+
+    return patience_s

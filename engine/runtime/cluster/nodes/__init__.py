@@ -1,1 +1,0 @@
-"""What a joining service asks the nodes of the cluster."""

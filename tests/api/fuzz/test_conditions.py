@@ -1,0 +1,60 @@
+"""A condition, as text or as JSON, is a rule that can be evaluated, or an error with a code and a place."""
+
+import json
+from pathlib import Path
+from typing import Final
+
+from hypothesis import given
+
+from engine import Detector, parse
+from engine.language.condition import Condition
+from engine.language.diagnostics import ConditionError
+from engine.language.json.writer import condition_to_document
+from engine.language.text.printer import format as text_of
+from engine.language.validation.document import condition_from_json
+from tests.api.fuzz.changes import changed, fuzz, tries
+
+VECTORS: Final = sorted((Path(__file__).parents[2] / "conformance").glob("*.json"))
+TEXTS: Final = [
+    rule["condition"]
+    for path in VECTORS
+    for vector in json.loads(path.read_bytes())
+    for rule in vector.get("rules", [])
+    if isinstance(rule["condition"], str)
+]
+DOCUMENTS: Final = [json.dumps(condition_to_document(parse(text))) for text in TEXTS]
+EVENTS: Final = ({}, {"a": "x" * 1_000, "b": 1}, {"a": [1, "x", {"a": 1}], "user": "u", "b": {"a": 1}})
+
+
+def condition_of(data: bytes) -> Condition:
+    """Read a condition as callers send it."""
+    if data.startswith(b"{"):
+        return condition_from_json(data)
+    return parse(data.decode("utf-8", "surrogateescape"))
+
+
+def answer(data: bytes) -> None:
+    """Read a condition, and evaluate it over a few events."""
+    try:
+        condition = condition_of(data)
+    except ConditionError:
+        return
+    assert parse(text_of(condition)) == condition
+    detector = Detector()
+    detector.add_rule("r", condition_to_document(condition))
+    for second, fields in enumerate(EVENTS):
+        detector.evaluate(fields, 1_000 * second)
+
+
+@fuzz(300)
+@given(changed([text.encode() for text in TEXTS]))
+def test_a_text(data: bytes) -> None:
+    for _ in tries():
+        answer(data)
+
+
+@fuzz(300)
+@given(changed([document.encode() for document in DOCUMENTS]))
+def test_a_document(data: bytes) -> None:
+    for _ in tries():
+        answer(data)

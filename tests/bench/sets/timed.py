@@ -1,0 +1,162 @@
+"""Timed rules beside the same rules untimed: what an event costs, and a tick at which many fire.
+
+Rules also fire by time between the events: with a few events of a user in a window, quite often. What fires
+at events is the same, timed or not.
+"""
+
+import gc
+import heapq
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from engine import Detector
+from tests.bench.measuring.effort import Effort
+from tests.bench.measuring.race import Contestant, Disagreement, Event, Raced, Verdict, batches, fed, race
+from tests.bench.measuring.rows import Part, Row, at_most
+from tests.bench.rules.temporal import Stream
+
+CASE = "timed"
+WINDOW_MS: Final = 600_000
+STEP_MS: Final = 100
+EVENTS_OF_WINDOW: Final = (60, 6)
+"""How many events a user has in the window on average."""
+FIRING: Final = 10_000
+"""How many fire at a tick."""
+UNTIMED: Final = "the same untimed"
+EVERY: Final = "the same without `every_secs`"
+
+SHAPES: Final = {
+    "not once within": "per user (not once within 10m alarm == 0)",
+    "once within": "per user (not once within 10m alarm == 1)",
+    "since within": "per user (calm == 1 since within 10m alarm == 1)",
+    "a pair that is not completed": "per user (once within 10m alarm == 1 and not once within 5m calm == 1)",
+    "count": "per user count(calm == 1) within 10m >= 3",
+    "historically for strong": "per user historically for 10m strong calm == 1",
+    "age": "per user age(calm == 1) > 600",
+    "sum": "per user sum(alarm) within 10m > 4",
+    "without keys": "not once within 10m alarm == 1",
+}
+"""Conditions by name."""
+
+AT_MOST_ONCE: Final = {
+    "quiet": ("per user once within 10m alarm == 3", 60),
+    "held back": ("per user exists user", 1e6),
+    "acting": ("per user exists user", 1e-6),
+}
+"""A condition, and how often it may act at most, by what its events are then."""
+
+
+def parts(effort: Effort) -> list[Part]:
+    """Give a part for each kind of row."""
+    measures = {
+        "events": measure_events,
+        "ticks": measure_ticks,
+        "at most once": measure_at_most_once,
+    }
+    return [Part(CASE, partial(measure, effort), name) for name, measure in measures.items()]
+
+
+def measure_events(effort: Effort) -> list[Row]:
+    """Give what an event costs where the rule is timed."""
+    rows = []
+    for count in EVENTS_OF_WINDOW:
+        stream = Stream(step_ms=STEP_MS, window_ms=WINDOW_MS, keys=WINDOW_MS // STEP_MS // count)
+        events = stream.events(effort.events, alarming=0.05)
+        for name, condition in SHAPES.items():
+            raced = race(
+                [submitted(condition, timed=True), submitted(condition, name="floor")], events, effort
+            )
+            row = _row(f"an event, {name}, {count} in a window", raced, UNTIMED)
+            rows.append(replace(row, target=at_most(1.5, raced.ratio, f"at most 1.5x {UNTIMED}")))
+    return rows
+
+
+def measure_at_most_once(effort: Effort) -> list[Row]:
+    """Give what an event costs where the rule has `every_secs`."""
+    stream = Stream(step_ms=STEP_MS, window_ms=WINDOW_MS, keys=effort.keys_of_stream)
+    events = stream.events(effort.events, alarming=0.05)
+    rows = []
+    for name, (condition, every_secs) in AT_MOST_ONCE.items():
+        ours = submitted(condition, every_secs=every_secs)
+        floor = submitted(condition, name="floor")
+        if name == "held back":
+            # Held back, only the first event of a user acts.
+            ours, floor = (replace(one, verdicts=unseen) for one in (ours, floor))
+        rows.append(_row(f"at most once, {name}", race([ours, floor], events, effort), EVERY))
+    return rows
+
+
+def measure_ticks(effort: Effort) -> list[Row]:
+    """Give what each of the firings of one tick costs."""
+    firing = min(FIRING, effort.keys)
+    condition = SHAPES["not once within"]
+    ours_s, floor_s = [], []
+    for _ in range(effort.passes):
+        detector = Detector()
+        detector.add_rule("rule 0", condition, timed=True)
+        heard_us: dict[str, int] = {}
+        queue: list[tuple[int, int, str]] = []
+        for number in range(firing):
+            fields = {"user": f"user{number}", "alarm": 0}
+            detector.evaluate(fields, float(number), None)
+            heard_us[fields["user"]] = number * 1_000
+            heapq.heappush(queue, (number * 1_000 + WINDOW_MS * 1_000, number, fields["user"]))
+        until_us = firing * 1_000 + WINDOW_MS * 1_000
+        gc.collect()
+        began_s = time.process_time()
+        fired = detector.tick(until_us)
+        ticked_s = time.process_time()
+        by_hand = silent(heard_us, queue, until_us)
+        floor_s.append((time.process_time() - ticked_s) / firing)
+        ours_s.append((ticked_s - began_s) / firing)
+        if [(one.time_us, one.keys) for one in fired] != by_hand or len(by_hand) != firing:
+            raise Disagreement(f"{len(fired)} fire by time, {len(by_hand)} by hand")
+    raced = Raced({"ours": ours_s, "floor": floor_s}, {}, {})
+    return [_row(f"a firing, of {firing} at one tick", raced, "a heap by hand")]
+
+
+def unseen(answers: Sequence[Any]) -> list[Verdict]:
+    """Give no verdicts, where contestants need not agree."""
+    return [()] * len(answers)
+
+
+def silent(heard_us: dict[str, int], queue: list[tuple[int, int, str]], until_us: int) -> list[Any]:
+    """Give when users have been silent for longer than the window, by hand."""
+    fired = []
+    while queue and queue[0][0] < until_us:
+        due_us, _, user = heapq.heappop(queue)
+        if heard_us.get(user) == due_us - WINDOW_MS * 1_000:
+            del heard_us[user]
+            fired.append((due_us + 1, {"user": user}))
+    return fired
+
+
+def _row(name: str, raced: Raced, over: str) -> Row:
+    return Row(
+        case=CASE,
+        name=name,
+        unit="µs each",
+        ours=raced.cost_s["ours"] * 1e6,
+        worst=raced.worst_s * 1e6,
+        floor=raced.cost_s["floor"] * 1e6,
+        ratio=raced.ratio,
+        over=over,
+    )
+
+
+def submitted(condition: str, *, name: str = "ours", **members: Any) -> Contestant:
+    """Give a detector with one rule, fed as the service feeds it."""
+    detector = Detector()
+    detector.add_rule("rule 0", condition, **members)
+
+    def run(events: list[Event]) -> list[Any]:
+        answers: list[Any] = []
+        for batch in batches(events):
+            answers += detector.submit_clean(batch).fired
+            detector.forget_lookups()
+        return answers
+
+    return replace(fed(detector), name=name, run=run)
