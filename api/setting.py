@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 import typing
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,15 @@ import click
 
 PREFIX: Final = "RULE_DETECTOR_"
 _SHOWN_CHARS: Final = 80
+_ORIGIN: Final = r"https?://(?:[a-z0-9.-]+|\[[0-9a-f:]+\])(?::[0-9]{1,5})?"
+ADDRESSES: Final = {
+    "otlp_endpoint": (re.compile(r"https?://[!-~]+"), "http://HOST:PORT or https://…"),
+    "cors_origin": (
+        re.compile(f"{_ORIGIN}(?:, *{_ORIGIN})*"),
+        "http://HOST, https://HOST:PORT, or several with commas between, in lower case",
+    ),
+}
+"""What settings with addresses look like, and how that is said."""
 
 
 def variable_of(name: str) -> str:
@@ -34,6 +44,12 @@ def type_of(annotation: Any, least: Any, most: Any) -> click.ParamType[Any]:
     if annotation is bool:
         return click.BOOL
     return click.STRING if annotation in (str, str | None) else click.Path(path_type=Path, readable=False)
+
+
+def setting_field(default: Any, text: str, *, least: float = 1, most: float | None = None) -> Any:
+    """Return a field with its default, its help and its inclusive bounds."""
+    metadata = {"text": text, "bounds": (least, most)}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 class SettingsError(ValueError):
@@ -107,9 +123,3 @@ class Setting:
                 )
             case _:
                 return "true or false"
-
-
-def setting_field(default: Any, text: str, *, least: float = 1, most: float | None = None) -> Any:
-    """Return a field with its default, its help and its inclusive bounds."""
-    metadata = {"text": text, "bounds": (least, most)}
-    return dataclasses.field(default=default, metadata=metadata)

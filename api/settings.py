@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from api.listening_settings import ListeningSettings
-from api.setting import Setting, SettingsError, type_of
+from api.setting import ADDRESSES, Setting, SettingsError, type_of
 from api.setting import setting_field as _setting
 from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.runtime.contract.settings import JournalSync, RuntimeSettings
@@ -33,7 +33,7 @@ _OF_EACH_SERVICE: Final = frozenset(
             "front_ends",
         ),
         *("ray_address", "bootstrap_token", "bootstrap_token_file"),
-        *("log_format", "log_level", "access_log", "slow_request_ms", "otlp_endpoint"),
+        *("log_format", "log_level", "access_log", "slow_request_ms", "otlp_endpoint", "cors_origin"),
         *("deadline_s", "shutdown_wait_s", "shutdown_grace_s", "max_connections", "keep_alive_s"),
         *("max_header_bytes", "max_body_bytes", "max_batch_body_bytes"),
         *("max_memory_mb", "max_reading_bytes", "max_discard_bytes", "max_waiting", "max_waiting_bytes"),
@@ -42,8 +42,6 @@ _OF_EACH_SERVICE: Final = frozenset(
 """The settings that each service has for itself. Services on one data folder share all others."""
 _SECRET: Final = re.compile(r"[!-~]{32,}")
 """A bootstrap token; 32 random hexadecimal characters are 128 bits."""
-
-_ENDPOINT: Final = re.compile(r"https?://[!-~]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +82,9 @@ class Settings(ListeningSettings):
         "HTTP). Needs the extra `tracing`. If not set, OTEL_EXPORTER_OTLP_ENDPOINT counts.",
     )
 
+    cors_origin: str | None = _setting(
+        None, "The origins whose web pages may read responses: one, or several with commas between."
+    )
     max_detectors: int = _setting(100_000, "The maximum number of detectors.")
     max_tokens: int = _setting(10_000, "The maximum number of tokens.")
     max_resident: int = _setting(50, "The maximum number of active detectors.")
@@ -281,10 +282,9 @@ class Settings(ListeningSettings):
                 "bootstrap_token: expected at least 32 visible ASCII characters without blanks "
                 "(`openssl rand -hex 32` makes some), since anyone who guesses it has full access"
             )
-        if self.otlp_endpoint is not None and not _ENDPOINT.fullmatch(self.otlp_endpoint):
-            defects.append(
-                f"otlp_endpoint: expected http://HOST:PORT or https://…, got {self.otlp_endpoint!r}"
-            )
+        for name, (pattern, wanted) in ADDRESSES.items():
+            if (given := getattr(self, name)) is not None and not pattern.fullmatch(given):
+                defects.append(f"{name}: expected {wanted}, got {given!r}")
         if self.max_ahead_ms > self.max_late_ms:
             defects.append(
                 f"max_ahead_ms: {self.max_ahead_ms} is above max_late_ms ({self.max_late_ms}), so one "

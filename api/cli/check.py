@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from itertools import islice
 from textwrap import indent
@@ -17,9 +17,10 @@ from api.cli.printing.terminal import on_one_line
 from api.cli.recordings.reading import ReadingOptions, Recording
 from api.cli.rule_files.reading import RulesFile, holds_rules, line_conditions, read_text, rules_file_of
 from engine import Detector
+from engine.evaluation.rule_book.meanings import meaning_of
 from engine.evaluation.rule_book.rule_messages import doubts
 from engine.language.condition import Condition
-from engine.language.diagnostics import Refusal
+from engine.language.diagnostics import Refusal, quoted
 from engine.language.hints.samples import NAMES_MAX, Sample
 from engine.language.hints.warnings import condition_warnings
 from engine.language.json.writer import condition_to_document
@@ -85,17 +86,22 @@ def check(file: str, recordings: tuple[str, ...], relations: tuple[str, ...], *,
     text = read_text(file)
     place = on_one_line
     found: Mapping[str, Callable[[], Condition]]
+    equals = _Equals(None)
     if holds_rules(text, file):
         rules = rules_file_of(text, file)
         relations = (*relations, *rules.relations)
         place = partial(_place, rules)
         found = {name: partial(rules.condition, name) for name in rules.rules}
+        equals = _Equals(rules)
     else:
         found = {name: partial(parse, line) for name, line in line_conditions(text).items()}
     sample = _sample(recordings)
     if not found:
         raise CommandError(f"{'standard input' if file == '-' else file}: no condition in it")
-    results = [_report(name, read, sample, relations, place=place, code=code) for name, read in found.items()]
+    results = [
+        _report(name, read, sample, relations, place=place, equals=equals, code=code)
+        for name, read in found.items()
+    ]
     if not all(results):
         refused = results.count(False)
         raise CommandError(f"{refused} of {counted(len(results), 'condition')} refused")
@@ -121,6 +127,21 @@ def _place(rules: RulesFile, name: str) -> str:
     return f"{on_one_line(rules.place(name))}: {on_one_line(name)}"
 
 
+class _Equals:
+    """Finds the rules of a file whose conditions mean the same. A shadow rule may be a copy of another."""
+
+    def __init__(self, rules: RulesFile | None) -> None:
+        self._rules = rules
+        self._first: dict[Hashable, str] = {}
+
+    def before(self, name: str, condition: Condition) -> str | None:
+        """Return the name of a rule before this one whose condition is equal to this one's."""
+        if self._rules is None or self._rules.rules[name].shadow is True:
+            return None
+        first = self._first.setdefault(meaning_of(condition), name)
+        return None if first == name else first
+
+
 def _report(
     name: str,
     read: Callable[[], Condition],
@@ -128,6 +149,7 @@ def _report(
     relations: tuple[str, ...],
     *,
     place: Callable[[str], str],
+    equals: "_Equals",
     code: bool,
 ) -> bool:
     """Print one condition with its warnings, or its defects; return whether it is valid."""
@@ -147,6 +169,10 @@ def _report(
         detector.add_rule("code", condition)
         click.echo(indent(f"code\n{detector.code()}", "  "))
     warnings = [one.text for one in condition_warnings(condition, sample, relations)]
+    equal = equals.before(rule, condition)
+    if equal is not None:
+        said = f"the condition is equal to that of the rule {quoted(equal)}, up to the order of its parts"
+        warnings.append(f"{said}; remove one of the two")
     for warning in [*warnings, *doubts(condition)]:
         click.echo(f"{place(rule)}: warning: {warning}", err=True)
     return True

@@ -8,6 +8,7 @@ import quart
 from api.console.pages import console_pages
 from api.http.body.memory import BodyMemory
 from api.http.checks import CHECKS
+from api.http.cors import cors_of
 from api.http.fast_path import FastPath
 from api.http.pipeline import Pipeline
 from api.http.request.log import RequestLog
@@ -65,6 +66,7 @@ class Application:
             self._metrics,
             RequestTimeouts(settings.deadline_s),
             RequestLog(settings),
+            cors_of(settings.cors_origin),
             self._tracing,
         )
 

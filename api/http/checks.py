@@ -12,6 +12,7 @@ from api.http.request.head import (
     check_headers,
     check_length,
     content_encoding,
+    detector_name,
     idempotency_key,
 )
 from api.http.request.query import read_query
@@ -95,13 +96,22 @@ async def check_size() -> None:
 
 
 async def check_detector() -> None:
-    """Raise Refusal 1200, so that nothing is parsed for an unknown detector. A malformed id is unknown."""
+    """Raise Refusal 1200, so that nothing is parsed for an unknown detector. A malformed id is unknown.
+
+    A name in place of the id becomes the id.
+    """
     detector_id = _arguments().get("detectorId")
     if detector_id is None:
         return
-    if not re.fullmatch(ID_PATTERN, detector_id) or not request.permit.sees(detector_id):
+    if re.fullmatch(ID_PATTERN, detector_id):
+        if not request.permit.sees(detector_id):
+            raise no_such_detector(detector_id)
+        await service.backend.confirm(detector_id)
+        return
+    name = detector_name(request.scope["raw_path"])
+    if name is None:
         raise no_such_detector(detector_id)
-    await service.backend.confirm(detector_id)
+    _arguments()["detectorId"] = await service.backend.detector_named(name, request.permit)
 
 
 async def take_body() -> None:

@@ -8,20 +8,37 @@ from typing import Final, NamedTuple
 from api.http.authentication import Authenticator
 from api.http.body.memory import BodyMemory
 from api.http.body.reading import part_of, read_rest
-from api.http.request.head import authorization, idempotency_key, media_type_of, read_head
+from api.http.request.head import (
+    BY_NAME,
+    authorization,
+    detector_name,
+    idempotency_key,
+    media_type_of,
+    read_head,
+)
 from api.http.request.timeout import RequestTimeout
-from api.schema.envelope import BATCH_FORMS, RequestRefusal, Response, answered
+from api.schema.envelope import BATCH_FORMS, JSON, RequestRefusal, Response, answered
 from api.schema.operation import ID_PATTERN
 from api.server.asgi import Receive, Scope
 from api.settings import Settings
 from engine.evaluation.wire.batches import BatchForm
-from engine.runtime.contract.requests.operations import evaluate, evaluate_batch
+from engine.evaluation.wire.records.decoding import Ingest
+from engine.runtime.contract.requests.operations import evaluate, evaluate_batch, ingest
 from engine.runtime.front_end.backend import Backend
 from engine.runtime.front_end.permits import Permit
 
-_PATH: Final = re.compile(f"/api/detectors/({ID_PATTERN})/evaluate(/batch)?".encode())
+_PATH: Final = re.compile(
+    f"/api/detectors/(?:({ID_PATTERN})|{BY_NAME}[^/]+)/(evaluate(?:/batch)?|ingest)".encode()
+)
+_INGEST_QUERY: Final = re.compile(rb"(?:time=([A-Za-z0-9_.@-]{1,255}))?")
 _HEADERS: Final = frozenset({b"authorization", b"content-type", b"content-length"})
 _HEADERS_WITH_KEY: Final = _HEADERS | {b"idempotency-key"}
+_HEADERS_OF_RECORDS: Final = _HEADERS - {b"content-type"}
+
+_EVALUATE: Final = "evaluate"
+_INGEST: Final = "ingest"
+_NAMES: Final = {b"evaluate": _EVALUATE, b"evaluate/batch": "evaluate_batch", b"ingest": _INGEST}
+"""The names of the operations, by the ends of their paths."""
 
 
 @functools.lru_cache(maxsize=64)
@@ -54,18 +71,21 @@ class FastPath:
     async def answer(self, scope: Scope, receive: Receive, progress: RequestTimeout) -> Response | None:
         """Return the response, or None if Quart has to answer: then nothing was read."""
         found = _PATH.fullmatch(scope["raw_path"])
-        if found is None or scope["query_string"]:
+        if found is None:
             return None
-        is_batch = found[2] is not None
-        head = self._check(scope, is_batch=is_batch)
+        name = _NAMES[found[2]]
+        query = _INGEST_QUERY.fullmatch(scope["query_string"])
+        if query is None or (query[1] and name != _INGEST):
+            return None
+        head = self._check(scope, name)
         if head is None:
             return None
         permit = head.permit
         progress.mark_authenticated(permit)
-        detector_id = found[1].decode()
-        if not self.backend.exists(detector_id) or not (permit.is_full or permit.sees(detector_id)):
+        detector_id = self._detector(found[1], scope["raw_path"], permit)
+        if detector_id is None:
             return None
-        progress.operation = "evaluate_batch" if is_batch else "evaluate"
+        progress.operation = name
         message = await receive()
         if message.get("more_body", False):
             reservation = self.memory.reserve(head.body_bytes, progress.end)
@@ -76,10 +96,27 @@ class FastPath:
         progress.body_read()
         if permit.rate is not None:
             permit.spend(1)
-        call = evaluate_batch(body, head.key, head.form) if is_batch else evaluate(body, head.key)
+        if name == _INGEST:
+            call = ingest(Ingest(body, query[1].decode() if query[1] else None), head.key)
+        elif name == _EVALUATE:
+            call = evaluate(body, head.key)
+        else:
+            call = evaluate_batch(body, head.key, head.form)
         return answered(await self.backend.call(detector_id, call))
 
-    def _check(self, scope: Scope, *, is_batch: bool) -> _Head | None:
+    def _detector(self, given: bytes | None, raw_path: bytes, permit: Permit) -> str | None:
+        """Return the id of the detector in a path, by its id or its name.
+
+        Returns None if it is not in the cache, or the token is not for it.
+        """
+        if given is not None:
+            detector_id = given.decode()
+            is_there = self.backend.exists(detector_id) and (permit.is_full or permit.sees(detector_id))
+            return detector_id if is_there else None
+        name = detector_name(raw_path)
+        return None if name is None else self.backend.only_named(name, permit)
+
+    def _check(self, scope: Scope, name: str) -> _Head | None:
         """Return what the head says if it is valid, with a known token and a known length, otherwise None.
 
         Raises RequestRefusal 1100 or 1101, and DetectorUnavailable where no token can be judged.
@@ -88,13 +125,15 @@ class FastPath:
         head = read_head(scope["headers"])
         # The token is judged before all else, so a missing or malformed one is refused here.
         permit = self.authenticator.permit(authorization(head))
-        if permit is None or not (permit.is_full or _may_pass(permit, is_batch=is_batch)):
+        if permit is None or not (permit.is_full or _may_pass(permit, name)):
             return None
         if scope["method"] != "POST" or scope["http_version"] != "1.1":
             return None
         sent = head.found
-        has_key = sent.keys() == _HEADERS_WITH_KEY
-        if not has_key and sent.keys() != _HEADERS:
+        has_key = b"idempotency-key" in sent
+        if sent.keys() != (_HEADERS_WITH_KEY if has_key else _HEADERS) and not (
+            name == _INGEST and _HEADERS_OF_RECORDS <= sent.keys() <= _HEADERS_WITH_KEY
+        ):
             return None
         if head.repeated or head.size_bytes > settings.max_header_bytes:
             return None
@@ -103,15 +142,15 @@ class FastPath:
         except RequestRefusal:
             # The checks meet the same defect, and perhaps others.
             return None
-        bytes_max = settings.max_batch_body_bytes if is_batch else settings.max_body_bytes
-        content_type = sent[b"content-type"]
+        bytes_max = settings.max_body_bytes if name == _EVALUATE else settings.max_batch_body_bytes
+        content_type = JSON if name == _INGEST else sent[b"content-type"]
         form = BATCH_FORMS.get(content_type) or _form(content_type)
         body_bytes = int(sent[b"content-length"])
-        if form is None or body_bytes > bytes_max or not (is_batch or form == "json"):
+        if form is None or body_bytes > bytes_max or (name == _EVALUATE and form != "json"):
             return None
         return _Head(key, form, body_bytes, permit)
 
 
-def _may_pass(permit: Permit, *, is_batch: bool) -> bool:
-    """Whether a token that is bounded may evaluate. The events of a batch are counted elsewhere."""
-    return permit.may("evaluate") and not (is_batch and permit.rate is not None)
+def _may_pass(permit: Permit, name: str) -> bool:
+    """Whether a token that is bounded may evaluate. Several events are counted elsewhere."""
+    return permit.may("evaluate") and (permit.rate is None or name == _EVALUATE)

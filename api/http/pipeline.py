@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from api.http.body.reading import send_response
+from api.http.cors import Cors
 from api.http.fast_path import FastPath
 from api.http.request.head import canonical_path
 from api.http.request.log import RequestLog
@@ -28,17 +29,20 @@ class Pipeline:
     metrics: RequestMetrics
     timeouts: RequestTimeouts
     log: RequestLog
+    cors: Cors | None = None
+    """None if pages of other origins may read nothing."""
     tracing: Tracing | None = None
     """None if no spans are sent."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         state = scope.get("state", {})
+        preflight = None if self.cors is None else self.cors.preflight(scope)
         begin_request(HttpRequest(state.get(REQUEST_ID_STATE, b"").decode("ascii"), scope["headers"]))
         progress = RequestTimeout(self.timeouts, receive, state.get(STATE))
         try:
             with progress:
-                response = await self.fast_path.answer(scope, receive, progress)
+                response = preflight or await self.fast_path.answer(scope, receive, progress)
         except CallerGone:
             self._finish(scope, progress, CALLER_GONE)
             return
@@ -47,6 +51,8 @@ class Pipeline:
         if response is None:
             await self._answer_by_quart(scope, receive, send, progress)
             return
+        if self.cors is not None and response is not preflight:
+            response = response._replace(headers=(*response.headers, *self.cors.headers(scope)))
         self._finish(scope, progress, response.status, response.body)
         respond = state.get(RESPOND)
         if respond is None:
@@ -63,6 +69,8 @@ class Pipeline:
             nonlocal status, body
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if self.cors is not None:
+                    message["headers"] = [*message["headers"], *self.cors.headers(scope)]
             body = body or message.get("body", b"")
             await send(message)
 

@@ -40,6 +40,8 @@ DECODED_AT_ONCE_BYTES_MAX: Final = 4 * 1024
 
 _PARSERS: Final = 2
 """Threads that parse conditions; a long text keeps one busy for up to a second."""
+_PROBES: Final = frozenset({"/healthz", "/readyz"})
+"""Load balancers ask for the heads of these."""
 _DECODERS: Final = 2
 """Threads that decode bodies, so that parsing does not delay them."""
 
@@ -94,12 +96,13 @@ class _Connection(ASGIHTTPConnection):
 
 
 class _ExactMethodsRule(QuartRule):
-    """A rule that takes the methods it names: Werkzeug adds HEAD to GET."""
+    """A rule that takes the methods it names: Werkzeug adds HEAD to GET, which is for probes alone."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         assert self.methods is not None, "every route names its methods"
-        self.methods.discard("HEAD")
+        if self.rule not in _PROBES:
+            self.methods.discard("HEAD")
 
 
 class _Streamed(quart.Response):

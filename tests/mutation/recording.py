@@ -11,7 +11,7 @@ from tests.differential.modes import MODES
 from tests.differential.timed import Told
 from tests.differential.timed import specified as specified_by_time
 from tests.reference import ReferenceDetector
-from tests.worlds.at_most_once import AlwaysTrueWorld
+from tests.worlds.at_most_once import AlwaysTrueWorld, AtMostOnceWorld
 from tests.worlds.evictions import CLOCKED, LASTING, Answer, BoundedWorld
 from tests.worlds.long_histories import AgesWorld, LongHistoriesWorld
 from tests.worlds.many_rules import ManyRulesWorld
@@ -20,6 +20,7 @@ from tests.worlds.scripts import Add, Change, Remove, Step, Submit, World
 from tests.worlds.shared_histories import NestedWorld, SharedWorld, WindowsWorld
 from tests.worlds.steady_facts import BecomingIndexedWorld, SteadyFactsWorld
 from tests.worlds.term_histories import FlatTermsWorld, TermsWorld
+from tests.worlds.text_tests import TextTestsWorld
 from tests.worlds.timed import BusyWorld, TimedStep, TimedWorld
 
 SEED = 20
@@ -38,12 +39,16 @@ WORLDS: tuple[tuple[type[World], int, dict[str, int]], ...] = (
     (AgesWorld, 3, {"steps_max": 60}),
     (WindowsWorld, 3, {}),
     (RangesWorld, 2, {}),
+    (TextTestsWorld, 2, {"steps_max": 30}),
     (TermsWorld, 6, {"depth": 3, "steps_max": 40}),
     (FlatTermsWorld, 12, {"depth": 2, "steps_max": 40}),
 )
 """Worlds, and how many scripts of each are for every mode."""
 
-ACTING_WORLDS: tuple[tuple[type[World], int, dict[str, int]], ...] = ((AlwaysTrueWorld, 8, {}),)
+ACTING_WORLDS: tuple[tuple[type[World], int, dict[str, int]], ...] = (
+    (AlwaysTrueWorld, 8, {}),
+    (AtMostOnceWorld, 8, {}),
+)
 """Worlds of rules that act at most once in some time."""
 
 TIMED_WORLDS = ((TimedWorld, 200), (BusyWorld, 400))

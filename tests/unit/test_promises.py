@@ -60,7 +60,8 @@ def refuted_paths(text: str) -> Iterator[str]:
     for method, path, query in re.findall(
         rf"(?:\b({METHODS}) )?(?<![\w.])(/api/[^\s`|\"'),;?]*)(?:\?([^\s`|\"')]*))?", text
     ):
-        path = path.rstrip(".:")  # noqa: PLW2901 -- the end of a sentence
+        # The end of a sentence; and a name in place of an id.
+        path = re.sub("name:[^/]+", "{detectorId}", path.rstrip(".:"))  # noqa: PLW2901
         if path in NOT_THERE or "…" in path:
             continue
         methods = operation_of(path)
@@ -198,6 +199,7 @@ OTHERS = re.compile(r"(?:rule_detector|RULE_DETECTOR|OTEL|RAY)_")
 """How metrics and settings begin, which other tests hold to the program, and what others define."""
 OF_KUBERNETES = {"emptyDir", "gcsFaultToleranceOptions", "maxReplicas", "minReplicas", "preStop"}
 OF_SIGMA = {"event_count", "temporal_ordered", "value_avg", "value_count", "value_sum"}
+OF_SENDERS = {"confluent_kafka", "json_batch"}
 NAMED = re.compile(r"`([A-Za-z]+(?:_[A-Za-z0-9]+)+|[a-z]+[A-Z][A-Za-z]*)`")
 """A member, parameter or name of several words between backquotes: `timestamp_ms`, `ruleId`."""
 
@@ -217,7 +219,7 @@ def words_of_the_program() -> frozenset[str]:
 def refuted_names(text: str) -> list[str]:
     """The names of several words in running text that nothing in the program has."""
     prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
-    found = sorted(set(NAMED.findall(prose)) - OF_KUBERNETES - OF_SIGMA - words_of_the_program())
+    found = sorted(set(NAMED.findall(prose)) - OF_KUBERNETES - OF_SIGMA - OF_SENDERS - words_of_the_program())
     return [name for name in found if not OTHERS.match(name)]
 
 

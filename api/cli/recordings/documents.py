@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Generator, Iterable, Iterator
+from contextlib import suppress
 from itertools import chain, count
 from typing import Any, Final
 
@@ -18,6 +19,11 @@ DOCUMENT_BYTES_MAX: Final = 256 * 1024 * 1024
 
 NESTING_MAX: Final = 64
 """How deep the objects and arrays of an event may be nested."""
+
+_PORTION_BYTES: Final = 64 * 1024
+"""How much is read at once: so little that what comes of it stays in the processor's caches."""
+
+_DECODE_OBJECT: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 Row = tuple[int, dict[str, Any], bytes | None]
 """Line number, fields, and the fields as they stand in the recording, if that is JSON."""
@@ -39,21 +45,58 @@ def lines_of(
         if not raw:
             return
         if len(raw) > bytes_max:
-            raise RecordingError(f"{name}, line {number}: it is longer than {bytes_max >> 20} MiB")
+            raise _too_long(name, number, bytes_max)
         yield number, raw
 
 
-def json_rows(source: io.BufferedReader, name: str, skipping: Skipping) -> Generator[Row, None, None]:
-    """Yield the JSON object on each line; skip other lines."""
-    for number, raw in lines_of(source, name):
-        text = raw.strip()
-        if not text:
-            continue
-        try:
-            yield number, _event_in(text), text
-        except ValueError as error:
-            hint = _HAS_BREAKS if str(error).endswith("truncated") and not skipping.has_events else ""
-            skipping.skip(number, "without a JSON object", str(error), hint, _shown(text))
+def _too_long(name: str, number: int, bytes_max: int) -> RecordingError:
+    return RecordingError(f"{name}, line {number}: it is longer than {bytes_max >> 20} MiB")
+
+
+def json_rows(source: io.BufferedReader, name: str, skipping: Skipping) -> Generator[list[Row], None, None]:
+    """Yield the JSON objects on the lines, those of many lines at once; skip other lines."""
+    for first, chunk in _whole_lines(source, name):
+        texts = list(map(bytes.strip, chunk.split(b"\n")))
+        if not texts[-1]:
+            texts.pop()
+        rows: list[Row] = []
+        # Each object has a bracket, so none has more than all brackets less one for each of the others.
+        if chunk.count(b"{") + chunk.count(b"[") - len(texts) < NESTING_MAX:
+            with suppress(ValueError, RecursionError):
+                rows = [(number, _DECODE_OBJECT(text), text) for number, text in enumerate(texts, first)]
+        if not rows:
+            for number, text in enumerate(texts, first):
+                if not text:
+                    continue
+                try:
+                    rows.append((number, _event_in(text), text))
+                except ValueError as error:
+                    if rows:
+                        yield rows
+                        rows = []
+                    hint = _HAS_BREAKS if str(error).endswith("truncated") and not skipping.has_events else ""
+                    skipping.skip(number, "without a JSON object", str(error), hint, _shown(text))
+        if rows:
+            yield rows
+
+
+def _whole_lines(source: io.BufferedReader, name: str) -> Iterator[tuple[int, bytes]]:
+    """Yield what has come of the lines, with the number of the first; a line that has begun comes alone.
+
+    Raises RecordingError at a line that is too long.
+    """
+    number = 1
+    while chunk := source.read1(_PORTION_BYTES):
+        end = chunk.rfind(b"\n") + 1
+        if end:
+            yield number, chunk[:end]
+            number += chunk.count(b"\n")
+        if begun := chunk[end:]:
+            begun += source.readline(LINE_BYTES_MAX + 1 - len(begun))
+            if len(begun) > LINE_BYTES_MAX:
+                raise _too_long(name, number, LINE_BYTES_MAX)
+            yield number, begun
+            number += 1
 
 
 def document_rows(
@@ -148,6 +191,11 @@ def event_as_sent(fields: dict[str, Any]) -> tuple[dict[str, Any], float] | None
             return inner, time
         case _:
             return None
+
+
+def any_may_be_as_sent(rows: Iterable[Row]) -> bool:
+    """Return whether any row that has a field with its time may hold an event as the service takes it."""
+    return any("fields" in fields and len(fields) == len(("fields", "timestamp_ms")) for _, fields, _ in rows)
 
 
 def _is_deeper(value: object, depth: int) -> bool:

@@ -1,11 +1,8 @@
 """Reads recorded events, plain or gzipped, from files or standard input."""
 
-import codecs
-import gzip
-import io
 import json
 import zlib
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
@@ -14,22 +11,27 @@ from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
 
 from api.cli.counted import counted
 from api.cli.recordings.columns import ColumnType
-from api.cli.recordings.documents import Row, document_rows, event_as_sent, json_rows, reason_of
-from api.cli.recordings.rows import READ_BYTES, csv_rows, pattern_rows
+from api.cli.recordings.documents import (
+    Row,
+    any_may_be_as_sent,
+    document_rows,
+    event_as_sent,
+    json_rows,
+    reason_of,
+)
+from api.cli.recordings.opening import decoded, opened
+from api.cli.recordings.rows import csv_rows, pattern_rows
 from api.cli.recordings.skipping import HOPELESS, RecordingError, Skipping
 from api.cli.recordings.times import NotATimeError, TimeParser, is_number, iso
 from engine.language.diagnostics import quoted
 from engine.patterns.named_groups import NamedGroups
 
 if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
+    import io
 
 TIME_FIELDS: Final = ("@timestamp", "timestamp", "timestamp_ms", "time", "ts")
 """The fields that may hold the time, unless one is named."""
 
-_GZIP: Final = b"\x1f\x8b"
-_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-_UTF_16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 _PLAUSIBLE_FROM_US: Final = 315_532_800_000_000
 """The year 1980. A number that means an earlier time is probably a row number or a duration."""
 
@@ -59,6 +61,7 @@ class RecordedEvent(NamedTuple):
 
 _NAMES_SHOWN: Final = 8
 _NAME_CHARS_SHOWN: Final = 60
+_EVENT: Final = tuple.__new__
 _READ_AS_CSV: Final = ". It was read as CSV, whose first line names the columns; lines of text need --pattern"
 
 
@@ -102,19 +105,12 @@ class Recording:
         self.size: int | None = None
         """Size of the file in bytes, as stored; None for a pipe."""
         self._owned = path != "-"
-        self._source = _opened(path) if self._owned else cast("io.BufferedReader", standard_input)
+        self._source = opened(path) if self._owned else cast("io.BufferedReader", standard_input)
         self._bytes = self._source
         try:
             if self._owned and Path(path).is_file():
                 self.size = Path(path).stat().st_size
-            if self._source.peek().startswith(_GZIP):
-                self._bytes = io.BufferedReader(
-                    cast("io.RawIOBase", gzip.GzipFile(fileobj=self._source)), READ_BYTES
-                )
-            if form := _utf_16_form(self._bytes.peek()[:2]):
-                self._bytes = io.BufferedReader(_Utf16(self._bytes, form), READ_BYTES)
-            if self._bytes.peek().startswith(_BYTE_ORDER_MARK):
-                self._bytes.read(len(_BYTE_ORDER_MARK))
+            self._bytes = decoded(self._source)
         except (OSError, EOFError, zlib.error) as error:
             self._source.close()
             raise RecordingError(f"{self.name}: {reason_of(error)}") from None
@@ -135,8 +131,11 @@ class Recording:
 
         Raises RecordingError where the recording cannot be read further, or has lines but no event.
         """
-        time_field = self._reading.time_field
-        times = self._times()
+        for portion in self.portions():
+            yield from portion
+
+    def portions(self) -> Iterator[list[RecordedEvent]]:
+        """Yield the events as `events` does, many at once where they stand in lines of JSON."""
         is_guess = self._reading.pattern is None and self._reading.records is None and self._is_guessed_csv()
         skipping = Skipping(
             self.name,
@@ -145,30 +144,17 @@ class Recording:
             # If the format is only a guess, the first line must already be valid.
             hopeless=1 if is_guess else HOPELESS,
         )
+        timing = _Timing(self.name, self._reading, self._times(), skipping)
         # The rows read the bytes, so they must be closed first.
-        with closing(self._rows(skipping)) as rows:
+        with closing(self._rows(skipping)) as portions:
             try:
-                for line, fields, text in rows:
-                    time_us = 0
-                    sent = None if self._reading.time_field else event_as_sent(fields)
-                    if sent is not None:
-                        fields, text = sent[0], None  # noqa: PLW2901 -- the line is only around them
-                    if self._reading.needs_time:
-                        try:
-                            named = "timestamp_ms" if sent else time_field or _time_field_of(fields)
-                            value = sent[1] if sent else _looked_up(fields, named)
-                            time_us = times.microseconds_of(value, named)
-                        except NotATimeError as error:
-                            hint = _context_hint(fields)
-                            if not (hint or skipping.has_events):
-                                hint = _records_hint(fields)
-                            skipping.skip(line, "without a time", str(error), hint)
-                            continue
-                        time_field = time_field if sent else named
-                        if not skipping.has_events and is_number(value):
-                            self._check_plausible(time_us, f"{self.name}, line {line}: `{named}` is {value}")
-                    skipping.has_events = True
-                    yield RecordedEvent(self.name, line, fields, time_us, text)
+                for rows in portions:
+                    if events := timing.events_of_usual(rows):
+                        yield events
+                        continue
+                    for row in rows:
+                        if event := timing.event_of(*row):
+                            yield [event]
                 skipping.report()
             except RecordingError as error:
                 if is_guess and not skipping.has_events:
@@ -176,12 +162,6 @@ class Recording:
                 raise
             except (OSError, EOFError, zlib.error) as error:
                 raise RecordingError(f"{self.name}: {reason_of(error)}") from None
-
-    def _check_plausible(self, time_us: int, said: str) -> None:
-        if 0 <= time_us < _PLAUSIBLE_FROM_US:
-            said += f", which as a time is {iso(time_us)}"
-            if not self._reading.accept_old(said):
-                raise RecordingError(f"{said}; is it a row number? Name the time field with --time-field")
 
     def _is_csv(self) -> bool:
         name = self.name.lower().removesuffix(".gz")
@@ -195,7 +175,14 @@ class Recording:
     def _first_character(self) -> bytes:
         return self._bytes.peek().lstrip()[:1]
 
-    def _rows(self, skipping: Skipping) -> Generator[Row, None, None]:
+    def _rows(self, skipping: Skipping) -> Generator[list[Row], None, None]:
+        reading = self._reading
+        one_a_line = reading.pattern is None and reading.records is None and not self._is_csv()
+        if one_a_line and self._first_character() != b"[":
+            return json_rows(self._bytes, self.name, skipping)
+        return ([row] for row in self._rows_one_by_one(skipping))
+
+    def _rows_one_by_one(self, skipping: Skipping) -> Generator[Row, None, None]:
         reading = self._reading
         if reading.pattern is not None:
             return pattern_rows(
@@ -210,9 +197,7 @@ class Recording:
             return document_rows(self._bytes, self.name, reading.records, skipping)
         if self._is_csv():
             return csv_rows(self._bytes, self.name, reading.types, reading.tell, skipping)
-        if self._first_character() == b"[":
-            return document_rows(self._bytes, self.name, "", skipping)
-        return json_rows(self._bytes, self.name, skipping)
+        return document_rows(self._bytes, self.name, "", skipping)
 
     def _times(self) -> TimeParser:
         """Return the parser of times. Without a year, they go by when the file was written, or by now."""
@@ -222,45 +207,64 @@ class Recording:
         return TimeParser(self._reading.time_format, latest_us=lambda: written_us, zone=self._reading.zone)
 
 
-class _Utf16(io.RawIOBase):
-    """Bytes in UTF-16 read as UTF-8."""
+class _Timing:
+    """Makes the rows of a recording events with times. The first event decides which field has the time."""
 
-    def __init__(self, source: io.BufferedReader, form: str) -> None:
-        self._source = source
-        self._decoder = codecs.getincrementaldecoder(form)("replace")
-        self._ready = b""
+    def __init__(self, name: str, reading: ReadingOptions, times: TimeParser, skipping: Skipping) -> None:
+        self._name = name
+        self._reading = reading
+        self._times = times
+        self._skipping = skipping
+        self._time_field = reading.time_field
 
-    def readable(self) -> bool:
-        """Return True."""
-        return True
+    def events_of_usual(self, rows: Sequence[Row]) -> list[RecordedEvent]:
+        """Return the events of rows that all have their time in the known field; none if any is unusual."""
+        name, time_field = self._name, self._time_field
+        if (
+            len(rows) == 1
+            or time_field is None
+            or not (self._reading.needs_time and self._skipping.has_events)
+        ):
+            return []
+        if not self._reading.time_field and any_may_be_as_sent(rows):
+            return []
+        try:
+            times_us = self._times.many([fields[time_field] for _, fields, _ in rows], time_field)
+        except (KeyError, NotATimeError):
+            return []
+        return [
+            _EVENT(RecordedEvent, (name, line, fields, time_us, text))
+            for (line, fields, text), time_us in zip(rows, times_us, strict=True)
+        ]
 
-    def readinto(self, buffer: "WriteableBuffer", /) -> int:
-        """Read what the source has next, or a part of it."""
-        while not self._ready:
-            raw = self._source.read1(READ_BYTES)
-            self._ready = self._decoder.decode(raw, final=not raw).encode("utf-8", "replace")
-            if not raw:
-                break
-        view = memoryview(buffer).cast("B")
-        given, self._ready = self._ready[: len(view)], self._ready[len(view) :]
-        view[: len(given)] = given
-        return len(given)
+    def event_of(self, line: int, fields: dict[str, Any], text: bytes | None) -> RecordedEvent | None:
+        """Return the event of a row, or skip it."""
+        time_us = 0
+        sent = None if self._reading.time_field else event_as_sent(fields)
+        if sent is not None:
+            fields, text = sent[0], None
+        if self._reading.needs_time:
+            try:
+                named = "timestamp_ms" if sent else self._time_field or _time_field_of(fields)
+                value = sent[1] if sent else _looked_up(fields, named)
+                time_us = self._times.microseconds_of(value, named)
+            except NotATimeError as error:
+                hint = _context_hint(fields)
+                if not (hint or self._skipping.has_events):
+                    hint = _records_hint(fields)
+                self._skipping.skip(line, "without a time", str(error), hint)
+                return None
+            self._time_field = self._time_field if sent else named
+            if not self._skipping.has_events and is_number(value):
+                self._check_plausible(time_us, f"{self._name}, line {line}: `{named}` is {value}")
+        self._skipping.has_events = True
+        return RecordedEvent(self._name, line, fields, time_us, text)
 
-
-def _utf_16_form(start: bytes) -> str | None:
-    """Return which UTF-16 a text is in, None for UTF-8. Only UTF-16 has a zero among the first two bytes."""
-    if start in _UTF_16_MARKS:
-        return "utf-16"
-    if len(start) < len(_UTF_16_MARKS[0]) or 0 not in start or not any(start):
-        return None
-    return "utf-16-be" if start[0] == 0 else "utf-16-le"
-
-
-def _opened(path: str) -> io.BufferedReader:
-    try:
-        return cast("io.BufferedReader", Path(path).open("rb", READ_BYTES))
-    except OSError as error:
-        raise RecordingError(f"{path}: {reason_of(error)}") from None
+    def _check_plausible(self, time_us: int, said: str) -> None:
+        if 0 <= time_us < _PLAUSIBLE_FROM_US:
+            said += f", which as a time is {iso(time_us)}"
+            if not self._reading.accept_old(said):
+                raise RecordingError(f"{said}; is it a row number? Name the time field with --time-field")
 
 
 def _time_field_of(fields: Mapping[str, object]) -> str:

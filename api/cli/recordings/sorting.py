@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace
+from itertools import count
 from operator import attrgetter
 from typing import Final
 
@@ -36,18 +37,19 @@ class Sorter:
     """How much earlier than an event before it an event was at most."""
     interrupted: bool = False
     """Whether Ctrl-C ended the events, as it ends a live pipe; those read so far were yielded."""
+    _latest_us: int | None = None
     _waiting: list[RecordedEvent] = field(default_factory=list)
     _bytes: int = 0
 
-    def in_order(self, events: Iterable[RecordedEvent]) -> Iterator[RecordedEvent]:
+    def in_order(self, portions: Iterable[list[RecordedEvent]]) -> Iterator[list[RecordedEvent]]:
         """Yield the events in order. Raises RecordingError once those read before it have been yielded."""
         failure: RecordingError | None = None
-        late_us_max, waiting, latest_us = self.late_us_max, self._waiting, None
         heap: list[tuple[int, int, RecordedEvent]] = []
-        arriving = enumerate(events)
+        numbers = count()
+        arriving = iter(portions)
         while True:
             try:
-                number, event = next(arriving)
+                portion = next(arriving)
             except StopIteration:
                 break
             except RecordingError as error:
@@ -56,32 +58,55 @@ class Sorter:
             except KeyboardInterrupt:
                 self.interrupted = True
                 break
-            if latest_us is None or event.time_us > latest_us:
-                latest_us = event.time_us
-            else:
-                self.late_us_most = max(self.late_us_most, latest_us - event.time_us)
-            if late_us_max is not None:
-                heappush(heap, (event.time_us, number, event))
-                while heap and heap[0][0] <= latest_us - late_us_max:
-                    yield heappop(heap)[2]
+            if self.late_us_max is None:
+                self._note(portion)
+                yield from self._first_of_many(portion)
                 continue
-            waiting.append(event)
-            self._bytes += _size(event)
-            if len(waiting) > WAITING_EVENTS_MAX or self._bytes > WAITING_BYTES_MAX:
-                yield from self._first(len(waiting) // 2 + 1)
-        yield from self._first(len(waiting))
-        yield from [event for _, _, event in sorted(heap)]
+            for event in portion:
+                earliest_us = self._note([event]) - self.late_us_max
+                heappush(heap, (event.time_us, next(numbers), event))
+                while heap and heap[0][0] <= earliest_us:
+                    yield [heappop(heap)[2]]
+        yield self._first(len(self._waiting))
+        yield [event for _, _, event in sorted(heap)]
         if failure is not None:
             raise failure
 
-    def _first(self, count: int) -> Iterator[RecordedEvent]:
-        """Yield the first events of those that wait."""
+    def _note(self, portion: list[RecordedEvent]) -> int:
+        """Note how late events are; return the latest time so far."""
+        latest_us = portion[0].time_us if self._latest_us is None else self._latest_us
+        for event in portion:
+            if (time_us := event.time_us) >= latest_us:
+                latest_us = time_us
+            elif latest_us - time_us > self.late_us_most:
+                self.late_us_most = latest_us - time_us
+        self._latest_us = latest_us
+        return latest_us
+
+    def _first_of_many(self, portion: list[RecordedEvent]) -> Iterator[list[RecordedEvent]]:
+        """Have events wait, and yield the first events where too many do."""
+        size = _size(portion)
+        if (
+            len(self._waiting) + len(portion) <= WAITING_EVENTS_MAX
+            and self._bytes + size <= WAITING_BYTES_MAX
+        ):
+            self._waiting += portion
+            self._bytes += size
+            return
+        for event in portion:
+            self._waiting.append(event)
+            self._bytes += _size([event])
+            if len(self._waiting) > WAITING_EVENTS_MAX or self._bytes > WAITING_BYTES_MAX:
+                yield self._first(len(self._waiting) // 2 + 1)
+
+    def _first(self, number: int) -> list[RecordedEvent]:
+        """Return the first events of those that wait."""
         # Sorting many that are nearly in order takes a tenth of the time of a heap. The sort is stable.
         self._waiting.sort(key=_TIME_OF)
-        ready = self._waiting[:count]
-        del self._waiting[:count]
-        self._bytes -= sum(map(_size, ready))
-        yield from ready
+        ready = self._waiting[:number]
+        del self._waiting[:number]
+        self._bytes -= _size(ready)
+        return ready
 
 
 def merged(recordings: Iterable[Iterator[RecordedEvent]]) -> Iterator[RecordedEvent]:
@@ -119,5 +144,7 @@ def merged(recordings: Iterable[Iterator[RecordedEvent]]) -> Iterator[RecordedEv
         raise
 
 
-def _size(event: RecordedEvent) -> int:
-    return len(event.text) if event.text is not None else _CELL_BYTES * len(event.fields)
+def _size(events: list[RecordedEvent]) -> int:
+    return sum(
+        [len(event.text) if event.text is not None else _CELL_BYTES * len(event.fields) for event in events]
+    )

@@ -115,8 +115,7 @@ def trial(
         run = made(new, tell, against=old, detailed=detailed)
 
         def take(batch: list[RecordedEvent]) -> None:
-            for event in batch:
-                mismatches.add(event.fields)
+            mismatches.add_all(event.fields for event in batch)
             run.evaluate(batch)
 
         interrupted = False

@@ -1,6 +1,7 @@
 """Finds fields, types and values that rules name but no event of a recording has."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 
 from api.cli.rule_files.reading import NamedCondition
@@ -38,16 +39,17 @@ class Mismatches:
             leaf.fact: set() for rule in self._rules for leaf, _ in _texts_of(rule)
         }
 
-    def add(self, fields: Mapping[str, Any]) -> None:
-        """Take an event."""
+    def add_all(self, events: Iterable[Mapping[str, Any]]) -> None:
+        """Take the fields of events."""
         if not self._left:
             return
-        self._left -= 1
-        self._sample.add(fields)
-        for fact, values in self._values.items():
-            value = value_of(split_name(fact), fields, {})
-            if type(value) is str and len(values) <= _VALUES_MAX:
-                values.add(value[:_VALUE_CHARS_MAX])
+        for fields in islice(events, self._left):
+            self._left -= 1
+            self._sample.add(fields)
+            for fact, values in self._values.items():
+                value = value_of(split_name(fact), fields, {})
+                if type(value) is str and len(values) <= _VALUES_MAX:
+                    values.add(value[:_VALUE_CHARS_MAX])
 
     def lines(self) -> Iterator[str]:
         """Yield the mismatches as text, rule by rule."""

@@ -271,9 +271,17 @@ class Trial:
     def _fired(self, rules: _Rules, batch: Sequence[RecordedEvent]) -> list[Fired]:
         """Return the rules that fire at each event; none where it is refused."""
         results: list[Fired] = []
+        sent = self._variables
         while len(results) < len(batch):
             left = batch[len(results) :]
-            events = [(event.fields, milliseconds(event.time_us), self._variables) for event in left]
+            events = [
+                (
+                    event.fields,
+                    time_us / 1_000 if (time_us := event.time_us) % 1_000 else time_us // 1_000,
+                    sent,
+                )
+                for event in left
+            ]
             try:
                 results += rules.detector.evaluate_many(events)
             except BatchRefused as refusal:

@@ -12,6 +12,7 @@ with Client("http://127.0.0.1:8080", token) as client:
 """
 
 from . import calls
+from .calls import TokenBounds
 from .clients import AsyncClient, Client
 from .feed import Firing, Gap
 from .results import (
@@ -37,7 +38,6 @@ from .results import (
     ServiceError,
     ShownRule,
     Token,
-    TokenBounds,
 )
 from .sending import Event
 

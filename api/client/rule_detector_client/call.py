@@ -1,4 +1,4 @@
-"""One request as data: what to send, how to read the answer, and whether it can be repeated."""
+"""One call of the service as data: what to send, and how to read the answer."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -42,14 +42,13 @@ def raw(call: Call[Any]) -> Call[bytes]:
 
 
 def typed(type_: type[T]) -> Callable[[Envelope], T]:
-    """Read a result of a type."""
+    """Read a result of that type."""
     return lambda envelope: msgspec.json.decode(envelope.result, type=type_)
 
 
 def listed(type_: type[msgspec.Struct]) -> Callable[[Envelope], Any]:
     """Read a result whose only member is a list, and give the list."""
-    [member] = type_.__struct_fields__
-    return lambda envelope: getattr(msgspec.json.decode(envelope.result, type=type_), member)
+    return lambda envelope: msgspec.structs.astuple(msgspec.json.decode(envelope.result, type=type_))[0]
 
 
 def with_messages(type_: type[S]) -> Callable[[Envelope], S]:
@@ -60,11 +59,11 @@ def with_messages(type_: type[S]) -> Callable[[Envelope], S]:
 
 
 def path_of(*parts: str) -> str:
-    """Return the path of some parts, each of which may have any characters."""
-    return "/api/" + "/".join(quote(part, safe="") for part in parts)
+    """Return the path of segments below /api."""
+    return "/api/" + "/".join(quote(part, safe=":") for part in parts)
 
 
 def post(path: str, type_: type[T], document: object = msgspec.UNSET) -> Call[T]:
-    """Return a POST of a document, or of no body, whose result is of a type."""
+    """Return the call that posts a document as JSON, if there is one."""
     body = None if document is msgspec.UNSET else msgspec.json.encode(document)
     return Call("POST", path, typed(type_), body)

@@ -1,15 +1,15 @@
-"""The calls of the service."""
+"""The calls of the service as data: what to send, how to read the answer, and whether it can be repeated."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Unpack
+from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack
 from urllib.parse import quote, urlencode
 
 import msgspec
 
-from .call import Call as Call  # noqa: PLC0414 -- callers find it here
+from .call import Call as Call  # noqa: PLC0414 -- callers of this module name it
 from .call import listed, path_of, post, typed, with_messages
-from .call import raw as raw  # noqa: PLC0414 -- as above
+from .call import raw as raw  # noqa: PLC0414
 from .json_values import event_body, object_json, time_json
 from .results import (
     BatchResults,
@@ -35,11 +35,13 @@ from .results import (
     ShownRule,
     ShownRules,
     Token,
-    TokenBounds,
     Tokens,
     Version,
     Versions,
 )
+
+T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 
 Value = str | int | float | bool
 Tuple = Sequence[Value] | Value
@@ -49,6 +51,17 @@ PAGE: Final = 1_000
 
 
 # Tokens, and who changed what
+
+
+class TokenBounds(TypedDict, total=False):
+    """What a new token is bounded to."""
+
+    scopes: Sequence[Literal["evaluate", "read", "write", "admin"]]
+    detectors: Sequence[str]
+    """The ids of the detectors that it is for."""
+    expires_ms: int
+    """When it ends, in milliseconds since 1970."""
+    events_per_s: float
 
 
 def list_tokens() -> Call[list[ListedToken]]:
@@ -318,14 +331,8 @@ def evaluate_batch(
 def ingest(
     detector_id: str, records: Iterable[Mapping[str, Any] | bytes], *, time: str | None = None, key: str = ""
 ) -> Call[Ingested]:
-    """Evaluate plain records in the order of their times; each is the fields of an event, or its JSON.
-
-    `time` is the field with the time of a record; without it, that is when it arrives.
-    """
-    lines = [
-        bytes(one) if isinstance(one, bytes) else object_json(one, f"records[{place}]")
-        for place, one in enumerate(records)
-    ]
+    """Evaluate plain records, or their JSON, in the order of their times, which are in the field `time`."""
+    lines = [x if isinstance(x, bytes) else object_json(x, f"records[{n}]") for n, x in enumerate(records)]
     path = path_of("detectors", detector_id, "ingest") + (f"?{urlencode({'time': time})}" if time else "")
     return Call("POST", path, typed(Ingested), b"\n".join(lines), key, "application/x-ndjson")
 

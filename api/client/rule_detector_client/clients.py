@@ -21,12 +21,11 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 
 import httpx
 
-from .attempts import RetryingSender
 from .calls import PAGE, Call, Value, list_detectors, relation_page, rules_page
 from .feed import OPENED_AT_ONCE, FeedReader, Firing, Gap, OnBreak, Opened, opened, opened_at_once
 from .json_values import object_json
 from .results import Detector, EventResult, Ingested, Rule, ServiceError
-from .sending import Batches, Event, send_events, send_records
+from .sending import Batches, Event, RetryingSender, send_events, send_records
 from .stream import stream, stream_async
 
 P = ParamSpec("P")

@@ -1,7 +1,7 @@
 """The service's answers as types, and as an error. Members that a newer service adds are ignored."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, TypedDict
+from typing import Any, Final, TypedDict
 
 import msgspec
 
@@ -84,17 +84,6 @@ class Token(msgspec.Struct, frozen=True):
     hint: str
 
 
-class TokenBounds(TypedDict, total=False):
-    """What a new token is bounded to."""
-
-    scopes: Sequence[Literal["evaluate", "read", "write", "admin"]]
-    detectors: Sequence[str]
-    """The ids of the detectors that it is for."""
-    expires_ms: int
-    """When it ends, in milliseconds since 1970."""
-    events_per_s: float
-
-
 class ListedToken(msgspec.Struct, frozen=True):
     """A token without its secret; times that are not known are None, as are bounds that it does not have."""
 
@@ -127,19 +116,12 @@ class Tokens(msgspec.Struct, frozen=True):
     tokens: list[ListedToken]
 
 
-class TokenOfLog(msgspec.Struct, frozen=True):
-    """The token that made a change; a token from the service's settings has no id."""
-
-    id: str | None
-    name: str
-
-
 class LoggedChange(msgspec.Struct, frozen=True, rename={"detector_id": "detectorId"}, omit_defaults=True):
     """A change in the log of the service; `old` and `new` are what differs, as JSON objects."""
 
     seq: int
     time_ms: int
-    token: TokenOfLog | None
+    token: "TokenOfChange | None"
     request: str | None
     kind: str
     action: str
@@ -216,9 +198,9 @@ class VersionOfRule(Rule, frozen=True, kw_only=True):
 
 
 class TokenOfChange(msgspec.Struct, frozen=True):
-    """The token that made a change."""
+    """The token that made a change. One from the service's settings has no id."""
 
-    id: str
+    id: str | None
     name: str
 
 

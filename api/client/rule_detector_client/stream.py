@@ -16,9 +16,8 @@ import h11
 import httpx
 import msgspec
 
-from .attempts import OUTCOME_UNKNOWN
 from .results import Entry, Envelope, EventResult, ServiceError
-from .sending import Event
+from .sending import OUTCOME_UNKNOWN, Event
 
 _CONNECT_S: Final = 10.0
 _IDLE_S: Final = 10.0

@@ -26,7 +26,7 @@ class _Apart(RulesToPut, forbid_unknown_fields=True):
 
 def put_rules_operation(body: bytes, limits: Limits) -> Operation:
     """Return the operation of a body. Raises Refusal."""
-    apart = decode(body, _Apart, replace(limits, event_values_max=limits.body_values_max))
+    apart = decode(body, _Apart, replace(limits, event_values_max=limits.body_values_max), has_raw=True)
     rules: list[PutRule] = []
     defects: list[Entry] = []
     for place, raw in enumerate(apart.rules):

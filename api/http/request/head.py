@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from api.schema.envelope import RequestRefusal
+from api.schema.envelope import NDJSON, RequestRefusal
 
 _WANTED: Final = frozenset(
     {
@@ -22,6 +22,19 @@ _KEY: Final = re.compile(rb"[!-~]{1,255}")
 _SEGMENTS_MAX: Final = 16
 """No path of the service has more; what has is not decoded, which takes a microsecond for each."""
 _ORIGIN: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/]*")
+
+
+BY_NAME: Final = "name:"
+"""Precedes a detector's name where its id may stand."""
+_DETECTOR_SEGMENT: Final = 3
+_NDJSON_TOO: Final = frozenset(
+    {
+        *(b"application/ndjson", b"application/jsonl", b"application/jsonlines", b"application/json-lines"),
+        *(b"application/x-jsonl", b"application/x-jsonlines", b"application/x-json-lines"),
+        *(b"application/x-json-stream", b"text/x-ndjson", b"text/ndjson", b"text/jsonl"),
+    }
+)
+"""Other names of NDJSON. None was ever registered, and programs send each of them."""
 
 
 class Head(NamedTuple):
@@ -151,8 +164,19 @@ def content_encoding(head: Head) -> bytes:
 
 
 def media_type_of(content_type: bytes) -> bytes:
-    """Return a Content-Type without its parameters, in lower case."""
-    return content_type.partition(b";")[0].strip().lower()
+    """Return a Content-Type without its parameters, in lower case; any name of NDJSON as NDJSON."""
+    media_type = content_type.partition(b";")[0].strip().lower()
+    return NDJSON if media_type in _NDJSON_TOO else media_type
+
+
+def detector_name(raw_path: bytes) -> str | None:
+    """Return the name in a path that names a detector by it, as `/api/detectors/name:logins/rules` does."""
+    origin = _ORIGIN.match(raw_path)
+    segments = raw_path[origin.end() if origin else 0 :].split(b"/", _DETECTOR_SEGMENT + 1)
+    if len(segments) <= _DETECTOR_SEGMENT:
+        return None
+    segment = unquote(segments[_DETECTOR_SEGMENT].decode("latin-1"))
+    return segment.removeprefix(BY_NAME) if segment.startswith(BY_NAME) else None
 
 
 def canonical_path(raw_path: bytes) -> str:

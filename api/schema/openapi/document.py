@@ -173,6 +173,7 @@ def _description() -> str:
         "`result` is empty, `errors` says why, and the first error sets the status.\n\n"
         "Every response has an `X-Request-ID`: the one of the request, or a new one. The log of the service "
         "names requests by it.\n\n"
+        "Where a detector's id stands, `name:` and its name may stand (an addition to the interface).\n\n"
         # Collapsed: the tables are longer than all operations.
         "<details>\n<summary>All codes of `errors` and `messages`</summary>\n\n"
         f"| code in `errors` | status | |\n|---|---|---|\n{codes}\n\n"

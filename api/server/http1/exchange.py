@@ -169,6 +169,7 @@ class Exchange:
         try:
             await app(scope, self.receive, self.send)
         except Exception:
+            # Whatever it is, the caller is owed an answer.
             logging.getLogger(__name__).exception("the application failed")
         if not (self.is_started or self._disconnected):
             response = server_error(500)

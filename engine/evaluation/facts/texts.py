@@ -17,17 +17,17 @@ class Texts:
         for fact, bytes_max in smallest.items():
             self._names.add(fact, (fact, bytes_max))
         self._count = len(smallest)
-        self._least_bytes = min(smallest.values(), default=0)
 
     def __len__(self) -> int:
         return self._count
 
     def are_short(self, fields: Mapping[str, Any], sent: Mapping[str, Any], chars_max: int) -> bool:
         """Tell quickly whether all texts are surely within their bounds and of at most `chars_max`."""
-        # A character takes up to four bytes.
-        most = min(chars_max, self._least_bytes // 4)
-        found = self._names.found_in(fields, sent)
-        return not any(type(text) is str and len(text) > most for _, text in found)
+        for (_, bytes_max), text in self._names.found_in(fields, sent):
+            # A character takes up to four bytes.
+            if type(text) is str and (len(text) > chars_max or 4 * len(text) > bytes_max):
+                return False
+        return True
 
     def found_in(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[tuple[str, int, str]]:
         """Return the facts whose values are texts, sorted, each with its bound and the longest text."""

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from engine.evaluation.births import Births
-from engine.evaluation.facts.look_up import field_names
 from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.kernel.combinations import Combinations, rules_of_bits
 from engine.evaluation.kernel.costs import estimate_of
@@ -281,10 +280,15 @@ class RuleSet(Needs):
     def fields_read(self) -> frozenset[str]:
         """Return the names of the fields that may hold what the rules read."""
         if self._fields_read is None:
-            uses = Uses([(rule.condition, site) for rule, site, _ in self._enabled.values()])
-            acting = [name for rule, *_ in self._enabled.values() for name in rule.every_by or ()]
-            self._fields_read = uses.fields.union(*map(field_names, acting))
+            rules = [(rule.condition, site) for rule, site, _ in self._enabled.values()]
+            uses = Uses(rules, besides=self._read_to_act())
+            self._fields_read = uses.fields
         return self._fields_read
+
+    def _read_to_act(self) -> Iterator[str]:
+        """Yield the facts that rules act by, besides those of their conditions."""
+        for rule, *_ in self._enabled.values():
+            yield from rule.every_by or ()
 
     def decide(self, fields: Mapping[str, Any], sent: Mapping[str, Any], base: int, tick: int) -> Fired:
         """Return the rules that would fire at an event, given the stamp of its time and its number.
@@ -322,7 +326,11 @@ class RuleSet(Needs):
             sites = [(rule.condition, site) for rule, site, _ in enabled]
             noted = sum(1 << place for place, each in enumerate(priorities) if each in self._noted)
             self._functions = self._functions_for(
-                sites, made, timing=self.timing, noted=noted, note=self._note
+                *(sites, made),
+                timing=self.timing,
+                noted=noted,
+                note=self._note,
+                besides=[*self._read_to_act()],
             )
         return self._functions
 

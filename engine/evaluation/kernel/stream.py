@@ -193,14 +193,15 @@ class Functions:
         timing: Timing | None = None,
         noted: int = 0,
         note: Note | None = None,
+        besides: Sequence[str] = (),
     ) -> None:
         """Take what the functions read: the rules, and what they remember.
 
         They give what `combinations` has for the bits of the rules that fire, the first rule's the lowest.
         `begin` is called with each event before it is decided, and `note` before it is committed if some of
-        the rules fire whose bits are in `noted`.
+        the rules fire whose bits are in `noted`. It reads the facts `besides`.
         """
-        self._rules, self._timing = rules, timing
+        self._rules, self._timing, self._besides = rules, timing, besides
         self._finders = finder, lookup_of
         self._tools = {
             "histories": histories,
@@ -242,7 +243,7 @@ class Functions:
 
     @cached_property
     def _given_code(self) -> GivenCode:
-        return GivenCode(Uses(self._rules, at_once=True), *self._finders)
+        return GivenCode(Uses(self._rules, at_once=True, besides=self._besides), *self._finders)
 
     @cached_property
     def _code(self) -> _Code:

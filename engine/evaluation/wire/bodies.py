@@ -20,6 +20,7 @@ from engine.evaluation.wire.numbers import (
 )
 from engine.evaluation.wire.violations import shape_refusal
 from engine.language.diagnostics import Entry, Refusal
+from engine.language.json.writer import json_bytes
 from engine.language.limits import DEFAULT_LIMITS, Limits
 
 T = TypeVar("T")
@@ -56,6 +57,7 @@ def decode(
     around: int = 0,
     *,
     apart: Callable[[T], int] = lambda _: 0,
+    has_raw: bool = False,
 ) -> T:
     """Decode JSON as a value of a type.
 
@@ -65,6 +67,7 @@ def decode(
 
     Of a text inside a body, `place` says where it stands, and `around` how many arrays and objects are around
     it. `apart` gives how many of those in a value need not be counted, because others nest as deep.
+    `has_raw` tells that parts of the value stay JSON.
     """
     depth_max = limits.body_depth_max - around
     # Most bodies are so small that nothing in them takes long, and nest little.
@@ -95,6 +98,8 @@ def decode(
     check_depth(body, depth_max, limits)
     check_digits(body, limits.digits_max)
     try:
+        if has_raw:
+            return _decoder(type_).decode(json_bytes(document))  # type: ignore[no-any-return, arg-type]
         return msgspec.convert(document, type_)
     except msgspec.ValidationError as error:
         raise shape_refusal(document, type_, str(error), place) from None

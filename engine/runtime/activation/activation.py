@@ -27,7 +27,8 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _STALLED = 4
-"""A call is a problem after this part of the time after which it counts as hung."""
+"""A call is reported as a problem after this fraction (1 / _STALLED) of the time after which it counts as
+hung."""
 _USED_TOLD_S = 0.1
 """The minimum interval between two reports that the detector is in use."""
 
@@ -77,9 +78,9 @@ class Activation:
         self._without_room = False
         self._missing: str | None = None
         self._problem: str | None = None
-        """The problem that was told last; empty if it is over, None if there was none."""
+        """The problem that was reported last; empty once it is over, None if there was none."""
         self._stalled = ""
-        """The problem that a call takes long, which is told instead; empty if none does."""
+        """The problem that a call takes long, which is reported instead; empty if none does."""
 
     def tell(self, **changes: Any) -> None:
         """Report to the scheduler."""
@@ -236,7 +237,7 @@ class Activation:
     def _note_reply(self, batch: Sequence[Operation], reply: Reply) -> Reply:
         """Note what a batch means for the detector; return its reply."""
         now_s = self._loop.time()
-        # Nobody waits for the service's own ticks, so the detector can rest as if there were none.
+        # Nobody waits for the service's own ticks, so they keep no detector active.
         is_used = len(batch) > 1 or batch[0].kind != TICK_DUE
         self.schedule.note_batch(reply, now_s, is_used=is_used)
         is_told = is_used and now_s >= self._used_told_at_s + _USED_TOLD_S

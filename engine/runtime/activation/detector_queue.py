@@ -84,7 +84,7 @@ class DetectorQueue:
         self._leaves = False
         """Whether it leaves this worker, even if no other one waits for its slot."""
         self._room_wanted = self.activation.schedule.room_wanted = room_wanted
-        """Whether another detector waits for the slot, as far as the scheduler has told."""
+        """Whether another detector waits for the slot, as the scheduler last said."""
 
     def held(self, *, activating: bool = False) -> Held:
         """Return the activation as the scheduler should see it."""
@@ -119,7 +119,7 @@ class DetectorQueue:
         return submission
 
     def tick_if_due(self, now_us: int) -> None:
-        """Have the detector ticked after what waits, if something is due. One tick at a time waits."""
+        """Tick the detector after the batches that wait, if something is due. At most one tick waits."""
         due_us = self.activation.due_us
         if due_us is not None and due_us <= now_us and not self._ticking:
             self._ticking = True
@@ -268,7 +268,7 @@ class DetectorQueue:
         except StorageError as error:
             # Its state is ahead of what is durable, so it must not answer any more.
             count = FENCED if isinstance(error, Fenced) else JOURNAL_FAILED
-            # Activating again removes the obstacle of a removed claim, but the data of the files is lost.
+            # The next activation makes a new claim, but what the removed files held is lost.
             removed = str(error) if isinstance(error, ClaimRemoved) else None
             activation.tell(counts={count: 1}, problem=str(error), removed=removed)
             self._lose(str(error))

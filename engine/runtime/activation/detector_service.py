@@ -33,7 +33,8 @@ _log = logging.getLogger(__name__)
 MAKE_ROOM = "make room"
 
 _ABANDONED_FACTOR = 2
-"""After `abandoned_s`, the directory has its workers save. If it does not, they save after this multiple."""
+"""After `abandoned_s`, the directory tells its workers to save. If it does not, they save after this multiple
+of it."""
 
 _USED_TOLD_S = 0.1
 """How long a report that a detector is in use waits for those of other detectors."""
@@ -286,7 +287,7 @@ class DetectorService:
 
     async def _held(self) -> list[Held]:
         """Return the activations that there are, and those that have begun."""
-        # Ray's methods, which the scheduler calls when it connects, show themselves.
+        # When the scheduler connects, it calls a method through Ray, which then changes the title.
         self._show_detectors()
         beginning = [queue.held(activating=True) for queue in self._activating.values()]
         return [*beginning, *(queue.held() for queue in self.queues.values())]

@@ -22,7 +22,7 @@ _SLOW_S: Final = 0.02
 """If the last batch of a detector took longer, to evaluate or to sync, a thread executes the next one: then
 no other detectors wait for it."""
 _LARGE_BYTES: Final = 1024 * 1024
-"""Payloads of this size are evaluated in parts of a second."""
+"""Payloads of this size are evaluated in a fraction of a second."""
 _MUCH: Final = frozenset({PUT_RULES, TICK, TICK_DUE})
 """Operations that may remove many rules, or at which rules may fire for many keys, however short they are."""
 _CALLS_AT_ONCE: Final = 4
@@ -33,10 +33,9 @@ _SAVING_AT_ONCE: Final = 2
 class WorkerThreads:
     """The threads of a worker, beside its event loop, for the calls of all its detectors.
 
-    Python code runs in one thread at a time, so more threads evaluate no faster. But a thread that waits for
-    the disk leaves the others to the detectors whose data is elsewhere. What is quick never waits for a
-    thread that executes a long batch, nor does a long batch for one of the longest. Those that compute take
-    turns.
+    Python code runs in one thread at a time, so more threads evaluate no faster. But while one thread waits
+    for a disk, the others serve detectors whose data is on another. Quick calls never wait behind a long
+    batch, nor long batches behind the longest ones. Threads that compute take turns.
     """
 
     def __init__(self, detectors: int) -> None:

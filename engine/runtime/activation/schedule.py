@@ -94,7 +94,7 @@ class Schedule:
     def note_batch(self, reply: Reply, now_s: float, *, is_used: bool = True) -> None:
         """Schedule the save and the sync that a batch requires, unless they are due earlier.
 
-        `is_used` says whether callers sent the batch. If not, it keeps the detector from nothing.
+        `is_used` says whether callers sent the batch. If not, it does not postpone the passivation.
         """
         settings = self._settings
         self._used = True
@@ -118,7 +118,7 @@ class Schedule:
         self._save_at_s = None
 
     def note_save_failed(self, now_s: float) -> None:
-        """Have a snapshot that failed tried again later, and the detector stay active for a while."""
+        """Schedule another attempt at a snapshot that failed, and keep the detector active for a while."""
         self._save_at_s = self._save_not_before_s = now_s + self._settings.snapshot_interval_s
         self.stay(now_s)
 

@@ -72,7 +72,7 @@ class WaitingBatches:
         return taken
 
     def put_back(self, taken: list[Submission]) -> None:
-        """Have batches that were taken, and not begun, be the first again."""
+        """Put batches that were taken but not begun back at the front."""
         self.submissions.extendleft(reversed(taken))
 
     def answer(self, taken: list[Submission], reply: Reply, now_s: float) -> None:

@@ -336,7 +336,7 @@ class Catalogue:
         return due_times(self._detectors_folder, detector_ids, self._files)
 
     def _change(self, *changes: Change) -> None:
-        """Make changes, durably first. Raises NoRoom if nothing was done; other errors leave that open."""
+        """Make changes, on the disk first. NoRoom: nothing was done; any other error: that is unknown."""
         payloads = [catalogue_state.encode(change) for change in changes]
         self._store.reserve(sum(max(_RECORD_BYTES, 2 * len(payload)) for payload in payloads))
         try:

@@ -56,6 +56,8 @@ class TableCopy(Generic[K, V]):
         self._added: dict[K, tuple[int, V]] = {}
         """Changes made here that are later than the last update: the version and the value."""
         self._removed: dict[K, int] = {}
+        self._by_value: dict[V, set[K]] | None = None
+        """The keys received, by value; None until they are asked for."""
 
     def __contains__(self, key: object) -> bool:
         return key in self._received or key in self._added
@@ -69,6 +71,16 @@ class TableCopy(Generic[K, V]):
         if value is None and key in self._added:
             return self._added[key][1]
         return value
+
+    def keys_of(self, value: V) -> set[K]:
+        """Return the keys that have a value."""
+        if self._by_value is None:
+            self._by_value = {}
+            for key, one in self._received.items():
+                self._by_value.setdefault(one, set()).add(key)
+        return self._by_value.get(value, set()) | {
+            key for key, (_, one) in self._added.items() if one == value
+        }
 
     def entries(self) -> list[tuple[K, V]]:
         """Return all keys and values, in order of creation."""
@@ -110,6 +122,7 @@ class TableCopy(Generic[K, V]):
             return
         if update.whole is not None:
             self._received = {key: value for key, value in update.whole.items() if key not in self._removed}
+            self._by_value = None
             self._put_in_order()
         else:
             assert update.version - len(update.changes) <= self.seen, "the owner skips no change"
@@ -128,9 +141,16 @@ class TableCopy(Generic[K, V]):
             self._positions[key] = len(self._order)
             self._order.append(key)
         self._received[key] = value
+        if self._by_value is not None:
+            self._by_value.setdefault(value, set()).add(key)
 
     def _forget(self, key: K) -> None:
-        if self._received.pop(key, None) is not None:
+        value = self._received.pop(key, None)
+        if value is not None:
+            if self._by_value is not None:
+                self._by_value[value].discard(key)
+                if not self._by_value[value]:
+                    del self._by_value[value]
             del self._positions[key]
             if len(self._order) > 2 * len(self._received):
                 self._put_in_order()

@@ -18,7 +18,7 @@ _ANSWER_S: Final = 15.0
 """How long a directory may take to start, on a busy machine too."""
 _PING_S: Final = 5.0
 _OWN: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
-"""Errors that say what this service or its machine lacks, and nothing of the directory."""
+"""Errors that are about this service or its machine, not about the directory."""
 _ATTEMPTS: Final = 3
 """After this many attempts in a row that fail because of this service alone, it gives up."""
 
@@ -34,7 +34,7 @@ class Places(NamedTuple):
 class DirectoryReach:
     """Connects to the directory of a data folder, which other services may be using.
 
-    It judges the directory by whether that answers beats, and belongs on a loop that nothing else holds up.
+    It judges the directory by its answers to beats, so it belongs on a loop that nothing else holds up.
     """
 
     def __init__(self, silent_s: float) -> None:
@@ -69,7 +69,7 @@ class DirectoryReach:
                 f"the certificates of this service and the directory at {seen.place} do not fit: {error}"
             ) from error
         except OtherProtocolError as error:
-            # It serves others: an upgrade that leaves out releases begins with stopping all of them.
+            # It serves others. An upgrade that skips releases begins with stopping all services.
             raise Unreachable(f"the directory at {seen.place} cannot be used: {error}") from error
         except OSError as error:
             # A directory that ends the connection is alive. It does so if it does not know the certificate.

@@ -87,9 +87,9 @@ def _refusal(node: dict[str, Any], installed: Installed) -> str | None:
 
 
 def what_is_installed() -> Callable[[], tuple[str, tuple[int, int] | None]]:
-    """Return the function that tells the version of the place where it is called."""
+    """Return a function that tells which version is installed where it is called."""
 
-    # Not of the module, and without anything that an earlier version of this package may not have.
+    # Defined here, and uses nothing that an earlier version of this package may lack.
     def installed() -> tuple[str, tuple[int, int] | None]:
         from importlib import metadata  # noqa: PLC0415
 
@@ -159,9 +159,9 @@ def patience_warning() -> str | None:
 
 
 def patience_in_force() -> Any:
-    """Return the function that tells how many seconds the Ray of the process where it is called waits."""
+    """Return a function that tells how many seconds Ray waits in the process where it is called."""
 
-    # Not of the module, so that an earlier version of this package can run it.
+    # Defined here, so that an earlier version of this package can run it.
     def patience_s() -> float:
         from ray._raylet import Config  # type: ignore[attr-defined]  # noqa: PLC0415
 

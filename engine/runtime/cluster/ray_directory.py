@@ -50,7 +50,7 @@ class RayDirectory:
     """Connects to the directory of a data folder, and replaces it if it is lost.
 
     A thread of its own finds the directory and watches it. The loop that serves callers only talks to it:
-    that may be held up, and would take its own absence for the directory's silence.
+    that loop may be held up, and would then believe that the directory is silent.
     """
 
     def __init__(self, settings: RuntimeSettings, shared_settings: Mapping[str, str]) -> None:

@@ -1,1 +1,1 @@
-"""What goes on at the same time: background tasks, batches of calls, threads, and how late the loop is."""
+"""What goes on at the same time: background tasks, threads, other loops, and how late a loop is."""

@@ -1,7 +1,7 @@
 """Judges whether another process or loop is silent, by a loop that may be held up itself.
 
-What is counted are beats, not seconds: a process that was stopped, or whose loop was held up, finds late what
-had come in time, and must not take its own absence for the silence of others.
+What is counted are beats, not seconds: a process that was stopped, or whose loop was held up, reads late what
+arrived in time, and must not conclude that the others were silent.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class Beats:
 
 
 async def answer_within(call: Awaitable[T], most_s: float) -> T:
-    """Await an answer for some time, without counting what this loop was held up. Raises TimeoutError."""
+    """Await an answer for some time, not counting when this loop is held up. Raises TimeoutError."""
     asked = asyncio.ensure_future(call)
     left = _BEATS
     try:

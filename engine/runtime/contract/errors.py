@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from engine.language.diagnostics import Entry, Refusal
+from engine.language.diagnostics import Entry, Refusal, quoted
 from engine.runtime.contract.log_records import bounded
 from snapshots import errors
 from snapshots.errors import StorageError
@@ -23,6 +23,8 @@ TOO_MANY = 1400
 NO_SUCH_DETECTOR = 1200
 NO_SUCH_TOKEN = 1202
 NO_SUCH_NODE = 1204
+
+_NAME_CHARS_SHOWN = 80
 
 
 class DetectorUnavailable(Exception):
@@ -57,6 +59,13 @@ class MessageLost(ActorDied):
 def no_such_detector(detector_id: str) -> Refusal:
     """Return the refusal for a detector that does not exist."""
     return Refusal(Entry(NO_SUCH_DETECTOR, f"there is no detector `{detector_id}`"))
+
+
+def no_such_name(name: str, count: int) -> Refusal:
+    """Return the refusal for a name that `count` detectors have, which is not one."""
+    shown = quoted(name[:_NAME_CHARS_SHOWN])
+    said = f"{count} detectors are named {shown}; give the id of one"
+    return Refusal(Entry(NO_SUCH_DETECTOR, said if count else f"no detector is named {shown}"))
 
 
 def too_many_detectors(detectors_max: int) -> Refusal:

@@ -69,7 +69,7 @@ class ActiveDetector:
         return due_of(self.detector)
 
     def settle_feed(self, durable: int | None = None) -> None:
-        """Have firings be read up to one that is durable; by default, all that there are."""
+        """Let callers read firings up to a durable one; by default, all of them."""
         feed = self.detector.feed
         feed.settle(max(feed.durable, feed.last if durable is None else durable))
 

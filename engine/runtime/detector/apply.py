@@ -277,7 +277,7 @@ def _lines_evaluated(detector: Detector, operation: Operation, between: Callable
 def _related(
     detector: Detector, operation: Operation, now_us: int
 ) -> tuple[dict[str, Any], JournalEntry | None, list[Entry]] | None:
-    """Execute an operation on relations; None if it is none."""
+    """Execute an operation on relations; return None for any other."""
     payload = operation.payload
     match operation.kind:
         case operations.RELATIONS:

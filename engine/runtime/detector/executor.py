@@ -157,7 +157,7 @@ class OperationExecutor:
                     applied = self._take(active, operation, now_us)
                 except Exception as error:  # noqa: BLE001 -- the state may contain half of an event
                     crash = Crash.of(operation, error)
-                    # A read that breaks off may leave look-ups in the cache.
+                    # A read that raised may have left look-ups in the cache.
                     active.detector.forget_lookups()
                     break
                 answers.append(applied.answer)
@@ -351,7 +351,7 @@ class OperationExecutor:
         began_s = time.perf_counter()
         store, sync = active.store, self._settings.journal_sync
         if active.due_us is not None:
-            # First: what comes to the disk is due there, answered or not.
+            # First: once events are on the disk, something is due there, whether or not they are answered.
             active.dues.mark()
         if sync == "off":
             changes = [entry for entry in entries if not isinstance(entry, EVALUATED)]
@@ -361,7 +361,8 @@ class OperationExecutor:
             active.write(tuple(entries), reached, now_us, complete=sync != "off")
             if sync == "always" or any(not isinstance(entry, EVALUATED) for entry in entries):
                 self._sync(active)
-        # Last: a new owner has read everything written before, and only that may be answered.
+        # Last: a new owner has read everything that was written before this check, and only that may be
+        # answered.
         store.check_owner()
         missing = store.missing() if entries else None
         self._journal_s = time.perf_counter() - began_s

@@ -19,14 +19,14 @@ class Turn(Protocol):
         """End it."""
 
     def pass_on(self) -> None:
-        """Let others have theirs if this one was long enough and some wait; return when it comes again."""
+        """Let others go first if some wait and this turn was long enough; return in the next turn."""
 
 
 class Turns:
     """Gives turns in the order in which threads ask for them.
 
-    Python code runs in one thread at a time anyway. Among several that compute, each other thread would wait
-    some milliseconds for every one of them whenever it is to go on; so it waits for one only.
+    Only one thread runs Python code at a time. If several compute, any other thread waits some milliseconds
+    for each of them before it continues. With turns, it waits for one.
     """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:

@@ -1,1 +1,1 @@
-"""A front end inside: its ways to the scheduler and to detectors, and the memory of its callers."""
+"""The inside of a front end: its connections to the scheduler and to detectors, and its budget of memory."""

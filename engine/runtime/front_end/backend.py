@@ -12,7 +12,7 @@ from engine.runtime.concurrency.background import Background, finished
 from engine.runtime.concurrency.loop_lag import LoopLag
 from engine.runtime.contract.catalogue_changes import FULL, Grant, TokenEntry, known_token
 from engine.runtime.contract.change_log import LoggedChange, LoggedPage, Made, decode_changes
-from engine.runtime.contract.errors import TOO_MANY_WAIT, no_such_detector, shutting_down
+from engine.runtime.contract.errors import TOO_MANY_WAIT, no_such_detector, no_such_name, shutting_down
 from engine.runtime.contract.measurements.figures import (
     ClusterFigures,
     FrontEndFigures,
@@ -208,6 +208,29 @@ class Backend:
     def exists(self, detector_id: str) -> bool:
         """Whether the cache has the detector."""
         return detector_id in self._cache.detectors
+
+    def only_named(self, name: str, by: Permit = UNBOUNDED) -> str | None:
+        """Return the id of the only detector of that name in the cache that a token sees.
+
+        Returns None if there is none, or several.
+        """
+        found = self._named_so(name, by)
+        return found[0] if len(found) == 1 else None
+
+    def _named_so(self, name: str, by: Permit) -> list[str]:
+        return list(filter(by.sees, self._cache.detectors.keys_of(name)))
+
+    async def detector_named(self, name: str, by: Permit = UNBOUNDED) -> str:
+        """Return the id of the only detector of that name; asks the directory before refusing.
+
+        Raises Refusal 1200.
+        """
+        if (found := self.only_named(name, by)) is None:
+            await self._cache.ask()
+            found = self.only_named(name, by)
+        if found is None:
+            raise no_such_name(name, len(self._named_so(name, by)))
+        return found
 
     @finished
     async def create_detector(self, name: str, by: Permit = UNBOUNDED) -> str:

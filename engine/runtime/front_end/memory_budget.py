@@ -126,7 +126,7 @@ class MemoryBudget:
     def answer(self, bytes_: int, come: Callable[[], None]) -> "AnswerRoom":
         """Call `come` as soon as there is room for an answer, whose bytes count from then until its release.
 
-        Whatever its size, an answer comes if it is the only one.
+        If it is the only answer, it comes whatever its size.
         """
         room = AnswerRoom(self, come)
         room.wanted = bytes_
@@ -186,7 +186,7 @@ class MemoryBudget:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Have the answers come for which there is room."""
+        """Call for the answers for which there is room."""
         if not self._fits(self._waiting[0].wanted):
             self._drop_unread(0)
         for room in list(self._waiting):
@@ -226,7 +226,7 @@ class MemoryBudget:
 
     def _drop(self, unread: "UnreadAnswer") -> None:
         self.dropped += 1
-        # Not `release`, which would have waiting answers come amid the search.
+        # Not `release`, which would call for waiting answers during the search.
         self._forget(unread)
         unread.connection.abort()
 

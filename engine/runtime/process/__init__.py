@@ -1,1 +1,1 @@
-"""Process-wide concerns: memory, temporary files, crash reports."""
+"""Process-wide concerns: memory, temporary files, the environment, and other processes."""

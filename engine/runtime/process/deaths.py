@@ -17,7 +17,7 @@ ENDED: Final = "Z"
 
 
 class Process:
-    """A process of this machine, of which the kernel tells how it ended; of another machine nothing is known.
+    """A process. If it is on this machine, the kernel tells how it ended; otherwise that is unknown.
 
     Linux tells so from 6.15 on, whoever the process's parent is.
     """

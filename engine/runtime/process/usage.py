@@ -22,7 +22,7 @@ def resident_bytes() -> int:
         finally:
             os.close(descriptor)
     except (OSError, IndexError, ValueError):
-        # Without /proc, the peak has to serve.
+        # Without /proc, the peak is the best estimate.
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return pages * resource.getpagesize()
 

@@ -131,7 +131,7 @@ class Moves:
         self._begin_moves([one for one in self._placed() if one.node in draining])
 
     def _give_up_without_room(self, now_s: float) -> None:
-        """Tell the detectors that wait for a worker if no node has room for one."""
+        """If no node has room for a worker, tell the detectors that wait for one."""
         if (why := self._workers.no_room) is not None:
             shared = bool(self._workers.all)
             for placed in list(self._placed()):

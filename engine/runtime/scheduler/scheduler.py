@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 _PURGE_WAIT_S = 1.0
 _PURGE_AGAIN_S = 10.0
-"""How long after a look at what is left of removed detectors the next one follows."""
+"""The interval between two looks for what is left of removed detectors."""
 _SAVED_TOGETHER = 4
 """How many passive detectors are activated and saved at a time at shutdown."""
 
@@ -68,7 +68,7 @@ class Scheduler:
         """
         self.catalogue = catalogue
         self._settings = settings
-        # A process that is spared does not keep others from being started.
+        # A process that is kept for small requests must not stop others from being started.
         self._slots = ActivationSlots(settings.max_resident, lambda: self._workers.fill(besides=1))
         nodes = nodes or NoNodes()
         self._nodes = Nodes(nodes, settings)

@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar, cast
 from engine.runtime.contract import build
 from engine.runtime.contract.build import Protocols
 from engine.runtime.contract.requests.routes import Address
-from engine.runtime.transport.frames import HEADER, PROTOCOLS, TOKEN, WELCOME, pieces
+from engine.runtime.transport.link import HEADER, PROTOCOLS, TOKEN, WELCOME, pieces
 from engine.runtime.transport.tls import client_context
 
 _CONNECT_S: Final = 5.0

@@ -132,7 +132,8 @@ class LinkClient:
     async def ask(self, method: str, kind: type[T] | Any, *arguments: object) -> T:
         """Call a method of the other process, and raise what it raises.
 
-        Raises ActorDied if the connection has ended, and MessageLost. Both leave open if it was executed.
+        Raises ActorDied if the connection has ended, and MessageLost. In both cases it may have been
+        executed.
         """
         if not self.link.usable:
             raise ActorDied(_ENDED)

@@ -12,7 +12,9 @@ from engine.evaluation.wire.events import Answer
 from engine.language.diagnostics import Entry
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.requests.replies import Crash, Took
-from engine.runtime.transport.frames import Payload
+
+Payload = bytes | bytearray
+"""The bytes of several messages."""
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True, tag=1):

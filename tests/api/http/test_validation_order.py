@@ -237,7 +237,7 @@ async def test_an_escaped_path_is_the_path(caller: Caller) -> None:
         (f"/api/detectors/{UNKNOWN}/relations/owns", "DELETE, GET, PATCH, PUT"),
         (f"/api/detectors/{UNKNOWN}/rules/{UNKNOWN}", "DELETE, GET, PATCH"),
         ("/api/conditions/parse", "POST"),
-        ("/healthz", "GET"),
+        ("/healthz", "GET, HEAD"),
         ("/openapi.json", "GET"),
         ("/metrics", "GET"),
     ],

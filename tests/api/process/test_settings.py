@@ -124,7 +124,7 @@ def test_an_endpoint_that_is_no_address_is_refused(endpoint: str) -> None:
 def test_every_setting_can_be_set_by_its_variable_and_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text(STRONG)
     own = {"bootstrap_token": STRONG, "bootstrap_token_file": str(tmp_path / "secret")}
-    own["otlp_endpoint"] = "http://collector:4318"
+    own |= {"otlp_endpoint": "http://collector:4318", "cors_origin": "https://a.example"}
     examples = {"integer range": "500", "float range": "2.5", "boolean": "yes", "text": "x", "path": "/x"}
     for setting in settings():
         value = "250" if setting.name in {"max_ahead_ms", "max_body_depth", "max_condition_depth"} else None

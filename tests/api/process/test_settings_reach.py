@@ -202,6 +202,8 @@ ELSEWHERE = {
     "test_in_the_text_a_request_is_one_line_whatever_its_path",
     "bootstrap_token": "tests/api/process/test_settings.py::test_a_secret_can_come_from_a_file",
     "bootstrap_token_file": "tests/api/process/test_settings.py::test_a_secret_can_come_from_a_file",
+    "cors_origin": "tests/api/http/test_cors.py::"
+    "test_a_listed_origin_may_read_every_response_and_others_none",
     "existing_data": "tests/integration/service/test_command_line.py::"
     "test_a_service_with_existing_data_begins_no_folder",
     "tls_cert": "tests/integration/service/test_front_door.py::"

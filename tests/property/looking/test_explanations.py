@@ -14,6 +14,7 @@ from tests.differential.explanations import judge
 from tests.differential.modes import TRIED, in_mode
 from tests.reference import Event
 from tests.worlds.long_histories import LongHistoriesWorld
+from tests.worlds.relations import RelationsWorld
 from tests.worlds.scripts import Submit, World
 from tests.worlds.shared_histories import NestedWorld, RunsWorld, SharedWorld
 from tests.worlds.steady_facts import BecomingIndexedWorld, SteadyFactsWorld
@@ -29,6 +30,7 @@ WORLDS = {
     "steady facts": (SteadyFactsWorld, 5, {"steps_max": 30}),
     "terms": (TermsWorld, 20, {"depth": 3, "steps_max": 30}),
     "comparisons": (FlatTermsWorld, 20, {"depth": 2, "steps_max": 30}),
+    "stored relations": (RelationsWorld, 15, {"depth": 3, "steps_max": 30}),
     "becoming indexed": (BecomingIndexedWorld, 5, {"steps_max": 18}),
 }
 
@@ -56,7 +58,7 @@ def explained_and_judged(pair: Pair, step: Submit, drawn: random.Random) -> Coun
     assert explanation.time_us == max([stamped_us, *(event.time_us for event in reference.events)])
     assert (2001 in {entry.code for entry in explanation.messages}) is (explanation.time_us > stamped_us)
     assert [fired.rule.id for fired in explanation.rules] == [*reference.rules]
-    event = Event(explanation.time_us, step.fields, step.vars or {})
+    event = Event(explanation.time_us, step.fields, step.vars or {}, dict(reference.relations))
     met = Counter(["events"])
     for one in explanation.rules:
         rule = reference.rules[one.rule.id]

@@ -16,6 +16,7 @@ from tests.differential.comparison import Pair
 from tests.differential.modes import TRIED, in_mode
 from tests.differential.timed import TimedPair
 from tests.worlds.long_histories import LongHistoriesWorld
+from tests.worlds.relations import Amend, Delete, RelationStep, RelationsWorld
 from tests.worlds.scripts import Step, World
 from tests.worlds.timed import BusyWorld, TimedStep, TimedWorld
 
@@ -48,8 +49,8 @@ def drawn(world: type[World], choose: random.Random, steps: int) -> Iterator[Ste
     return iter(world(choose.choice).script(steps_max=steps))
 
 
-def apply(pair: Pair, step: Step) -> None:
-    """Apply a step, unless it is of a rule that this one does not have."""
+def apply(pair: Pair, step: Step | RelationStep) -> None:
+    """Apply a step, unless it is of a rule or a relation that this one does not have."""
     if is_of(pair, step):
         pair.apply(step)
 
@@ -57,8 +58,8 @@ def apply(pair: Pair, step: Step) -> None:
 @pytest.mark.parametrize("mode", TRIED)
 @pytest.mark.parametrize(
     ("world", "count", "steps"),
-    [(World, 20, 18), (LongHistoriesWorld, 10, 40)],
-    ids=["anything", "long histories"],
+    [(World, 20, 18), (LongHistoriesWorld, 10, 40), (RelationsWorld, 10, 40)],
+    ids=["anything", "long histories", "stored relations"],
 )
 def test_a_fork_and_its_source_go_on_as_the_reference_says(
     world: type[World],
@@ -145,7 +146,9 @@ def test_a_fork_and_its_source_fire_by_time_as_the_reference_says(
             fired += len(fork.fired)
 
 
-def is_of(pair: Pair, step: Step | TimedStep) -> bool:
-    """Tell whether a step is of no rule, or of one that there is."""
+def is_of(pair: Pair, step: Step | RelationStep | TimedStep) -> bool:
+    """Tell whether a step is of no rule and no relation, or of one that there is."""
+    if isinstance(step, Amend | Delete):
+        return step.name in pair.reference.relations
     place = getattr(step, "place", None)
     return place is None or place < len(pair.reference.rules)

@@ -24,6 +24,7 @@ from tests.worlds.shared_histories import (
 )
 from tests.worlds.steady_facts import BecomingIndexedWorld, SteadyFactsWorld
 from tests.worlds.term_histories import FlatTermsWorld, TermsWorld
+from tests.worlds.text_tests import TextTestsWorld
 
 EXAMPLES = settings.default.max_examples
 
@@ -48,6 +49,7 @@ def test_engine_and_reference_agree_on_every_script(script: list[Step], mode: st
         (BecomingIndexedWorld, 10, {"steps_max": 18}),
         (ManyRulesWorld, 5, {"steps_max": 30}),
         (RangesWorld, 20, {}),
+        (TextTestsWorld, 50, {"steps_max": 30}),
         (SharedWorld, 40, {}),
         (NestedWorld, 40, {}),
         (RunsWorld, 40, {}),
@@ -68,6 +70,7 @@ def test_engine_and_reference_agree_on_every_script(script: list[Step], mode: st
         "becoming indexed",
         "many rules",
         "ranges",
+        "text tests",
         "shared histories",
         "shared histories of histories",
         "shared runs",

@@ -23,12 +23,17 @@ class _Pieces(io.RawIOBase):
         return len(piece)
 
 
+def piped(pieces: Iterable[bytes]) -> io.BufferedReader:
+    """Return a pipe on which each read gives one piece."""
+    return io.BufferedReader(_Pieces(pieces))
+
+
 def read(
-    path: Path | str, time_field: str | None = None, piped: Iterable[bytes] = (), **options: Any
+    path: Path | str, time_field: str | None = None, pieces: Iterable[bytes] = (), **options: Any
 ) -> list[RecordedEvent]:
-    """Read a file, or standard input for `-`, on which each read gives one piece of what is piped."""
+    """Read a file, or standard input for `-`, on which each read gives one of the pieces."""
     reading = ReadingOptions(time_field, **options)
-    with Recording(str(path), io.BufferedReader(_Pieces(piped)), reading) as recording:
+    with Recording(str(path), piped(pieces), reading) as recording:
         return list(recording.events())
 
 

@@ -99,6 +99,15 @@ def test_batches_hold_all_items_in_order_within_both_bounds() -> None:
     assert [item for batch in found for item in batch] == given
     assert [len(batch) for batch in found] == [4, 4, 2, 1, 1, 1]
     assert batches.take() == []
+    assert [[*batches.add_all(given)], batches.take()] == [found[:-1], found[-1]]
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 7, 20])
+def test_batches_that_are_bounded_in_number_only_take_many_items_at_once(at_once: int) -> None:
+    batches = Batches[int](None, events_max=3)
+    given = [list(range(start, min(start + at_once, 20))) for start in range(0, 20, at_once)]
+    found = [batch for items in given for batch in batches.add_all(items)]
+    assert [*found, batches.take()] == [list(range(start, min(start + 3, 20))) for start in range(0, 20, 3)]
 
 
 @pytest.mark.parametrize(

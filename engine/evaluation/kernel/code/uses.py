@@ -31,20 +31,23 @@ class _EveryName(frozenset[str]):
     def __len__(self) -> int:
         return maxsize
 
-    def union(self, *_: Iterable[object]) -> "_EveryName":
-        """Return itself: nothing can be added."""
-        return self
-
 
 class Uses:
     """What some rules use, each with how often.
 
-    With `at_once`, all facts are looked up at once, before the rules read any of them.
+    With `at_once`, all facts are looked up at once, before the rules read any of them. `besides` are facts
+    that are read besides those of the conditions.
     """
 
-    def __init__(self, rules: Iterable[tuple[Condition, Any]], *, at_once: bool = False) -> None:
+    def __init__(
+        self,
+        rules: Iterable[tuple[Condition, Any]],
+        *,
+        at_once: bool = False,
+        besides: Iterable[str] = (),
+    ) -> None:
         self._at_once = at_once
-        self._counts: Counter[Hashable] = Counter()
+        self._counts: Counter[Hashable] = Counter(("fact", name) for name in besides)
         self._paths: set[Path] = set()
         self._types: dict[str, type] = {}
         for condition, site in rules:

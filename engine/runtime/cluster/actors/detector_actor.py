@@ -27,8 +27,8 @@ T = TypeVar("T")
 _LOG_RECORDS_MAX: Final = 20
 """The most records of a worker's log that reach the service's log in ten seconds."""
 _SWITCH_S: Final = 0.001
-"""How long the event loop waits for a thread that computes whenever it goes on. While it reads a large batch,
-that is for each 64 KiB."""
+"""How long the event loop waits for a computing thread each time it continues. While it reads a large batch,
+it does so for each 64 KiB."""
 _TITLED_MAX: Final = 3
 """How many detectors the title of a worker's process names."""
 

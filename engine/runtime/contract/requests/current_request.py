@@ -7,7 +7,7 @@ from typing import Final
 class CurrentRequest:
     """A request of a caller. Times are in seconds; None is not known, as where no detector was called."""
 
-    # Of the class, because each request has to be made.
+    # Attributes of the class, which makes creating a request cheaper.
     queued_s: float | None = None
     """How long its calls to detectors waited until they were begun."""
     evaluated_s: float | None = None

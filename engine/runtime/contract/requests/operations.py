@@ -100,7 +100,7 @@ class Operation(NamedTuple):
     """Whether the actions of an evaluation have `keys` and `found`."""
 
     def log_fields(self, detector_id: str) -> dict[str, str]:
-        """Return what every record says that is logged while it is executed."""
+        """Return the fields of each record that is logged while it is executed."""
         fields = {"detector": detector_id, "operation": self.kind}
         return {"request": self.request_id, **fields} if self.request_id else fields
 
@@ -121,7 +121,7 @@ class AddRule(msgspec.Struct, forbid_unknown_fields=True):
     draft_of: str | None = None
     description: str = ""
     labels: str = "{}"
-    """As JSON, because msgspec encodes no integers past 64 bits. So it is in `change_rule`."""
+    """As JSON, because msgspec encodes no integers past 64 bits. The same holds for `change_rule`."""
     timed: bool = False
     every_secs: int | float = 0
     every_by: list[str] | None = None

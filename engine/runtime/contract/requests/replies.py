@@ -12,7 +12,7 @@ from engine.runtime.contract.requests.operations import READS, Operation
 
 
 class Crash(msgspec.Struct, frozen=True):
-    """An operation failed in a way that is no answer. The caller gets `reference`; the log has both."""
+    """An operation raised an unexpected exception. The caller gets `reference`; the log has both."""
 
     reference: str
     detail: str

@@ -17,8 +17,7 @@ from engine.runtime.contract.requests.current_request import CurrentRequest
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.requests.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.front_end.channels.mailbox import COPIES, Mailbox, Request
-from engine.runtime.front_end.channels.outcomes import Outcomes
+from engine.runtime.front_end.channels.mailbox import COPIES, Mailbox, Outcomes, Request
 from engine.runtime.front_end.memory_budget import SMALL_BYTES_MAX, MemoryBudget
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Moved, Response

@@ -11,7 +11,7 @@ _PATIENCE: Final = 3
 """After so many times, holders that activate slowly are asked too, although processes are starting."""
 _DOUBLINGS_MAX: Final = 16
 _SPARED_FROM: Final = 8
-"""If there will not be so many slots, one that those with large requests cannot have costs them too much."""
+"""With fewer slots than this, no slot is kept from large requests: it would cost them too much."""
 
 
 class SlotHolder(Protocol):
@@ -48,7 +48,7 @@ class ActivationSlots:
     """A bounded number of slots. While others wait, holders are asked to release theirs.
 
     Slots are granted first come, first served. But holders with large requests never have all open slots: one
-    is for the others, who would have to wait for the end of a large batch otherwise, each time.
+    is kept for the others, who would otherwise have to wait for the end of a large batch each time.
 
     Idle holders are asked first, least recently used first. Busy holders are asked next, longest-held slot
     first, so that with more busy detectors than slots each gets its turn. A busy holder finishes what is
@@ -174,7 +174,7 @@ class ActivationSlots:
             holder.make_room()
 
     def _ask_more_later(self) -> None:
-        """Have more holders asked in a while, as long as others wait."""
+        """Ask more holders after a while, as long as others wait."""
         if not self._waiting and self._timer is not None:
             self._timer.cancel()
             self._timer = None

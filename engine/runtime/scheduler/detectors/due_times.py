@@ -53,7 +53,7 @@ class DueTimes:
         return found
 
     def found(self, detector_id: str, due_us: int | None, now_us: int) -> None:
-        """Note what a folder says. If it does not know when something is due, it may be due now."""
+        """Note what a folder says. If that does not say when something is due, it may be due now."""
         if detector_id in self._looked_at:
             self.note(detector_id, None if due_us is None else due_us or now_us)
 

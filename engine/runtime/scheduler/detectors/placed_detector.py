@@ -85,11 +85,11 @@ class PlacedDetector:
         return not worn or self._services.workers.no_room is None
 
     def make_room(self) -> None:
-        """Have the detector passivated: at once if it is idle, otherwise after its turn."""
+        """Passivate the detector: at once if it is idle, otherwise after its turn."""
         self._leaving.make_room(wanted=True)
 
     def stay(self) -> None:
-        """Have the detector stay active if it is not being passivated already."""
+        """Keep the detector active if it is not being passivated already."""
         if not self.moving:
             self._leaving.make_room(wanted=False)
 
@@ -149,7 +149,7 @@ class PlacedDetector:
             self._forget_if_unneeded()
 
     async def vacate(self) -> None:
-        """Have the detector passivated after its turn, unless it is active in the reserved worker already."""
+        """Passivate the detector after its turn, unless it is active in the reserved worker already."""
         if self.activating is not None:
             await asyncio.wait({self.activating})
         if self._worker is not None and self.reserved is not None:
@@ -190,7 +190,7 @@ class PlacedDetector:
                 self._lose("it did not end")
 
     async def close(self) -> str | None:
-        """Have waiting requests answered for a limited time, and the detector saved.
+        """Let waiting requests be answered for a limited time, then save the detector.
 
         Returns the reason if the detector could not be saved.
         """
@@ -394,7 +394,7 @@ class PlacedDetector:
         self._loop.call_at(self._gate.refuse_for_now(reason), self._forget_if_unneeded)
 
     def _forget_if_unneeded(self) -> None:
-        """Have this object forgotten if a new one could replace it without loss."""
+        """Forget this object if a new one could replace it without loss."""
         idle = self._worker is None and self.activating is None and not self._waiters
         if idle and not self._gate.refuses_for_now:
             self._forget(self)

@@ -61,7 +61,7 @@ class DetectorWorker:
     """Whether its event loop makes progress, which a call to a stalled disk keeps it from."""
 
     def stalled(self, settings: RuntimeSettings) -> str | None:
-        """Return the problem that it makes no progress, long before it counts as hung; None if it does."""
+        """Return the problem that it makes no progress, long before it counts as hung; or None."""
         silent_s = self.turns.missed * look_s(settings)
         if silent_s < settings.hung_s / BEATS:
             return None
@@ -85,7 +85,7 @@ class DetectorWorker:
         self.active.pop(epoch, None)
 
     def reported(self, report: Report) -> None:
-        """Pass a report on to its detector. A report that comes early is not missed: see `comparison`."""
+        """Pass a report on to its detector. One that arrives too early is made up for: see `Comparison`."""
         if (callbacks := self.active.get(report.epoch)) is not None:
             callbacks.reported(report)
 

@@ -10,8 +10,8 @@ BEATS: Final = 4
 """A silent worker counts as dead after this many beats."""
 
 _AVOIDED_S: Final = 60.0
-"""How long a silent node gets no workers. Afterwards one is tried there: it may be back. Ray, patient as it
-should be, may not have noticed yet if it is gone."""
+"""How long a silent node gets no workers. Afterwards one is tried there: it may be back. If it is gone, Ray,
+which is rightly patient, may not have noticed yet."""
 _DOUBTFUL_BEATS: Final = 2
 _ACTIVATING_FACTOR: Final = 4
 """During an activation, a worker may be silent for so many times as long: reading a large snapshot may block

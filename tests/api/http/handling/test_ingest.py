@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from api.http.fast_path import FastPath
 from tests.api.caller import Caller, Said
 
 NOON_MS = 1_709_553_600_000
@@ -207,3 +208,43 @@ async def test_a_number_in_a_query_is_written_in_digits(caller: Caller, after: s
     detector = await detector_of(caller)
     said = await caller("GET", f"/api/detectors/{detector}/firings?after={after}")
     assert said.codes == [1006]
+
+
+@pytest.mark.parametrize(
+    "media_type",
+    ["application/ndjson", "application/jsonl", "Application/JSONL; charset=utf-8", "text/x-ndjson"],
+)
+async def test_ndjson_has_many_names(caller: Caller, media_type: str) -> None:
+    detector = await detector_of(caller)
+    headers = {"Authorization": f"Bearer {caller.token}", "Content-Type": media_type}
+    line = json.dumps({"fields": {"a": 1}, "timestamp_ms": NOON_MS}).encode()
+    path = f"/api/detectors/{detector}/evaluate/batch"
+    reply = await caller.plain("POST", path, content=line + b"\n" + line, headers=headers)
+    assert json.loads(reply.text.splitlines()[-1]) == {"done": 2}
+    path = f"/api/detectors/{detector}/relations/r"
+    assert (await caller("PUT", path, content=b"1\n2\n", headers=headers)).result["tuples"] == 2
+    said = await caller("POST", f"/api/detectors/{detector}/rules", content=b"{}", headers=headers)
+    assert said.codes == [1002]
+
+
+async def test_what_the_fast_path_does_not_take_is_answered_the_same(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queries = ("", "?time=t", "?time=", "?time=a%2eb", "?x=1", "?time=t&time=t", "?actions=true", "?time=t&")
+    bodies = (b'{"a":1,"t":1}', b"7", b"[]", b'{"a":1}')
+    sent = ({}, {"Content-Type": "x"}, {"Idempotency-Key": ""}, {"Content-Encoding": "x"})
+    seen = []
+    for _ in ("the fast path", "the slow path"):
+        detector = await detector_of(caller)
+        for query in queries:
+            for body in bodies:
+                for headers in sent:
+                    said = await ingest(caller, detector, body, query, **headers)
+                    seen.append((said.status, said.codes, said.envelope["result"].get("accepted")))
+        monkeypatch.setattr(FastPath, "answer", nothing)
+    half = len(seen) // 2
+    assert seen[:half] == seen[half:]
+
+
+async def nothing(*_: Any) -> None:
+    """Leave a request to Quart."""

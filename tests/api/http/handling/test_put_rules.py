@@ -68,6 +68,23 @@ def test_ten_thousand_rules_with_labels_are_not_too_many_values() -> None:
     assert len(msgspec.json.decode(operation.payload, type=PutRules).rules) == 10_000
 
 
+@pytest.mark.usefixtures("service")
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"rules": 5, "rules": [{"name": "r", "condition": "a == 1"}]}',
+        msgspec.json.encode({"rules": bodies(*(f'hash == "{"0" * 39}{n % 10}"' for n in range(3_000)))}),
+    ],
+    ids=["the last of repeated members counts", "texts with many long numbers in them"],
+)
+def test_rules_are_read_the_slow_way_too(body: bytes) -> None:
+    operation = put_rules_operation(body, DEFAULT_LIMITS)
+    put = msgspec.json.decode(operation.payload, type=PutRules)
+    assert [(rule.name, rule.condition) for rule in put.rules] == [
+        (rule["name"], rule["condition"]) for rule in json.loads(body)["rules"]
+    ]
+
+
 async def test_details_are_for_events_and_batches_and_not_for_streams(caller: Caller) -> None:
     detector = await caller.detector()
     await caller.rule(detector, "per k (count(a == 1) >= 1)")

@@ -30,7 +30,7 @@ def test_ndjson_is_read_plain_or_gzipped_whatever_its_name(
 
 @pytest.mark.parametrize("squeeze", [bytes, gzip.compress])
 def test_standard_input_is_read_like_a_file(squeeze: type[bytes]) -> None:
-    assert [event.place for event in read("-", piped=[squeeze(TWO)])] == [
+    assert [event.place for event in read("-", pieces=[squeeze(TWO)])] == [
         "standard input, line 1",
         "standard input, line 3",
     ]
@@ -116,14 +116,14 @@ def test_a_time_without_a_year_is_at_most_a_day_later_than_now_on_standard_input
     now_ns = iter([1_700_000_000_500_000_000, 1_700_003_600_500_000_000])
     monkeypatch.setattr(time, "time_ns", lambda: next(now_ns))
     lines = [b'{"ts": "Nov 15 22:13:20.6"}\n', b'{"ts": "Nov 15 22:13:20.6"}\n']
-    assert [iso(event.time_us) for event in read("-", piped=lines)] == [
+    assert [iso(event.time_us) for event in read("-", pieces=lines)] == [
         "2022-11-15T22:13:20.600Z",
         "2023-11-15T22:13:20.600Z",
     ]
 
 
 def test_csv_without_a_name_is_told_by_its_first_character() -> None:
-    [event] = read("-", piped=[gzip.compress(b"ts,a\n7,x\n", mtime=0)])
+    [event] = read("-", pieces=[gzip.compress(b"ts,a\n7,x\n", mtime=0)])
     assert event.fields == {"ts": 7, "a": "x"}
 
 

@@ -75,7 +75,7 @@ def test_a_type_is_given_to_a_column_that_is_there(tmp_path: Path) -> None:
 
 def test_the_types_of_a_live_pipe_are_decided_by_what_has_come() -> None:
     with pytest.raises(RecordingError, match="line 3: `user`: `ada` is not a number"):
-        read("-", piped=[b"ts,user\n1,1234\n", b"2,ada\n"], strict=True)
+        read("-", pieces=[b"ts,user\n1,1234\n", b"2,ada\n"], strict=True)
 
 
 def test_numbers_that_no_number_can_hold_stay_text(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_header_without_rows_has_no_types(tmp_path: Path) -> None:
 def test_the_types_are_decided_by_the_lines_that_have_begun(
     pieces: list[bytes], expected: list[dict[str, object]]
 ) -> None:
-    assert [event.fields for event in read("-", piped=pieces)] == expected
+    assert [event.fields for event in read("-", pieces=pieces)] == expected
 
 
 LOGINS = NamedGroups(r"^(?P<ts>\d+) (?P<user>\S+)(?: tries=(?P<n>\S+))?$")
@@ -149,10 +149,10 @@ def test_lines_that_all_match_are_not_counted(tmp_path: Path) -> None:
 
 
 def test_the_types_of_groups_are_decided_by_the_lines_that_have_come() -> None:
-    [first, second] = read("-", pattern=LOGINS, piped=[b"1 a tries=7\n2 b tries=", b"x\n"])
+    [first, second] = read("-", pattern=LOGINS, pieces=[b"1 a tries=7\n2 b tries=", b"x\n"])
     assert (first.fields["n"], second.fields["n"]) == ("7", "x")
     with pytest.raises(RecordingError) as refusal:
-        read("-", pattern=LOGINS, piped=[b"1 a tries=7\n", b"2 b tries=x\n"], strict=True)
+        read("-", pattern=LOGINS, pieces=[b"1 a tries=7\n", b"2 b tries=x\n"], strict=True)
     assert str(refusal.value) == (
         "standard input, line 2: `n`: `x` is not a number, unlike the cells before it; "
         "`--types n=text` reads the whole column as text"

@@ -50,7 +50,7 @@ def test_what_follows_a_bad_line_is_read(
 def test_a_live_pipe_tells_of_a_bad_line_when_it_comes() -> None:
     told = list[str]()
     pieces = [b'{"ts": 1}\n', b"{\n", b'{"ts": 2}\n']
-    seen = [(event.line, len(told)) for event in read("-", piped=pieces, tell=told.append)]
+    seen = [(event.line, len(told)) for event in read("-", pieces=pieces, tell=told.append)]
     assert [line for line, _ in seen] == [1, 3]
     assert len(told) == 2
 

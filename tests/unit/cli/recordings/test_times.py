@@ -38,6 +38,8 @@ def read(
         (SECONDS * 1000, SECONDS * 1_000_000),
         (SECONDS * 1000 + 0.5, SECONDS * 1_000_000 + 500),
         (str(SECONDS * 1000), SECONDS * 1_000_000),
+        ("20200430", 20_200_430_000_000),
+        ("20200430.12", 20_200_430_120_000),
         (0, 0),
         (0.0000015, 2),  # a half, as it is written; in binary it is a little less
         (-1.5, -1_500_000),
@@ -48,6 +50,7 @@ def read(
 )
 def test_iso_seconds_and_milliseconds_are_told_apart(value: object, expected_us: int) -> None:
     assert read(value) == expected_us
+    assert TimeParser().many([value, value], "when") == [expected_us] * 2
 
 
 @pytest.mark.parametrize(

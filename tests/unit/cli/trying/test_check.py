@@ -151,6 +151,22 @@ def test_events_that_cannot_be_read_are_said(tmp_path: Path) -> None:
     assert "line 1: expected one JSON object" in run.stderr
 
 
+def test_rules_of_a_file_that_are_equal_are_told_unless_one_is_a_shadow_rule(tmp_path: Path) -> None:
+    path = tmp_path / "rules.yaml"
+    rules = [
+        "a: x == 1 and y == 2",
+        "b: x == 1",
+        "c: y == 2 and x == 1",
+        "d: {condition: x == 1, shadow: true}",
+    ]
+    path.write_text("".join(f"{rule}\n" for rule in rules), "utf-8")
+    [warning] = CliRunner().invoke(main, ["check", str(path)]).stderr.splitlines()
+    said = (
+        "the condition is equal to that of the rule `a`, up to the order of its parts; remove one of the two"
+    )
+    assert warning == f"{path}, line 3: c: warning: {said}"
+
+
 def test_a_warning_names_the_line_of_its_rule_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "rules.yaml"
     path.write_text(

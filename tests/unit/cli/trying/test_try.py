@@ -364,14 +364,14 @@ def test_lines_of_text_are_read_with_a_pattern(rules: str) -> None:
 def test_what_does_not_fit_together_is_told(condition: str, hint: str) -> None:
     mismatches = Mismatches(conditions_of(f"rule: {condition}", "r"))
     assert list(mismatches.lines()) == []
-    mismatches.add({"kind": "failed"})
+    mismatches.add_all([{"kind": "failed"}])
     assert [line for line in mismatches.lines() if hint in line]
 
 
 def test_a_fact_with_very_many_values_is_no_enumeration() -> None:
     mismatches = Mismatches(conditions_of('rule: kind == "x"', "r"))
     for number in range(1_100):
-        mismatches.add({"kind": str(number)})
+        mismatches.add_all([{"kind": str(number)}])
     assert list(mismatches.lines()) == []
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -13,6 +14,12 @@ from tests.audit import audit
 from tests.differential.modes import in_mode
 
 MINUTE_MS = 60_000
+
+
+class Name(str):
+    """A text of another type."""
+
+    __slots__ = ()
 
 
 def acts(detector: Detector, at_ms: float, sent: Any = None, **fields: Any) -> list[int]:
@@ -65,6 +72,18 @@ def test_values_are_told_apart_by_type_and_a_missing_one_is_one_of_its_own() -> 
     assert acts(detector, 2, {"zone": "x"}, a=1) == [0]
     assert acts(detector, 2, {"zone": None}, a=1) == []
     audit(detector)
+
+
+@pytest.mark.parametrize("mode", ["fused", "indexed"])
+@pytest.mark.parametrize("unread", [{}, {"list": [1]}, {"more": (1,)}])
+def test_values_are_told_apart_however_events_are_given(mode: str, unread: dict[str, Any]) -> None:
+    hosts = (1, 1.0, Fraction(1), Name("a"), "a", None, "b", (1,), [1])
+    with in_mode(mode):
+        detector = detector_with("a == 1", every_by=["host", "user.id"])
+        for name in ("host", "user.id"):
+            events = [({"a": 1, "list": 1, name: host} | unread, 0, None) for host in hosts]
+            told = [len(fired) for fired in detector.evaluate_many(events)]
+            assert told == [1, 0, 0, 1, 0, 1 if name == "host" else 0, 1, 1, 0], name
 
 
 def test_without_every_by_it_is_for_each_of_the_keys_and_an_empty_one_takes_all_together() -> None:

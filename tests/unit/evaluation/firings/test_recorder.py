@@ -125,6 +125,26 @@ def test_a_feed_of_no_firings_costs_none_their_number() -> None:
     assert (detector.feed.last, len(detector.feed)) == (0, 0)
 
 
+def test_a_feed_of_one_firing_keeps_the_last_one() -> None:
+    detector = Detector(limits=Limits(firings_max=1))
+    detector.add_rule("r", "x == 1", notify=True)
+    detector.evaluate_many([({"x": 1}, at_ms, None) for at_ms in (1, 2)])
+    assert [one["time_ms"] for one in firings(detector)] == [2]
+
+
+def test_what_a_rule_finds_begins_with_the_rule_though_an_event_before_it_has_the_same_time() -> None:
+    detector = Detector()
+    for _ in range(3):
+        detector.evaluate({"x": 1}, START_MS)
+    detector.add_rule("r", "count(x == 1) >= 1", notify=True)
+    detector.evaluate({"x": 1}, START_MS)
+    detector.change_rule(detector.rules()[0].id, condition="once x == 1")
+    detector.evaluate({"x": 1}, START_MS)
+    first, second = firings(detector)
+    assert first["found"] == {"count(x == 1)": 1}
+    assert second["why"]["witnesses_ms"] == {"once x == 1": START_MS}
+
+
 def test_what_only_asks_records_nothing() -> None:
     detector = Detector()
     detector.add_rule("r", "x == 1", notify=True)

@@ -46,7 +46,7 @@ class World:
         self.loop = asyncio.get_running_loop()
         self.total = self.open_ = chance.choice((1, 2, 3, 7, 8, 12))
         self.more_to_come = False
-        self.arrivals, self.crowds = chance.choice(((1, 0), (2, 0), (2, 1), (4, 1)))
+        self.arrivals, self.large_ones = chance.choice(((1, 0), (2, 0), (2, 1), (4, 1)))
         """How often others arrive: seldom, some slots are free; often, everybody is asked to leave."""
         self.spared = self.spared_before = 0
         self.slots = ActivationSlots(self.total, self.note_spared)
@@ -63,7 +63,7 @@ class World:
     async def step(self) -> None:
         steps = [
             *[self.arrive] * self.arrivals,
-            *[self.crowd] * self.crowds,
+            *[self.many_large] * self.large_ones,
             *[self.leave] * 2,
             self.give_up,
             self.leave_as_another_gives_up,
@@ -106,7 +106,7 @@ class World:
             replaceable=chance.random() < 0.8,
         )
 
-    async def crowd(self) -> None:
+    async def many_large(self) -> None:
         """Let so many with large requests arrive that all slots are wanted."""
         for _ in range(self.total - len(self.holders) - len(self.waiting)):
             await self.arrive(large=1)

@@ -11,8 +11,7 @@ from engine.evaluation.wire.events import Done
 from engine.runtime.contract import build
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.replies import Reply
-from engine.runtime.transport.frames import PROTOCOLS
-from engine.runtime.transport.link import Link
+from engine.runtime.transport.link import PROTOCOLS, Link
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.listener import Listener
 from engine.runtime.transport.messages import Batch, Response

@@ -14,8 +14,7 @@ from engine.runtime.contract.build import Protocols
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.transport import connecting, tls
 from engine.runtime.transport.connecting import OtherProtocolError, connect
-from engine.runtime.transport.frames import HEADER, MESSAGES, PROTOCOLS, TOKEN, WELCOME, pieces
-from engine.runtime.transport.link import Link
+from engine.runtime.transport.link import HEADER, MESSAGES, PROTOCOLS, TOKEN, WELCOME, Link, pieces
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.listener import Listener
 from engine.runtime.transport.messages import Note, encode, responses

@@ -15,7 +15,7 @@ from engine.runtime.contract.errors import ActorDied, ActorFailed, DetectorUnava
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.replies import Reply
 from engine.runtime.contract.requests.routes import Address
-from engine.runtime.transport.frames import (
+from engine.runtime.transport.link import (
     HEADER,
     MESSAGES,
     TOKEN,

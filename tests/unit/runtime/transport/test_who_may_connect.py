@@ -13,8 +13,7 @@ from engine.runtime.contract.requests.routes import Address
 from engine.runtime.process import temporary
 from engine.runtime.transport import tls
 from engine.runtime.transport.connecting import connect
-from engine.runtime.transport.frames import HEADER, MESSAGES, TOKEN
-from engine.runtime.transport.link import Link
+from engine.runtime.transport.link import HEADER, MESSAGES, TOKEN, Link
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import responses
 from tests.certificates import certificates

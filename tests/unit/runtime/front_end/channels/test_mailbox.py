@@ -24,8 +24,7 @@ from engine.runtime.contract.requests.current_request import CurrentRequest
 from engine.runtime.contract.requests.operations import EVALUATE, STATE, Operation
 from engine.runtime.contract.requests.replies import Crash, Took
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.front_end.channels.mailbox import COPIES, Mailbox, Request
-from engine.runtime.front_end.channels.outcomes import Outcomes
+from engine.runtime.front_end.channels.mailbox import COPIES, Mailbox, Outcomes, Request
 from engine.runtime.front_end.memory_budget import (
     BUSY,
     BYTES,
@@ -114,7 +113,7 @@ class World:
 
     def step(self) -> None:
         steps = [*[self.admit] * 5, self.leave, self.send, self.send, self.expire, self.squeeze, self.refuse]
-        step = self.chance.choices(steps, [1] * 9 + [0.5, 0.2])[0]
+        step = self.chance.choices(steps, [1] * 9 + [0.5, 0.6])[0]
         step()
         self.happened[step.__name__] += 1
         waiting = sum(one.size for one in self.queue)
@@ -275,8 +274,14 @@ class World:
                 one.end(error.entries)
             else:
                 one.end(error_code(outcome_unknown(DIED) if one.sent else error))
+        if self.chance.random() < 0.5:
+            self.outcomes.refuse_waiting(make)
+        else:
+            taken = self.mailbox.take_waiting()
+            assert taken == [one.request for one in self.queue]
+            for request in taken:
+                request.fail(outcome_unknown(DIED) if request.sent and make is shutting_down else make())
         self.queue = []
-        self.outcomes.refuse_waiting(make)
 
 
 async def test_a_mailbox_and_its_outcomes_are_those_of_a_plain_list(examples: Any) -> None:

@@ -110,7 +110,7 @@ class World:
         living = {worker.port.name for worker in self.pool.all}
         assert {worker.port.name for worker in self.has.values()} <= living
         assert living == {actor.name for actor in self.actors.started if not actor.dead}
-        assert self.started[-1:] == [len(living)] or not self.started
+        assert (self.started or [0])[-1] == len(living)
         assert not [worker for worker in self.worn if not worker.dead and not taken[worker]]
 
     def enter(self, epoch: int, worker: DetectorWorker) -> None:
@@ -158,7 +158,8 @@ class World:
         if self.chance.random() < 0.5:
             worker.port.die()
             await settled()
-        self.pool.lose(worker)
+        else:
+            self.pool.lose(worker)
 
     def go(self) -> None:
         """A taker goes away; if it has got a worker in this moment, the next one has it."""
@@ -337,3 +338,19 @@ async def test_a_taker_that_goes_away_leaves_its_actor_to_the_next(make, gone_fi
     pool.give_back(only)
     gone.cancel()
     assert await asyncio.wait_for(stays, 1) is only
+
+
+async def test_no_more_are_started_than_may_be_active(make):
+    pool, actors = make(max_resident=3)
+    for _ in range(3):
+        await pool.take()
+        await settled()
+    assert len(actors.started) == 3
+
+
+async def test_no_more_workers_are_started_ahead_than_detectors_may_need(make):
+    pool, actors = make(detectors_per_worker=4, spares=3, max_resident=8)
+    for _ in range(5):
+        await pool.take()
+        await settled()
+    assert len(actors.started) == 2
