@@ -314,7 +314,7 @@ class OperationExecutor:
     def _take(self, active: ActiveDetector, operation: Operation, now_us: int) -> Applied:
         pause = self._turn.pass_on
         if operation.kind in UPLOADS:
-            return apply_upload(active.detector, active.detector_id, active.uploads, operation, now_us)
+            return apply_upload(active.detector, active.uploads, operation, now_us)
         applied = apply(active.detector, active.detector_id, active.answers, operation, now_us, between=pause)
         if operation.kind == STATE:
             return Applied(with_storage(applied.answer, operation, active.store, resident_bytes()))

@@ -297,7 +297,9 @@ class Backend:
         """
         answer = await self.call(detector_id, operation)
         if isinstance(answer, Done) and answer.changes:
-            await self._report(decode_changes(answer.changes), operation.by)
+            made = decode_changes(answer.changes)
+            replace = msgspec.structs.replace
+            await self._report([replace(one, detector=detector_id) for one in made], operation.by)
         return answer
 
     async def _report(self, changes: list[LoggedChange], by: str) -> None:

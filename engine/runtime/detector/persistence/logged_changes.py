@@ -50,16 +50,14 @@ class Before:
     def _name(self) -> str:
         return msgspec.json.decode(self._operation.payload, type=_Named).name
 
-    def changes(self, detector: Detector, detector_id: str, result: Mapping[str, Any]) -> bytes:
+    def changes(self, detector: Detector, result: Mapping[str, Any] | None = None) -> bytes:
         """Return what the operation has changed, encoded for the answer. It has succeeded, with a result."""
         if self._operation.kind in _OF_RELATIONS:
-            return encode_changes([self._of_relation(detector, detector_id)])
-        found = [*self._of_rules(detector, detector_id, result)]
+            return encode_changes([self._of_relation(detector)])
+        found = [*self._of_rules(detector, result or {})]
         return encode_changes(found) if found else b""
 
-    def _of_rules(
-        self, detector: Detector, detector_id: str, result: Mapping[str, Any]
-    ) -> Iterator[LoggedChange]:
+    def _of_rules(self, detector: Detector, result: Mapping[str, Any]) -> Iterator[LoggedChange]:
         kind, before = self._operation.kind, self._rules
         if kind == operations.PUT_RULES:
             after = {rule.id: rule for rule in detector.rules()}
@@ -70,17 +68,17 @@ class Before:
             now = after.get(rule_id)
             if now is None:
                 old = json_bytes(_members(was))
-                yield LoggedChange("rule", "delete", rule_id, was.name, detector_id, old)
+                yield LoggedChange("rule", "delete", rule_id, was.name, old=old)
             elif now is not was and not now.is_same(was):
                 action = "promote" if kind == operations.PROMOTE else "change"
                 old, new = _differing(was, now)
-                yield LoggedChange("rule", action, rule_id, now.name, detector_id, old, new)
+                yield LoggedChange("rule", action, rule_id, now.name, old=old, new=new)
         for rule_id, rule in after.items():
             if rule_id not in before:
                 new = json_bytes(_members(rule))
-                yield LoggedChange("rule", "create", rule_id, rule.name, detector_id, new=new)
+                yield LoggedChange("rule", "create", rule_id, rule.name, new=new)
 
-    def _of_relation(self, detector: Detector, detector_id: str) -> LoggedChange:
+    def _of_relation(self, detector: Detector) -> LoggedChange:
         name, old = self._name, self._relation
         new = _shown(detector.stored.get(name))
         if new is not None and self._operation.kind == operations.CHANGE_RELATION:
@@ -89,7 +87,7 @@ class Before:
                 new |= {"added": given.add, "removed": given.remove}
         action = "create" if old is None else "delete" if new is None else "change"
         was, now = (b"" if one is None else msgspec.json.encode(one) for one in (old, new))
-        return LoggedChange("relation", action, name, name, detector_id, was, now)
+        return LoggedChange("relation", action, name, name, old=was, new=now)
 
 
 def _named(detector: Detector, rule_id: str, *, with_draft: bool) -> dict[str, Rule]:

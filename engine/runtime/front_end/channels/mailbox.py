@@ -21,6 +21,7 @@ from engine.runtime.contract.requests.current_request import CurrentRequest
 from engine.runtime.contract.requests.operations import ANSWERS_MUCH, LONG, LONG_S, Operation
 from engine.runtime.contract.requests.replies import Took
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.front_end.channels.shares import Shares
 from engine.runtime.front_end.memory_budget import (
     BUSY,
     BYTES,
@@ -103,15 +104,6 @@ class Request:
             self.caller.add(queued_s + took.waited_s, took.evaluated_s, took.synced_s)
 
 
-class _Share:
-    """What of a mailbox is a token's."""
-
-    __slots__ = ("bytes", "requests")
-
-    def __init__(self) -> None:
-        self.requests = self.bytes = 0
-
-
 class Mailbox:
     """Requests in order. All have the same timeout, so the first one has the earliest deadline.
 
@@ -124,8 +116,7 @@ class Mailbox:
         self._queue: deque[Request] = deque()
         self._count = 0
         self._bytes = 0
-        self._shares: dict[str, _Share] = {}
-        """What waits for each token."""
+        self._shares = Shares()
 
     def __len__(self) -> int:
         return self._count
@@ -144,7 +135,9 @@ class Mailbox:
         size = len(request.operation.payload)
         while (cause := self._full(size)) is not None:
             self._memory.throttled[cause] += 1
-            evicted = self._newest_of_most(cause, request.caller.token_id, size)
+            most_id = self._shares.holding_more(request.caller.token_id, size, in_bytes=cause == BYTES)
+            waiting = (one for one in reversed(self._queue) if one.waits)
+            evicted = next((one for one in waiting if one.caller.token_id == most_id), None)
             if evicted is None:
                 raise self._too_many()
             evicted.fail(self._too_many())
@@ -225,20 +218,6 @@ class Mailbox:
         message = f"{self._count} requests wait for this detector already; this one was not executed"
         return DetectorUnavailable(TOO_MANY_WAIT, message, retry_after_s=1.0)
 
-    def _newest_of_most(self, cause: str, token_id: str, size: int) -> Request | None:
-        """Return the newest request of the token that holds most.
-
-        Return None if that is not more than this token would hold with a request of that size.
-        """
-        most_id, most = max(
-            self._shares.items(), key=lambda entry: entry[1].requests if cause == QUEUE else entry[1].bytes
-        )
-        own = self._shares.get(token_id, _Share())
-        holds_more = most.requests > own.requests + 1 if cause == QUEUE else most.bytes > own.bytes + size
-        if most_id == token_id or not holds_more:
-            return None
-        return next(one for one in reversed(self._queue) if one.waits and one.caller.token_id == most_id)
-
     def _find_room(self, operation: Operation, size: int) -> None:
         is_small = size <= SMALL_BYTES_MAX and operation.kind not in ANSWERS_MUCH
         if not self._memory.find_room(COPIES * size, is_small=is_small):
@@ -251,11 +230,7 @@ class Mailbox:
         request.waits = True
         self._count += 1
         self._bytes += size
-        share = self._shares.get(request.caller.token_id)
-        if share is None:
-            share = self._shares[request.caller.token_id] = _Share()
-        share.requests += 1
-        share.bytes += size
+        self._shares.add(request.caller.token_id, size)
         self._memory.requests += COPIES * size
 
     def _leave(self, request: Request) -> None:
@@ -264,11 +239,7 @@ class Mailbox:
             request.waits = False
             self._count -= 1
             self._bytes -= size
-            share = self._shares[request.caller.token_id]
-            share.requests -= 1
-            share.bytes -= size
-            if not share.requests:
-                del self._shares[request.caller.token_id]
+            self._shares.take(request.caller.token_id, size)
             self._memory.requests -= COPIES * size
 
 

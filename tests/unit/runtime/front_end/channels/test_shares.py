@@ -56,7 +56,7 @@ async def test_a_token_that_floods_a_full_queue_leaves_others_their_share():
         taken += batch
     assert taken == [one for one in (*flood[:14], *little, *much[:13]) if one is not None]
     assert (len(waiting), waiting.bytes) == (0, 0)
-    assert waiting._shares == {}
+    assert not waiting._shares
 
 
 async def test_a_token_with_large_requests_leaves_others_their_share_of_bytes():
