@@ -65,7 +65,11 @@ class Births:
             step = path[place]
             if isinstance(step, Filter):
                 own = self.of(Keyed(step.where, step.fact), path[:place])
-                return Births(own.birth, own.born, steps)
+                birth = own.birth, own.born
+                if step.birth not in (own.birth, -1):
+                    # The key stands inside of a part that is kept.
+                    birth = next(each for each in self.kept.values() if each[0] == step.birth)
+                return Births(*birth, steps)
         return self
 
     def name(self, node: Condition, path: Path) -> object:

@@ -6,8 +6,10 @@ they *explode*. A hostile text needs a new state for each byte, which costs abou
 expression.
 """
 
+import re
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import chain
 from typing import Final
 
 import re2
@@ -15,21 +17,34 @@ import re2
 from engine.patterns.automaton import Counted, counted
 from engine.patterns.limits import PatternLimits
 from engine.patterns.lines import line_of, line_of_literals
-from engine.patterns.literals import beginnings, guard_of, leading
 from engine.patterns.syntax.cost import is_brief, is_plain, longest, places
 from engine.patterns.syntax.reader import read
+from engine.patterns.syntax.tree import Assertion, Choice, Repeat, Sequence, Text, Tree
 from engine.patterns.text_tests import folded_literal_of
 
+CHARACTERS_MIN: Final = 3
+"""Shorter literals are in nearly every text, so they are not selective."""
+
+CHARACTERS_MAX: Final = 32
+"""Longer literals are truncated: the rest hardly makes them more selective."""
+
+ALTERNATIVES_MAX: Final = 16
+
+_HALF: Final = re.compile("[\ud800-\udfff]")
+
 MEMORY_BYTES_MAX: Final = 1024 * 1024
+
 INSTRUCTION_MEMORY_BYTES: Final = 1024
 """RE2's memory for a harmless expression, and in addition for each of its instructions. All states fit."""
 
 JUDGED_MEMORY_BYTES: Final = 64 * 1024
+
 JUDGED_INSTRUCTION_MEMORY_BYTES: Final = 16
 """The same for a new expression, and for each instruction that it may have. With so little, RE2 soon gives up
 on one that is too large: a row of 32 000 `a?` would take it seconds."""
 
 EXPLODING_MEMORY_BYTES_MAX: Final = 256 * 1024
+
 EXPLODING_INSTRUCTION_MEMORY_BYTES: Final = 64
 """The same for exploding expressions. RE2 should run out of memory soon, and fall back to simulation."""
 
@@ -41,8 +56,10 @@ COMPILED_PATTERNS_MAX: Final = 4096
 
 _PLAIN_PREPARATION, _PLAIN_LETTER_PREPARATION = 100, 4
 """The work of preparing a single literal, and for each of its characters."""
+
 _PREPARATION, _LETTER_PREPARATION, _INSTRUCTION_PREPARATION = 300, 20, 4
 """The same for any other expression, and for each of its compiled instructions."""
+
 REFUSED_PREPARATION: Final = 20_000
 """The work for a refused expression: RE2 may have compiled much of it."""
 
@@ -54,6 +71,71 @@ _RE2_GAVE_UP: Final = "pattern too large"
 
 _ALWAYS: Final = r"\z"
 """Matches every text. If a set does not find it, the set ran out of memory, and its result is invalid."""
+
+
+def guard_of(tree: Tree | None) -> str | None:
+    """Return an expression of few literals that matches wherever this one does, or None if none is known."""
+    guards = _contained(tree)
+    return None if guards is None else "|".join(map(_written, guards))
+
+
+def leading(tree: Tree | None) -> tuple[Text, ...] | None:
+    """Return literals such that each match begins with one of them, or None if none are known."""
+    match tree:
+        case Text():
+            return _cut(tree)
+        case Sequence():
+            return leading(next((part for part in tree.parts if not isinstance(part, Assertion)), None))
+        case Choice():
+            return _any_of([leading(part) for part in tree.parts])
+        case Repeat() if tree.least > 0:
+            return leading(tree.part)
+        case _:
+            return None
+
+
+def beginnings(literal: Text, text: str) -> int:
+    """Return an upper bound of the number of places where a literal begins in an ASCII text."""
+    # For RE2, U+017F is an "s", for `lower` it is not. What else `casefold` changes is in no ASCII text.
+    wanted = literal.text.casefold()
+    # `count` skips overlapping occurrences.
+    times = len(wanted) if any(wanted.startswith(wanted[at:]) for at in range(1, len(wanted))) else 1
+    return times * (text.lower().count(wanted) if literal.fold else text.count(literal.text))
+
+
+def _contained(tree: Tree | None) -> tuple[Text, ...] | None:
+    """Return literals such that each match contains one of them: preferably few, then long ones."""
+    match tree:
+        case Text():
+            return _cut(tree)
+        case Sequence():
+            found = (guards for part in tree.parts if (guards := _contained(part)) is not None)
+            return max(
+                found, key=lambda texts: (-len(texts), min(len(one.text) for one in texts)), default=None
+            )
+        case Choice():
+            return _any_of([_contained(part) for part in tree.parts])
+        case Repeat() if tree.least > 0:
+            return _contained(tree.part)
+        case _:
+            return None
+
+
+def _cut(tree: Text) -> tuple[Text, ...] | None:
+    """Truncate the literal, or give None if it is too short or no text can contain it."""
+    if len(tree.text) < CHARACTERS_MIN or _HALF.search(tree.text):
+        return None
+    return (Text(tree.text[:CHARACTERS_MAX], tree.fold),)
+
+
+def _any_of(each: list[tuple[Text, ...] | None]) -> tuple[Text, ...] | None:
+    found = tuple(dict.fromkeys(chain.from_iterable(texts for texts in each if texts)))
+    return None if None in each or len(found) > ALTERNATIVES_MAX else found
+
+
+def _written(literal: Text) -> str:
+    quoted: str = re2.escape(literal.text)
+    return f"(?i:{quoted})" if literal.fold else quoted
 
 
 class PatternError(Exception):

@@ -2,7 +2,7 @@
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from engine import Detector, Refusal
 from engine.evaluation.timed.timing import FiredByTime
 from engine.language import condition as terms
 from engine.language import terms as values
-from tests.differential.comparison import Action, evaluated
+from tests.differential.comparison import Action, Pair, evaluated
 from tests.differential.feeding import change, rule_id
 from tests.reference import ReferenceDetector
 from tests.reference_timed import ByTime, firings, members_of
@@ -25,31 +25,57 @@ class Told(NamedTuple):
     answer: list[Action] | None
 
 
+def told_by_reference(reference: ReferenceDetector, step: TimedStep, new_id: str) -> Told:
+    """Let one thing happen to the reference; a new rule has this id."""
+    before, rules, events = reference.clock_us, dict(reference.rules), [*reference.events]
+    ids, until_us, answer = list(rules), None, None
+    match step:
+        case AddTimed(name, condition) | Add(name, condition):
+            timed = isinstance(step, AddTimed)
+            reference.add_rule(new_id, name, condition, notify=False, timed=timed)
+        case Change(place, changes):
+            reference.change_rule(ids[place], **changes)
+        case Remove(place):
+            del reference.rules[ids[place]]
+        case Tick(time_us):
+            until_us = time_us
+            reference.ticked_us = max([time_us, *before])
+        case Submit(fields, timestamp_ms, sent):
+            answer = reference.evaluate(fields, timestamp_ms, sent)
+            until_us = reference.events[-1].time_us if answer is not None else None
+    given = list[ByTime]()
+    if before and until_us is not None:
+        given = firings(rules, events, reference.relations, max(before), until_us)
+    return Told(_plain(given, {key: rule.condition for key, rule in rules.items()}), answer)
+
+
+def told_by_engine(engine: Detector, step: TimedStep) -> Told:
+    """Let one thing happen to the engine. A reload is for those who have the detector."""
+    given, answer = list[FiredByTime](), None
+    rules = {rule.id: rule.condition for rule in engine.rules()}
+    match step:
+        case AddTimed(name, condition):
+            engine.add_rule(name=name, condition=condition, timed=True)
+        case Tick(time_us):
+            given = engine.tick(time_us)
+        case Submit():
+            engine.fired_by_time = given
+            answer = evaluated(engine, step)
+            engine.fired_by_time = None
+        case Add() | Change() | Remove():
+            change(engine, step)
+    told = [ByTime(one.time_us, one.rule.id, tuple(one.keys.items())) for one in given]
+    due_us, clock_us = engine.next_due_us, engine.clock_us
+    is_ahead = due_us is None or clock_us is None or due_us > clock_us
+    assert is_ahead, f"{step}: due at {due_us}, clock {clock_us}"
+    return Told(_plain(told, rules), answer)
+
+
 def specified(script: Sequence[TimedStep]) -> Iterator[Told]:
     """Yield what the reference tells at each step."""
     reference = ReferenceDetector()
     for step in script:
-        before, rules, events = reference.clock_us, dict(reference.rules), [*reference.events]
-        ids, until_us, answer = list(rules), None, None
-        match step:
-            case AddTimed(name, condition) | Add(name, condition):
-                number, timed = reference.highest, isinstance(step, AddTimed)
-                reference.add_rule(rule_id(number), name, condition, notify=False, timed=timed)
-            case Change(place, changes):
-                reference.change_rule(ids[place], **changes)
-            case Remove(place):
-                del reference.rules[ids[place]]
-            case Tick(time_us):
-                until_us = time_us
-                reference.ticked_us = max([time_us, *before])
-            case Submit(fields, timestamp_ms, sent):
-                answer = reference.evaluate(fields, timestamp_ms, sent)
-                until_us = reference.events[-1].time_us if answer is not None else None
-        given = list[ByTime]()
-        if before and until_us is not None:
-            given = firings(rules, events, reference.relations, max(before), until_us)
-        ends = {key for key, rule in rules.items() if any(map(_may_end, members_of(rule.condition)))}
-        yield Told(_plain(given, ends), answer)
+        yield told_by_reference(reference, step, rule_id(reference.highest))
 
 
 def played(script: Sequence[TimedStep]) -> Iterator[Told]:
@@ -61,27 +87,28 @@ def played(script: Sequence[TimedStep]) -> Iterator[Told]:
 
     engine = Detector(new_id=new_id)
     for step in script:
-        given, answer = list[FiredByTime](), None
-        rules = {rule.id: rule.condition for rule in engine.rules()}
-        match step:
-            case AddTimed(name, condition):
-                engine.add_rule(name=name, condition=condition, timed=True)
-            case Tick(time_us):
-                given = engine.tick(time_us)
-            case Reload():
-                engine = Detector.load(engine.dump(), Detector.STATE_VERSION, new_id=new_id)
-            case Submit():
-                engine.fired_by_time = given
-                answer = evaluated(engine, step)
-                engine.fired_by_time = None
-            case _:
-                change(engine, step)
-        told = [ByTime(one.time_us, one.rule.id, tuple(one.keys.items())) for one in given]
-        ends = {key for key, condition in rules.items() if any(map(_may_end, members_of(condition)))}
-        due_us, clock_us = engine.next_due_us, engine.clock_us
-        is_ahead = due_us is None or clock_us is None or due_us > clock_us
-        assert is_ahead, f"{step}: due at {due_us}, clock {clock_us}"
-        yield Told(_plain(told, ends), answer)
+        if isinstance(step, Reload):
+            engine = Detector.load(engine.dump(), Detector.STATE_VERSION, new_id=new_id)
+        yield told_by_engine(engine, step)
+
+
+class TimedPair(Pair):
+    """A detector of the engine and one of the reference, whose timed rules fire at the same times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fired: list[object] = []
+        """What has fired by time."""
+
+    def play(self, step: TimedStep) -> None:
+        """Let one thing happen to both; what they tell must be the same."""
+        if isinstance(step, Reload):
+            self.reload()
+        given = told_by_engine(self.engine, step)
+        newest = [rule.id for rule in self.engine.rules()][-1:]
+        expected = told_by_reference(self.reference, step, *newest or [""])
+        assert given == expected, f"{step}: the engine tells {given}, the reference {expected}"
+        self.fired += given.by_time
 
 
 def _may_end(part: object) -> bool:
@@ -90,7 +117,8 @@ def _may_end(part: object) -> bool:
     return isinstance(part, ends) or getattr(part, "boundary", None) == "strong"
 
 
-def _plain(fired: Sequence[ByTime], ends: set[str]) -> list[object]:
+def _plain(fired: Sequence[ByTime], rules: Mapping[str, terms.Condition]) -> list[object]:
+    ends = {key for key, condition in rules.items() if any(map(_may_end, members_of(condition)))}
     # The number 1 and true are two keys.
     rows = [(us, rule, [(n, type(v) is bool, v) for n, v in sorted(keys)]) for us, rule, keys in fired]
     for (_, rule), tied in groupby([*enumerate(rows)], key=lambda row: row[1][:2]):

@@ -27,7 +27,7 @@ def _due(detector: Detector) -> list[tuple[int, Any]]:
     return sorted((one for one in dues if one[0] > detector.clock_us), key=lambda one: one[0])
 
 
-def _tick(detector: Detector, time_us: int) -> Sequence[FiredByTime]:
+def _tick(detector: Detector, time_us: int, _between: object = None) -> Sequence[FiredByTime]:
     if detector._now_us is not None:
         ahead_us = time_us - detector._now_us()
         if ahead_us > detector.limits.ahead_ms_max * 1_000:

@@ -155,7 +155,11 @@ ROOMS: Final = {
         Room(
             "firings",
             "engine/evaluation/firings",
-            tests=("unit/evaluation/firings/test_*.py", "property/verdicts/test_at_most_once.py"),
+            tests=(
+                "unit/evaluation/firings/test_*.py",
+                "unit/evaluation/explanation/test_explanations.py",
+                "property/verdicts/test_at_most_once.py",
+            ),
             replayed=("actions",),
         ),
         Room(

@@ -14,11 +14,11 @@ import click
 from rich.console import Console
 
 from api.cli.printing.progress import BarGauge, Gauge, LineGauge
-from api.cli.recordings.live_input import LiveInput
 from api.cli.recordings.reading import ReadingOptions, RecordedEvent, Recording
 from api.cli.recordings.rows import READ_BYTES
 from api.cli.recordings.skipping import RecordingError
 from api.cli.recordings.sorting import Sorter, merged
+from api.cli.replaying.live_input import LiveInput
 from rule_detector_client.sending import Batches
 
 _OBJECTS_BETWEEN_COLLECTIONS: Final = 200_000

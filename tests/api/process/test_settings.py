@@ -240,6 +240,11 @@ def test_front_ends_share_the_memory_for_bodies_and_read_ahead_in_an_eighth_of_i
     assert chosen.bodies_bytes_max * front_ends == 224 * MIB
 
 
+def test_memory_for_four_of_the_largest_batches_or_answers_is_enough() -> None:
+    assert Settings(max_memory_mb=256, max_answer_bytes=64 * MIB).max_memory_mb == 256
+    assert Settings(max_memory_mb=64, max_answer_bytes=9, max_batch_body_bytes=16 * MIB).max_memory_mb == 64
+
+
 def test_all_defects_are_told_together() -> None:
     with pytest.raises(SettingsError) as caught:
         settings_from({"port": "x", "max_rules": "0", "nope": 1}, {"RULE_DETECTOR_DEADLINE_S": "-1"})
@@ -313,3 +318,7 @@ def test_a_front_end_is_given_the_settings_in_force() -> None:
     )
     assert decode_settings(encode_settings(chosen)) == chosen
     assert decode_settings(encode_settings(Settings())) == Settings()
+
+
+def test_memory_for_four_of_the_largest_answers_is_enough() -> None:
+    assert Settings(max_memory_mb=256, max_answer_bytes=64 * 2**20).max_memory_mb == 256

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.language.limits import DEFAULT_LIMITS, Limits
-from engine.patterns.compiled_pattern import _options, compile_pattern
+from engine.patterns.compiled_pattern import _options, beginnings, compile_pattern, guard_of, leading
 from engine.patterns.fact_patterns import FactPatterns
 from engine.patterns.lines import LONG_BYTES_MIN, KeptLines
-from engine.patterns.literals import beginnings, guard_of, leading
 from engine.patterns.syntax.cost import longest
 from engine.patterns.syntax.reader import read
 from engine.patterns.syntax.tree import Text

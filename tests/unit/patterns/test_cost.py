@@ -4,8 +4,14 @@ import pytest
 
 from engine.language.limits import DEFAULT_LIMITS
 from engine.patterns.automaton import counted
-from engine.patterns.compiled_pattern import PatternError, compile_pattern, program_size
-from engine.patterns.literals import beginnings, guard_of, leading
+from engine.patterns.compiled_pattern import (
+    PatternError,
+    beginnings,
+    compile_pattern,
+    guard_of,
+    leading,
+    program_size,
+)
 from engine.patterns.syntax.characters import complement, merged
 from engine.patterns.syntax.cost import is_brief, is_plain, longest, places
 from engine.patterns.syntax.reader import read

@@ -6,7 +6,8 @@ side effects and becomes an expression. What is written comes after everything t
 """
 
 from collections.abc import Iterable
-from typing import Any
+from itertools import chain
+from typing import Any, Final
 
 from engine.evaluation.kernel.code.access import Access
 from engine.evaluation.kernel.code.elements import PresentCode, dearest_last
@@ -222,7 +223,7 @@ class ConditionCode(PresentCode):
             self._written.add(number, [f"s{number}[0] = stamp"])
             if number:
                 self._written.add(number, [f"if tracking: touched{number}(k{number})"])
-        return ["stamp = base + tick", *self._written.lines] if self._slices else []
+        return _stamped(self._written.lines) if self._slices else []
 
     def tables(self) -> Iterable[tuple[str, Any]]:
         """Yield the names and values by which the code finds slices."""
@@ -234,3 +235,24 @@ class ConditionCode(PresentCode):
                 yield f"touched{number}", slices.touched.append
             else:
                 yield "s0", slices.root
+
+
+_STAMP: Final = "stamp = base + tick"
+
+_STAMPED_APART_MAX: Final = 2
+
+
+def _stamped(lines: Iterable[str]) -> list[str]:
+    """Set the stamp before what writes it: inside a few blocks of which an event seldom enters any."""
+    blocks: list[list[str]] = []
+    for line in lines:
+        if line.startswith(" "):
+            blocks[-1].append(line)
+        else:
+            blocks.append([line])
+    writing = [block for block in blocks if any("stamp" in line for line in block)]
+    if len(writing) > _STAMPED_APART_MAX or any("stamp" in block[0] for block in blocks):
+        return [_STAMP, *chain.from_iterable(blocks)]
+    for block in writing:
+        block.insert(1, f" {_STAMP}")
+    return [*chain.from_iterable(blocks)]

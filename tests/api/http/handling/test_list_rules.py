@@ -41,11 +41,12 @@ async def test_pages_have_the_texts_of_conditions_if_they_are_asked_for(caller: 
 
 async def test_a_page_of_a_name_has_the_rules_of_that_name(caller: Caller) -> None:
     path = await path_with(caller, "a == 1", "a == 2")
-    await caller("POST", path, {"name": "s & t", "condition": "a == 3"})
+    await caller("POST", path, {"name": "S & t", "condition": "a == 3"})
     first, second, other = (await caller("GET", path)).result["rules"]
     assert (await caller("GET", f"{path}?name=r")).result == {"rules": [first, second]}
     assert (await caller("GET", f"{path}?name=r&limit=1&after=1")).result == {"rules": [second]}
-    assert (await caller("GET", f"{path}?name=s%20%26%20t")).result == {"rules": [other]}
+    assert (await caller("GET", f"{path}?name=S%20%26%20t")).result == {"rules": [other]}
+    assert (await caller("GET", f"{path}?name=s%20%26%20t")).result == {"rules": []}
     assert (await caller("GET", f"{path}?name=none")).result == {"rules": []}
 
 

@@ -1,6 +1,7 @@
 """The file for nginx, in front of the application: streams both ways, large batches, kept connections."""
 
 import asyncio
+import gzip
 import json
 import shutil
 import socket
@@ -9,11 +10,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from api.http.app import Application
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer
+from engine.evaluation.wire.records.decoding import Ingest
 from engine.runtime.contract.requests.operations import Operation
 from tests.api.http.ndjson.streams import PATH, echoes
 from tests.api.scripted import TOKEN, ScriptedBackend
@@ -125,6 +128,19 @@ async def test_a_batch_of_many_megabytes_arrives_whole(
     reply = await (await connection.send(request(path=PATH, body=body, token=TOKEN))).receive()
     assert reply.status == 200
     assert scripted.operations[-1].payload == body
+    await connection.close()
+
+
+async def test_packed_records_arrive_as_they_were_sent(
+    behind: tuple[Wire, int], scripted: ScriptedBackend
+) -> None:
+    records = b'{"t":1,"text":"%b"}\n' % (b"x" * 100_000) * 100
+    connection = await connected(behind[1])
+    path = PATH.replace("/evaluate/batch", "/ingest") + "?time=t"
+    packed = request(path=path, body=gzip.compress(records), token=TOKEN, headers=("Content-Encoding: gzip",))
+    assert (await (await connection.send(packed)).receive()).status == 200
+    given = msgspec.msgpack.decode(scripted.operations[-1].payload, type=Ingest)
+    assert given == Ingest(records, "t")
     await connection.close()
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.evaluation.facts.look_up import RUNS_PARTS_MAX, field_names, split_name, value_of
+from engine.evaluation.facts.look_up import RUNS_PARTS_MAX, field_names, split_name, strings_in, value_of
 from tests.reference_values import look_up
 
 PARTS = st.sampled_from(["a", "b", ""])
@@ -71,3 +71,8 @@ def test_a_name_of_very_many_parts_is_found_among_few_keys_and_among_many(width:
 def test_the_fields_that_may_hold_a_fact_are_the_beginnings_of_its_name() -> None:
     assert field_names("a") == ("a",)
     assert field_names("a.b..c") == ("a", "a.b", "a.b.", "a.b..c")
+
+
+def test_the_strings_of_an_event_have_their_order_however_deep_they_are() -> None:
+    fields = {"a": "one", "b": {"two": "two", "c": [3, "three", ["four"]]}, "d": None, "e": "five"}
+    assert strings_in(fields) == ["one", "two", "three", "four", "five"]

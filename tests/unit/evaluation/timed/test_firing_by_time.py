@@ -406,3 +406,16 @@ class TestLongSilence:
             return [(one.time_us, *one.keys.values()) for one in detector.tick(180 * MINUTE)]
 
         assert played(reloaded=False) == played(reloaded=True)
+
+
+@pytest.mark.usefixtures("mode")
+def test_what_a_change_keeps_may_have_keys_inside_with_a_past_of_their_own() -> None:
+    kept = "x == 1 since within 1m per m where (earlier within [1s, 2s] b == 0) (once within 1s a == 1)"
+    detector = Detector()
+    rule_id = detector.add_rule("rule", f"per k ({kept})")
+    detector.evaluate({"k": "x", "m": 1, "a": 1, "b": 0}, 0)
+    detector.change_rule(rule_id, condition=f"not per k ({kept})", history="keep")
+    assert len(detector.evaluate({"k": "y", "a": 1}, 1_000)) == 1
+    assert detector.evaluate({"k": "x", "m": 1, "a": 1}, 1_000) == []
+    assert detector.evaluate({"k": "x", "x": 1}, 2_000) == []
+    assert len(detector.evaluate({"k": "x"}, 3_000)) == 1
