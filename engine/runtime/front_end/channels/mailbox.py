@@ -136,10 +136,10 @@ class Mailbox:
         while (cause := self._full(size)) is not None:
             self._memory.throttled[cause] += 1
             most_id = self._shares.holding_more(request.caller.token_id, size, in_bytes=cause == BYTES)
-            waiting = (one for one in reversed(self._queue) if one.waits)
-            evicted = next((one for one in waiting if one.caller.token_id == most_id), None)
-            if evicted is None:
+            if most_id is None:
                 raise self._too_many()
+            waiting = (one for one in reversed(self._queue) if one.waits)
+            evicted = next(one for one in waiting if one.caller.token_id == most_id)
             evicted.fail(self._too_many())
             self._leave(evicted)
             self._compact()
