@@ -75,6 +75,9 @@ class ScriptedBackend:
         finally:
             self.under_way -= 1
 
+    async def change(self, detector_id: str, operation: Operation) -> Answer:
+        return await self.call(detector_id, operation)
+
     async def add_counts(self, counted: Counts) -> None:
         self.front_end_counts = dict(counted)
 
