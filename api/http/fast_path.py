@@ -30,7 +30,7 @@ from engine.runtime.front_end.permits import Permit
 _PATH: Final = re.compile(
     f"/api/detectors/(?:({ID_PATTERN})|{BY_NAME}[^/]+)/(evaluate(?:/batch)?|ingest)".encode()
 )
-_INGEST_QUERY: Final = re.compile(rb"(?:time=([A-Za-z0-9_.@-]{1,255}))?")
+_INGEST_QUERY: Final = re.compile(rb"time=([A-Za-z0-9_.@-]{1,255})")
 _HEADERS: Final = frozenset({b"authorization", b"content-type", b"content-length"})
 _HEADERS_WITH_KEY: Final = _HEADERS | {b"idempotency-key"}
 _HEADERS_OF_RECORDS: Final = _HEADERS - {b"content-type"}
@@ -74,9 +74,11 @@ class FastPath:
         if found is None:
             return None
         name = _NAMES[found[2]]
-        query = _INGEST_QUERY.fullmatch(scope["query_string"])
-        if query is None or (query[1] and name != _INGEST):
-            return None
+        query = None
+        if scope["query_string"]:
+            query = _INGEST_QUERY.fullmatch(scope["query_string"])
+            if query is None or name != _INGEST:
+                return None
         head = self._check(scope, name)
         if head is None:
             return None
@@ -97,7 +99,7 @@ class FastPath:
         if permit.rate is not None:
             permit.spend(1)
         if name == _INGEST:
-            call = ingest(Ingest(body, query[1].decode() if query[1] else None), head.key)
+            call = ingest(Ingest(body, query[1].decode() if query else None), head.key)
         elif name == _EVALUATE:
             call = evaluate(body, head.key)
         else:

@@ -160,7 +160,7 @@ class _Code:
         self.decided = [*begin, *code.decided(), *fired]
         touching = _Touching(code, timing)
         self.given = [*code.given(), *code.tables(), *tools.items(), *touching.given]
-        self._written = indented([*code.written(), *touching.lines], 4)
+        self._written = indented(code.written(touching.lines), 4)
         self._due = touching.due
         self._is_noting = "NOTED" in tools
 
