@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from api.listening_settings import ListeningSettings
 from api.setting import ADDRESSES, Setting, SettingsError, type_of
 from api.setting import setting_field as _setting
 from engine.language.limits import DEFAULT_LIMITS, Limits
@@ -20,7 +21,17 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 _DATA: Final = Path("rule-detector-data")
 _OF_EACH_SERVICE: Final = frozenset(
     {
-        *("host", "port", "probe_port", "data", "existing_data", "front_ends"),
+        *(
+            "host",
+            "port",
+            "tls_cert",
+            "tls_key",
+            "probe_port",
+            "metrics_host",
+            "data",
+            "existing_data",
+            "front_ends",
+        ),
         *("ray_address", "bootstrap_token", "bootstrap_token_file"),
         *("log_format", "log_level", "access_log", "slow_request_ms", "otlp_endpoint", "cors_origin"),
         *("deadline_s", "shutdown_wait_s", "shutdown_grace_s", "max_connections", "keep_alive_s"),
@@ -34,18 +45,9 @@ _SECRET: Final = re.compile(r"[!-~]{32,}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(ListeningSettings):
     """The settings in force. Texts become values of their types. Raises SettingsError with every defect."""
 
-    host: str = _setting("127.0.0.1", "The address to listen on.")
-    port: int = _setting(8080, "The port to listen on; 0 picks a free one.", least=0, most=65_535)
-    probe_port: int = _setting(
-        0,
-        "The port at which a thread of its own answers /healthz, /readyz and /metrics, however busy the "
-        "service is; 0 for none.",
-        least=0,
-        most=65_535,
-    )
     data: Path = _setting(_DATA, "The folder for all persistent data.")
     existing_data: bool = _setting(False, "Refuse a data folder without an id, as when its mount is missing.")
     front_ends: int = _setting(1, "The number of front ends; if several, each in its own process.", most=256)
@@ -87,10 +89,9 @@ class Settings:
     max_tokens: int = _setting(10_000, "The maximum number of tokens.")
     max_resident: int = _setting(50, "The maximum number of active detectors.")
     detectors_per_worker: int = _setting(
-        1,
-        "The maximum number of active detectors in a process. With 1, each has a process of its own.",
-        most=2_000,
+        1, "The maximum number of active detectors in a process. With 1, each has its own.", most=2_000
     )
+    changes_kept_days: int = _setting(90, "How many days the changes log keeps a change.")
     spares: int = _setting(2, "The number of idle processes ready to activate a detector.", least=0)
     worker_cpus: float = _setting(
         0.1, "The CPUs that each detector worker reserves in a joined cluster.", least=0
@@ -275,8 +276,7 @@ class Settings:
             except SettingsError as error:
                 defects += error.defects
                 object.__setattr__(self, setting.name, setting.default)
-        if not self.host:
-            defects.append("host: expected an address, got an empty string")
+        defects += self.defects()
         if self.bootstrap_token is not None and not _SECRET.fullmatch(self.bootstrap_token):
             defects.append(
                 "bootstrap_token: expected at least 32 visible ASCII characters without blanks "
@@ -328,6 +328,7 @@ class Settings:
             node_timeout_s=self.node_timeout_s,
             detectors_max=self.max_detectors,
             tokens_max=self.max_tokens,
+            changes_kept_days=self.changes_kept_days,
             max_resident=self.max_resident,
             detectors_per_worker=self.detectors_per_worker,
             worker_cpus=0.0 if self.ray_address == "local" else self.worker_cpus,

@@ -9,6 +9,7 @@ from typing import Final
 from snapshots.clock import wall_clock_us
 from snapshots.errors import Fenced, NoRoom, StorageError, SyncFailed, WriteFailed
 from snapshots.files import Files, RealFiles, storage_errors
+from snapshots.format import pages
 from snapshots.format.file_names import listing, page_name, snapshot_name
 from snapshots.format.segments import Segment
 from snapshots.takeover.claim import Claim, claim_folder
@@ -232,6 +233,14 @@ class Store:
         with self._lock:
             # It may have replaced an obsolete page of this number.
             self._obsolete -= {self.folder / page_name(sequence)}
+
+    def page(self, sequence: int) -> pages.Page | None:
+        """Return the page that was saved with that record; None if it is gone. Raises StorageError."""
+        with storage_errors(f"{self.folder} cannot be read"):
+            try:
+                return pages.decode(self._files.read(self.folder / page_name(sequence)))
+            except FileNotFoundError:
+                return None
 
     def save(self, chunks: Iterable[bytes], *, version: int, sequence: int) -> int:
         """Save the snapshot for which `begin_snapshot` returned this record; return its size in bytes.

@@ -158,7 +158,7 @@ def served(
     with started(
         output, *arguments, start_new_session=start_new_session, started_in=started_in, **more
     ) as running:
-        url = running.wait_for(r"Listening on (http://\S+?);")[1]
+        url = running.wait_for(r"Listening on (https?://\S+?);")[1]
         token = re.search(r"rd_[A-Za-z0-9_-]{43}", running.said())
         service = Served(running.process, output, url, token[0] if token else "")
         try:

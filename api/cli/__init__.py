@@ -29,6 +29,7 @@ COMMANDS: Final[dict[str, dict[str, str]]] = {
         "relations": "things.relations:relations",
         "shadow": "things.shadow:shadow",
         "tokens": "things.tokens:tokens",
+        "changes": "things.changes:changes",
         "state": "things.state:state",
         "deliver": "delivering.command:deliver",
     },

@@ -55,7 +55,8 @@ class Application:
             service.register_blueprint(blueprint)
         for path, page in _pages().items():
             service.add_url_rule(path, path, _sending(page), methods=["GET"])
-        service.add_url_rule("/metrics", "metrics", self._show_metrics, methods=["GET"])
+        if settings.metrics_host is None:
+            service.add_url_rule("/metrics", "metrics", self._show_metrics, methods=["GET"])
         self._tracing = tracing_for(settings, OPERATIONS)
         if self._tracing is not None:
             service.after_serving(self._tracing.close)

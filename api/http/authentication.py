@@ -6,12 +6,13 @@ import re
 from typing import Final
 
 from api.schema.envelope import RequestRefusal
+from engine.runtime.contract.catalogue_changes import KnownToken
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.front_end.backend import Backend
+from engine.runtime.front_end.permits import Permit
 
 _BEARER: Final = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] ([!-~]+)", re.DOTALL)
-BOOTSTRAP: Final = " bootstrap token"
-"""How the bootstrap token is noted, which has no id."""
+_BOOTSTRAP: Final = Permit(KnownToken("", "bootstrap token"))
 _CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
 
 
@@ -25,50 +26,59 @@ class Authenticator:
         self._backend = backend
         self._bootstrap = None if bootstrap_token is None else _digest(bootstrap_token.encode())
 
-    def unknown_digest(self, authorization: bytes | None) -> bytes | None:
-        """Return None for a known token, else its digest.
+    def permit(self, authorization: bytes | None) -> Permit | None:
+        """Return what the caller may do; None for a token that this front end does not know.
 
-        Raises RequestRefusal 1100 for a missing or malformed header, and DetectorUnavailable if this front
-        end has not heard from the directory for too long.
+        Raises RequestRefusal 1100 for a missing or malformed header, and 1101 for an expired token; and
+        DetectorUnavailable if this front end has not heard from the directory for too long.
         """
-        if authorization is None:
-            missing = "the header `Authorization: Bearer TOKEN` is missing"
-            raise RequestRefusal(1100, missing, headers=_CHALLENGE)
-        form = _BEARER.fullmatch(authorization)
-        if form is None:
-            said = (
-                "the Authorization header is not of the form `Bearer TOKEN`, with one space between the two"
-            )
-            raise RequestRefusal(1100, said, headers=_CHALLENGE)
-        digest = _digest(form[1])
+        digest = _digest_in(authorization)
         # Tokens are 256 random bits, so the duration of their look-up reveals nothing. The bootstrap token is
         # chosen by a person, and is compared in constant time.
         if self._bootstrap is not None and hmac.compare_digest(digest, self._bootstrap):
-            return None
-        return None if self._backend.token_known(digest) else digest
+            return _BOOTSTRAP
+        permit = self._backend.permit(digest)
+        if permit is not None and permit.expires_at_ms is not None:
+            _check_end(permit)
+        return permit
 
-    def caller(self, authorization: bytes | None) -> str:
-        """Return the id of the token of a request that was accepted, a blank and its name."""
-        form = _BEARER.fullmatch(authorization or b"")
-        assert form is not None, "the request was accepted"
-        digest = _digest(form[1])
-        if self._bootstrap is not None and hmac.compare_digest(digest, self._bootstrap):
-            return BOOTSTRAP
-        return self._backend.token(digest)
+    async def check(self, authorization: bytes | None) -> Permit:
+        """Return what the caller may do, as this front end or the directory knows it.
 
-    async def check(self, authorization: bytes | None) -> None:
-        """Return if this front end or the directory knows the token. Raises RequestRefusal 1100 or 1101."""
-        digest = self.unknown_digest(authorization)
-        if digest is None or await self._backend.token_lookup(digest):
-            return
-        raise _unknown_token()
+        Raises RequestRefusal 1100 or 1101.
+        """
+        permit = self.permit(authorization)
+        if permit is None:
+            permit = await self._backend.permit_asked(_digest_in(authorization))
+        if permit is None:
+            raise _unknown_token()
+        _check_end(permit)
+        return permit
 
     def objection(self, authorization: bytes | None) -> Exception | None:
-        """Return None for a header with a known token, else the error. Neither waits nor raises."""
+        """Return None for a header with a good token, else the error. Neither waits nor raises."""
         try:
-            return None if self.unknown_digest(authorization) is None else _unknown_token()
+            return _unknown_token() if self.permit(authorization) is None else None
         except (RequestRefusal, DetectorUnavailable) as error:
             return error
+
+
+def _digest_in(authorization: bytes | None) -> bytes:
+    """Return the digest of the token in the header. Raises RequestRefusal 1100."""
+    if authorization is None:
+        missing = "the header `Authorization: Bearer TOKEN` is missing"
+        raise RequestRefusal(1100, missing, headers=_CHALLENGE)
+    form = _BEARER.fullmatch(authorization)
+    if form is None:
+        said = "the Authorization header is not of the form `Bearer TOKEN`, with one space between the two"
+        raise RequestRefusal(1100, said, headers=_CHALLENGE)
+    return _digest(form[1])
+
+
+def _check_end(permit: Permit) -> None:
+    """Raise RequestRefusal 1101 if the time of a permit is over."""
+    if permit.is_expired:
+        raise RequestRefusal(1101, "the token has expired", headers=_CHALLENGE)
 
 
 def _unknown_token() -> RequestRefusal:

@@ -19,7 +19,7 @@ from api.http.request.query import read_query
 from api.http.service import request, service
 from api.schema.envelope import NDJSON, RequestRefusal
 from api.schema.messages.evaluations import BatchQuery
-from api.schema.operation import ID_PATTERN
+from api.schema.operation import ANY, ID_PATTERN
 from engine.runtime.contract.errors import no_such_detector
 
 
@@ -28,8 +28,8 @@ async def check_token() -> None:
     path, operation = request.path, request.operation
     is_open = operation is None or operation.is_open
     if path == "/api" or path.startswith("/api/") or not is_open:
-        await service.authenticator.check(authorization(request.head))
-        request.progress.mark_authenticated()
+        request.permit = await service.authenticator.check(authorization(request.head))
+        request.progress.mark_authenticated(request.permit)
 
 
 async def check_route() -> None:
@@ -38,6 +38,19 @@ async def check_route() -> None:
         raise request.routing_exception
     if request.operation is not None:
         request.progress.operation = request.operation.name
+
+
+async def check_scope() -> None:
+    """Raise RequestRefusal 1102 if the token may not do this."""
+    operation = request.operation
+    if operation is None or operation.is_open or request.permit.is_full:
+        return
+    permit, scope = request.permit, operation.scope_of(request.query_string)
+    if operation.is_of_all and permit.detectors is not None:
+        raise RequestRefusal(1102, "the token is for some detectors only, and this concerns all")
+    is_own = operation.is_for_itself and _arguments().get("id") == permit.token.id
+    if not (scope == ANY or is_own or permit.may(scope)):
+        raise RequestRefusal(1102, f"the token does not have the scope `{scope}`")
 
 
 async def check_head() -> None:
@@ -91,12 +104,14 @@ async def check_detector() -> None:
     if detector_id is None:
         return
     if re.fullmatch(ID_PATTERN, detector_id):
+        if not request.permit.sees(detector_id):
+            raise no_such_detector(detector_id)
         await service.backend.confirm(detector_id)
         return
     name = detector_name(request.scope["raw_path"])
     if name is None:
         raise no_such_detector(detector_id)
-    _arguments()["detectorId"] = await service.backend.detector_named(name)
+    _arguments()["detectorId"] = await service.backend.detector_named(name, request.permit)
 
 
 async def take_body() -> None:
@@ -123,6 +138,7 @@ async def take_body() -> None:
 CHECKS: Final[tuple[Callable[[], Awaitable[None]], ...]] = (
     check_token,
     check_route,
+    check_scope,
     check_head,
     check_query,
     check_size,

@@ -25,6 +25,7 @@ from engine.evaluation.wire.batches import BatchForm
 from engine.evaluation.wire.records.decoding import Ingest
 from engine.runtime.contract.requests.operations import evaluate, evaluate_batch, ingest
 from engine.runtime.front_end.backend import Backend
+from engine.runtime.front_end.permits import Permit
 
 _PATH: Final = re.compile(
     f"/api/detectors/(?:({ID_PATTERN})|{BY_NAME}[^/]+)/(evaluate(?:/batch)?|ingest)".encode()
@@ -52,6 +53,7 @@ class _Head(NamedTuple):
     key: str
     form: BatchForm
     body_bytes: int
+    permit: Permit
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,9 @@ class FastPath:
         head = self._check(scope, name)
         if head is None:
             return None
-        progress.mark_authenticated()
-        detector_id = self._detector(found[1], scope["raw_path"])
+        permit = head.permit
+        progress.mark_authenticated(permit)
+        detector_id = self._detector(found[1], scope["raw_path"], permit)
         if detector_id is None:
             return None
         progress.operation = name
@@ -93,6 +96,8 @@ class FastPath:
         else:
             body = part_of(message)
         progress.body_read()
+        if permit.rate is not None:
+            permit.spend(1)
         if name == _INGEST:
             call = ingest(Ingest(body, query[1].decode() if query else None), head.key)
         elif name == _EVALUATE:
@@ -101,23 +106,28 @@ class FastPath:
             call = evaluate_batch(body, head.key, head.form)
         return answered(await self.backend.call(detector_id, call))
 
-    def _detector(self, given: bytes | None, raw_path: bytes) -> str | None:
-        """Return the id of the detector in a path, by its id or its name; None if it is not in the cache."""
+    def _detector(self, given: bytes | None, raw_path: bytes, permit: Permit) -> str | None:
+        """Return the id of the detector in a path, by its id or its name.
+
+        Returns None if it is not in the cache, or the token is not for it.
+        """
         if given is not None:
             detector_id = given.decode()
-            return detector_id if self.backend.exists(detector_id) else None
+            is_there = self.backend.exists(detector_id) and (permit.is_full or permit.sees(detector_id))
+            return detector_id if is_there else None
         name = detector_name(raw_path)
-        return None if name is None else self.backend.only_named(name)
+        return None if name is None else self.backend.only_named(name, permit)
 
     def _check(self, scope: Scope, name: str) -> _Head | None:
         """Return what the head says if it is valid, with a known token and a known length, otherwise None.
 
-        Raises RequestRefusal 1100, and DetectorUnavailable where no token can be judged.
+        Raises RequestRefusal 1100 or 1101, and DetectorUnavailable where no token can be judged.
         """
         settings = self.settings
         head = read_head(scope["headers"])
         # The token is judged before all else, so a missing or malformed one is refused here.
-        if self.authenticator.unknown_digest(authorization(head)) is not None:
+        permit = self.authenticator.permit(authorization(head))
+        if permit is None or not (permit.is_full or _may_pass(permit, name)):
             return None
         if scope["method"] != "POST" or scope["http_version"] != "1.1":
             return None
@@ -140,4 +150,9 @@ class FastPath:
         body_bytes = int(sent[b"content-length"])
         if form is None or body_bytes > bytes_max or (name == _EVALUATE and form != "json"):
             return None
-        return _Head(key, form, body_bytes)
+        return _Head(key, form, body_bytes, permit)
+
+
+def _may_pass(permit: Permit, name: str) -> bool:
+    """Whether a token that is bounded may evaluate. Several events are counted elsewhere."""
+    return permit.may("evaluate") and (permit.rate is None or name == _EVALUATE)

@@ -18,7 +18,7 @@ from api.http.body.ndjson_stream import NdjsonStream, NdjsonStreams
 from api.http.handling.event_stream import EventStream, EventStreams
 from api.http.handling.feed_stream import FeedStreams
 from api.http.handling.relation_upload import RelationUpload
-from api.http.request.head import Head, authorization, canonical_path, read_head
+from api.http.request.head import Head, canonical_path, read_head
 from api.http.request.timeout import RequestTimeout
 from api.observability.readiness import Readiness
 from api.schema.envelope import RequestRefusal, Response, answered, error_response
@@ -28,6 +28,7 @@ from api.settings import Settings
 from engine.evaluation.wire.bodies import decode
 from engine.runtime.contract.requests import operations
 from engine.runtime.front_end.backend import Backend
+from engine.runtime.front_end.permits import Permit
 
 T = TypeVar("T")
 
@@ -50,6 +51,8 @@ class Request(quart.Request):
 
     receive: Receive
     progress: RequestTimeout
+    permit: Permit
+    """What the caller's token may do. Requests that need no token have none."""
     reservation: Reservation | None = None
     """The memory that the body holds until the response is sent."""
     media_type: bytes = b""
@@ -166,9 +169,9 @@ class Service(quart.Quart):
         return answered(await self.backend.call(detector_id, operation))
 
     async def change(self, detector_id: str, operation: operations.Operation) -> Response:
-        """Have a detector execute a change of its rules by the caller, and return the response."""
-        by = self.authenticator.caller(authorization(request.head))
-        return await self.call(detector_id, operation._replace(by=by))
+        """Have a detector execute a change by the caller, which is logged, and return the response."""
+        changed = operation._replace(by=request.permit.token.label)
+        return answered(await self.backend.change(detector_id, changed))
 
     async def decode(self, body: bytes, type_: type[T]) -> T:
         """Decode a body, a larger one in a thread. Raises Refusal 1000 or 1001."""

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Final
 
 from api.http.app import Application
+from api.process.certificates import Certificates
 from api.process.descriptors import connections_max
 from api.server.connection_limit import ConnectionLimit
 from api.server.hypercorn_config import request_bounds, serve, server_config
@@ -32,6 +33,7 @@ async def serve_on(
     listener: socket.socket,
     app: Application,
     settings: Settings,
+    certificates: Certificates | None = None,
     *,
     until: Callable[[], Awaitable[None]],
     wait_s: Callable[[], float],
@@ -43,7 +45,7 @@ async def serve_on(
     its connection. Then no more connections are accepted, idle ones are closed, and requests under way have
     `grace_s()` seconds to finish. Those that have not finished by then are refused.
     """
-    config = server_config(settings)
+    config = server_config(settings, None if certificates is None else certificates.context)
     limit = ConnectionLimit(connections_max(settings), settings.ahead_bytes_max, app.budget)
     # The server takes over the descriptors and closes them.
     doubles = [listener.dup().detach() for _ in range(_ACCEPTED_PER_TURN - 1)]
@@ -62,6 +64,8 @@ async def serve_on(
 
     settle()
     background = [asyncio.create_task(_trim_on(app.budget)), asyncio.create_task(_report_regularly(app))]
+    if certificates is not None:
+        background.append(asyncio.create_task(certificates.follow(), name="certificate"))
     try:
         await serve(app, config, until_ended, limit, bounds=request_bounds(settings))
     finally:

@@ -13,6 +13,7 @@ import uvloop
 
 from api.http.app import Application
 from api.observability.log import logs
+from api.process.certificates import certificates_of
 from api.process.front_end import serve_on
 from api.settings import Settings
 from engine.runtime.contract.errors import DetectorUnavailable
@@ -67,6 +68,7 @@ class FrontEndProcess:
             self._listener,
             app,
             self._settings,
+            certificates_of(self._settings),
             until=self._until_stopped,
             wait_s=self._wait_s,
             grace_s=lambda: self._settings.shutdown_grace_s,

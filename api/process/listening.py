@@ -34,15 +34,16 @@ def listening_for_probes(settings: Settings) -> Iterator[socket.socket | None]:
     if not settings.probe_port:
         yield None
         return
-    with _start_errors(settings.host, settings.probe_port, "--probe-port"):
-        listener, _ = _listener(settings.host, settings.probe_port)
+    host = settings.metrics_host or settings.host
+    with _start_errors(host, settings.probe_port, "--probe-port"):
+        listener, _ = _listener(host, settings.probe_port)
     with listener:
         yield listener
 
 
-def url_at(host: str, port: int) -> str:
+def url_at(host: str, port: int, scheme: str = "http") -> str:
     """Return the URL of a service that listens on this IPv4 or IPv6 address."""
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from api.observability.log import logs
 from api.observability.metrics_page import MetricsPage, look_at
 from api.observability.probes import Probes, probes
 from api.observability.readiness import Readiness
+from api.process.certificates import Certificates, certificates_of
 from api.process.descriptors import raise_limit
 from api.process.front_end import serve_on
 from api.process.front_ends import FrontEndFailed, FrontEnds
@@ -77,6 +78,7 @@ def run(settings: Settings, work: Work) -> None:
     """
     logs.set_up(settings)
     _refuse_tracing(settings)
+    certificates = certificates_of(settings)
     _interrupt_on_signals()
     for_front_ends = {} if settings.otlp_endpoint is None else of_tracing()
     keep_needed()
@@ -102,11 +104,12 @@ def run(settings: Settings, work: Work) -> None:
                 _refuse_nodes(settings)
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 loss = RayLoss(words)
-                runner.run(_serve_watching(settings, listeners, for_probes, work, ray, loss))
+                runner.run(_serve_watching(settings, certificates, listeners, for_probes, work, ray, loss))
 
 
 async def _serve_watching(  # noqa: PLR0917 -- one caller, in this order
     settings: Settings,
+    certificates: Certificates | None,
     listeners: list[socket.socket],
     for_probes: socket.socket | None,
     work: Work,
@@ -118,7 +121,7 @@ async def _serve_watching(  # noqa: PLR0917 -- one caller, in this order
     looking = asyncio.create_task(stop_when_lost(ray, loss, stopping))
     try:
         with probes(for_probes) as answering:
-            await _serve(settings, listeners, answering, work, ray, stopping, loss)
+            await _serve(settings, certificates, listeners, answering, work, ray, stopping, loss)
     except UnsavedError as error:
         if loss.reason is None:
             raise
@@ -135,6 +138,7 @@ async def _serve_watching(  # noqa: PLR0917 -- one caller, in this order
 
 async def _serve(  # noqa: PLR0917 -- one caller, in this order
     settings: Settings,
+    certificates: Certificates | None,
     listeners: list[socket.socket],
     answering: Probes | None,
     work: Work,
@@ -174,6 +178,7 @@ async def _serve(  # noqa: PLR0917 -- one caller, in this order
                 listeners[0],
                 app,
                 settings,
+                certificates,
                 until=until_stopped,
                 wait_s=lambda: settings.shutdown_wait_s,
                 grace_s=grace_s,
@@ -225,7 +230,8 @@ async def _until_stopped(work: Work, running: Running, stopping: asyncio.Event) 
 
 async def _running(settings: Settings, listener: socket.socket, backend: Backend) -> Running:
     """Return the address and the first token: the one that is set, or a new one if there is none yet."""
-    url = url_at(*listener.getsockname()[:2])
+    host, port = listener.getsockname()[:2]
+    url = url_at(host, port, "http" if settings.tls_cert is None else "https")
     if settings.bootstrap_token is not None:
         return Running(url, settings.bootstrap_token, minted=False)
     if backend.any_token:

@@ -49,7 +49,8 @@ CODES: Final[dict[int, Code]] = {
     1005: Code(405, "The path does not take this method; `Allow` names those that it takes."),
     1006: Code(400, "A query parameter or header has a wrong value."),
     1100: Code(401, "No Authorization header, or not of the form `Bearer TOKEN`."),
-    1101: Code(401, "The token is unknown or revoked."),
+    1101: Code(401, "The token is unknown, revoked or expired."),
+    1102: Code(403, "The token may not do this."),
     1200: Code(404, "No such detector."),
     1201: Code(404, "No such rule in that detector."),
     1202: Code(404, "No such token."),
@@ -62,8 +63,9 @@ CODES: Final[dict[int, Code]] = {
     1400: Code(409, "A count limit is reached, or the answer to a batch is full."),
     1401: Code(
         429,
-        "Too many requests wait for this detector, too many answers are kept for it, or a front end has no "
-        "memory left for the request; nothing was done. See `Retry-After`.",
+        "Too many requests wait for this detector, too many answers are kept for it, a front end has no "
+        "memory left for the request, or the token sends more events a second than it may; nothing was done. "
+        "See `Retry-After`.",
     ),
     1402: Code(422, "The event's timestamp is too late or too far ahead."),
     1500: Code(500, "An internal error; the log repeats the reference in the message."),

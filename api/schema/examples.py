@@ -248,3 +248,22 @@ CLUSTER: Final[dict[str, Any]] = {
 
 TUPLES: Final = [["ada", "10.0.0.7"], ["bob", "10.0.0.9"]]
 RELATION: Final = {"name": "known_hosts", "tuples": 2, "arity": 2, "changed_ms": 1_709_542_800_000}
+
+CHANGES: Final = {
+    "changes": [
+        {
+            "seq": 7,
+            "time_ms": 1_709_542_800_000,
+            "token": {"id": ID, "name": "ada"},
+            "request": "0d6cbb9b6c5d4c1f8a3e2b1c0d9e8f7a",
+            "kind": "rule",
+            "action": "change",
+            "id": RULE_ID,
+            "name": "a failed login",
+            "detectorId": ID,
+            "old": {"enabled": True},
+            "new": {"enabled": False},
+        }
+    ],
+    "next": 7,
+}

@@ -2,17 +2,23 @@
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
+from urllib.parse import parse_qsl
 
 import msgspec
 
 from api.schema.envelope import JSON
 from api.schema.examples import ID
 from api.schema.messages.catalogue import Identified
+from engine.runtime.contract.catalogue_changes import Scope
 
 ID_PATTERN: Final = "[0-9a-f]{32}"
 """What the ids of detectors and tokens look like."""
 _OF_DETECTOR: Final = re.compile(f"/api/detectors/({ID_PATTERN})(?:/|$)".encode())
+
+ANY: Final = "any"
+NONE: Final = "none"
+Needed = Scope | Literal["any", "none"]
 
 _ANYWHERE: Final = (1003, 1006, 1500, 1502)
 """The codes of all operations; 1003 and 1502 too, because even a body that the operation ignores is read, up
@@ -28,6 +34,15 @@ class Operation:
     name: str
     route: str
     """Its method and its path, as in `GET /api/detectors`."""
+
+    scope: Needed
+    """What the token must be allowed, ANY if every token may do it, NONE if no token is needed."""
+    dry_run_scope: Scope | None = None
+    """What it must be allowed with `dry_run=true`, if that is something else."""
+    is_of_all: bool = False
+    """Whether it concerns all detectors, and so is not for a token that is for some only."""
+    is_for_itself: bool = False
+    """Whether a token may always do it to itself: its id is the parameter `id` of the path."""
 
     summary: str
     text: str = ""
@@ -80,7 +95,13 @@ class Operation:
     @property
     def is_open(self) -> bool:
         """Whether it needs no token."""
-        return not self.path.startswith("/api/")
+        return self.scope == NONE
+
+    def scope_of(self, query: bytes) -> Needed:
+        """Return the scope that a request with a query needs."""
+        if self.dry_run_scope is not None and asks_for(query, "dry_run"):
+            return self.dry_run_scope
+        return self.scope
 
     @property
     def codes(self) -> tuple[int, ...]:
@@ -88,6 +109,8 @@ class Operation:
         found = {*_ANYWHERE, *self.own_codes}
         if not self.is_open:
             found.update(_WITH_TOKEN)
+        if self.scope not in (ANY, NONE):
+            found.add(1102)
         if self.body is not None:
             found.update(_WITH_BODY)
         if "{detectorId}" in self.path:
@@ -99,3 +122,8 @@ def detector_in(path: bytes) -> str | None:
     """Return the id of the detector that a path names; None if it names none."""
     found = _OF_DETECTOR.match(path)
     return found[1].decode("ascii") if found else None
+
+
+def asks_for(query: bytes, name: str) -> bool:
+    """Whether a query has a parameter that is `true`."""
+    return bool(query) and (name, "true") in parse_qsl(query.decode("latin-1"), keep_blank_values=True)

@@ -1,6 +1,7 @@
 """Hypercorn, set up for this application."""
 
 import logging
+import ssl
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
@@ -10,7 +11,7 @@ import hypercorn.asyncio.run
 from hypercorn.config import Config
 
 from api.server.asgi import App
-from api.server.connection import Connection
+from api.server.connection import HEAD_S, Connection
 from api.server.connection_limit import ConnectionLimit, RequestBounds
 from api.server.http1.request_head import TARGET_BYTES_MAX
 from api.settings import Settings
@@ -51,9 +52,24 @@ def request_bounds(settings: Settings) -> RequestBounds:
     return RequestBounds(head_bytes_max, settings.max_discard_bytes, settings.deadline_s)
 
 
-def server_config(settings: Settings) -> Config:
-    """Return Hypercorn's configuration, except the address to listen on."""
-    config = Config()
+class _Config(Config):
+    """A configuration whose TLS context is made elsewhere."""
+
+    context: ssl.SSLContext | None = None
+
+    @property
+    def ssl_enabled(self) -> bool:
+        return self.context is not None
+
+    def create_ssl_context(self) -> ssl.SSLContext | None:
+        return self.context
+
+
+def server_config(settings: Settings, context: ssl.SSLContext | None = None) -> Config:
+    """Return Hypercorn's configuration, except the address to listen on; with a context, it speaks TLS."""
+    config = _Config()
+    config.context = context
+    config.ssl_handshake_timeout = HEAD_S
     # The application logs requests itself, without anything that callers could forge.
     config.accesslog = None
     # Hypercorn's own handler would log everything twice.

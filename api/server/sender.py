@@ -116,7 +116,8 @@ class Sender:
         if self._stall_watch is None:
             self._stall_watch = StallWatch(self._loop, self._transport)
         with suppress(OSError, RuntimeError):
-            self._transport.write_eof()
+            if self._transport.can_write_eof():
+                self._transport.write_eof()
 
     def _linger(self) -> None:
         self._lingering = self._loop.call_later(LINGER_S, self._close_if_sent)

@@ -1,5 +1,6 @@
 """A caller of the application without a socket, who checks the envelope of each reply."""
 
+import copy
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +38,12 @@ class Caller:
     def __init__(self, app: Any, token: str | None) -> None:
         self.token = token
         self._client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://service")
+
+    def other(self, token: str) -> "Caller":
+        """Return a caller of the same application with another token."""
+        other = copy.copy(self)
+        other.token = token
+        return other
 
     async def __call__(
         self,

@@ -7,11 +7,13 @@ from types import SimpleNamespace
 
 from engine.evaluation.wire.events import Answer, Done
 from engine.language.diagnostics import Entry, Refusal
+from engine.runtime.contract.catalogue_changes import KnownToken
 from engine.runtime.contract.measurements.counters import COUNTERS
 from engine.runtime.contract.measurements.figures import ClusterFigures, ProcessFigures
 from engine.runtime.contract.measurements.status import Counts, Status
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.front_end.memory_budget import MemoryBudget
+from engine.runtime.front_end.permits import Permit
 
 TOKEN = "a-token-that-is-known"
 DETECTOR = "a" * 32
@@ -38,17 +40,15 @@ class ScriptedBackend:
     async def _nothing(self, detector_id: str, operation: Operation) -> Answer:
         return NO_ACTIONS
 
-    def token_known(self, digest: bytes) -> bool:
+    def permit(self, digest: bytes) -> Permit | None:
         if self.stale is not None:
             raise self.stale
-        return digest == hashlib.sha256(TOKEN.encode()).digest()
+        known = digest == hashlib.sha256(TOKEN.encode()).digest()
+        return Permit(KnownToken("1" * 32, "scripted")) if known else None
 
-    def token(self, digest: bytes) -> str:
-        return f"{'1' * 32} scripted"
-
-    async def token_lookup(self, digest: bytes) -> bool:
+    async def permit_asked(self, digest: bytes) -> Permit | None:
         self.lookups += 1
-        return False
+        return None
 
     def exists(self, detector_id: str) -> bool:
         return detector_id == DETECTOR
@@ -74,6 +74,9 @@ class ScriptedBackend:
             raise
         finally:
             self.under_way -= 1
+
+    async def change(self, detector_id: str, operation: Operation) -> Answer:
+        return await self.call(detector_id, operation)
 
     async def add_counts(self, counted: Counts) -> None:
         self.front_end_counts = dict(counted)

@@ -66,6 +66,7 @@ class LocalCatalogues:
             folder_id=settings.folder_id,
             detectors_max=settings.detectors_max,
             tokens_max=settings.tokens_max,
+            changes_kept_days=settings.changes_kept_days,
         )
         self.started.append(Catalogue(known, files=self._files))
         return self.started[-1]

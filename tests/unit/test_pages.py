@@ -68,7 +68,8 @@ def test_options_and_variables_that_are_mentioned_exist(page: Path) -> None:
     assert mentioned - options(main) == set()
     known = {setting.variable for setting in settings()}
     known |= {
-        f"RULE_DETECTOR_{name}" for name in ("URL", "TOKEN", "TOKEN_FILE", "SEED", "PROFILE", "TEST_DATA")
+        f"RULE_DETECTOR_{name}"
+        for name in ("URL", "CA_FILE", "TOKEN", "TOKEN_FILE", "SEED", "PROFILE", "TEST_DATA")
     }
     assert set(re.findall(r"\b(RULE_DETECTOR_[A-Z_]*[A-Z])\b", text)) - known == set()
 

@@ -175,7 +175,7 @@ def test_no_page_promises_relations_that_are_stored(page: Path) -> None:
         ),
         ("PUT /api/detectors/$DETECTOR", "PUT /api/detectors/$DETECTOR"),
         ("`GET /api/detectors?limt=5`", "/api/detectors?limt"),
-        ("a request to /api/changes", " /api/changes"),
+        ("a request to /api/chances", " /api/chances"),
         ("| `GET /ready` |", "/ready"),
         ("`{condition, name, timid?}`", "timid"),
         ("`{events: [{fields, tyme}]}`", "tyme"),

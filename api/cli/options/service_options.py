@@ -20,11 +20,13 @@ def service_options(command: Callable[..., None]) -> Callable[..., None]:
     """
 
     @functools.wraps(command)
-    def with_client(*, url: str, token: str | None, token_file: Path | None, **given: Any) -> None:
+    def with_client(
+        *, url: str, ca_file: Path | None, token: str | None, token_file: Path | None, **given: Any
+    ) -> None:
         if given.get("data") is not None:
             command(client=None, **given)
             return
-        with Client(url, _chosen(token, token_file)) as client:
+        with Client(url, _chosen(token, token_file), ca_file=ca_file) as client:
             command(client=client, **given)
 
     return _with_options(with_client)
@@ -34,8 +36,12 @@ def asynchronous_service_options(command: Callable[..., None]) -> Callable[..., 
     """Add the same options; the command receives `connect`, which gives an AsyncClient."""
 
     @functools.wraps(command)
-    def with_connect(*, url: str, token: str | None, token_file: Path | None, **given: Any) -> None:
-        command(connect=functools.partial(AsyncClient, url, _chosen(token, token_file)), **given)
+    def with_connect(
+        *, url: str, ca_file: Path | None, token: str | None, token_file: Path | None, **given: Any
+    ) -> None:
+        command(
+            connect=functools.partial(AsyncClient, url, _chosen(token, token_file), ca_file=ca_file), **given
+        )
 
     return _with_options(with_connect)
 
@@ -57,6 +63,14 @@ _OPTIONS = (
         default="http://127.0.0.1:8080",
         envvar="RULE_DETECTOR_URL",
         help="Address of the service.  [env RULE_DETECTOR_URL; default http://127.0.0.1:8080]",
+    ),
+    click.option(
+        "--ca-file",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        envvar="RULE_DETECTOR_CA_FILE",
+        help="File with the certificates to which the service's one may lead, as PEM.  "
+        "[env RULE_DETECTOR_CA_FILE; default: the system's]",
     ),
     click.option(
         "--token",

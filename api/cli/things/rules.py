@@ -221,7 +221,7 @@ def versions(*, client: Client, rule: str, detector: str, output: str) -> None:
         (
             str(each.version),
             "" if each.time_ms is None else iso(each.time_ms * 1_000),
-            "" if each.token is None else on_one_line(each.token.name or each.token.id),
+            "" if each.token is None else on_one_line(each.token.name or each.token.id or ""),
             each.rule.name,
             _yes(each.rule.enabled),
             ", ".join(_acting(each.rule)),

@@ -1,11 +1,20 @@
 """`rule-detector tokens`: the tokens of a running service."""
 
+import time
+from collections.abc import Mapping
+from typing import Final, Literal
+
 import click
 
+from api.cli.lookup import detector_among
+from api.cli.options.lateness_option import duration_us
 from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.output import show, tell, yes_option
 from api.cli.recordings.times import iso
-from rule_detector_client import Client, calls
+from rule_detector_client import Client, ListedToken, TokenBounds, calls
+
+_NAME_CHARS_MAX: Final = 255
+_DETECTORS_SHOWN: Final = 3
 
 
 @click.group()
@@ -21,16 +30,89 @@ def list_(*, client: Client, output: str) -> None:
     The time of the last use is right to about a minute, and may be lost when the service restarts.
     """
     found = client.send(calls.list_tokens())
-    rows = ((one.id, one.name, one.hint, _time(one.created_ms), _time(one.used_ms)) for one in found)
-    show(output, {"tokens": found}, ("id", "name", "ends in", "created at", "used at"), rows)
+    names: Mapping[str, str] = {}
+    if output == "table" and any(one.detectors for one in found):
+        names = {detector.id: detector.name for detector in client.detectors()}
+    rows = (
+        (
+            *(one.id, one.name, one.hint, "all" if one.scopes is None else ", ".join(one.scopes)),
+            *(_detectors(one, names), "" if one.events_per_s is None else f"{one.events_per_s:g}"),
+            *(_time(one.expires_ms), _time(one.created_ms), _time(one.used_ms)),
+        )
+        for one in found
+    )
+    header = (
+        "id",
+        "name",
+        "ends in",
+        "scopes",
+        "detectors",
+        "events/s",
+        "expires at",
+        "created at",
+        "used at",
+    )
+    show(output, {"tokens": found}, header, rows)
 
 
 @tokens.command()
 @click.argument("name", required=False)
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    type=click.Choice(["evaluate", "read", "write", "admin"]),
+    help="What it may do; repeat the option for several. [default: everything]",
+)
+@click.option(
+    "--detector",
+    "wanted",
+    metavar="ID|NAME",
+    multiple=True,
+    help="A detector that it is for; repeat the option for several. Those that it creates are added. "
+    "[default: all]",
+)
+@click.option(
+    "--expires",
+    "expires_us",
+    metavar="DURATION",
+    callback=duration_us,
+    help="How long it is good, such as 12h or 90d. [default: until it is revoked]",
+)
+@click.option(
+    "--events-per-s",
+    type=click.FloatRange(min=0, min_open=True),
+    help="How many events it may send a second. [default: any number]",
+)
 @service_and_output_options
-def create(*, client: Client, name: str | None, output: str) -> None:
-    """Create a token and print it. NAME says what it is for. The token is never shown again."""
-    created = client.send(calls.create_token(name))
+def create(
+    *,
+    client: Client,
+    name: str | None,
+    scopes: tuple[Literal["evaluate", "read", "write", "admin"], ...],
+    wanted: tuple[str, ...],
+    expires_us: int | None,
+    events_per_s: float | None,
+    output: str,
+) -> None:
+    """Create a token and print it. NAME says what it is for. The token is never shown again.
+
+    Without NAME, a token with scopes or detectors is named by them.
+    """
+    known = list(client.detectors()) if wanted else []
+    detectors = [detector_among(known, one) for one in wanted]
+    bounds = TokenBounds()
+    if scopes:
+        bounds["scopes"] = scopes
+    if wanted:
+        bounds["detectors"] = [one.id for one in detectors]
+    if expires_us is not None:
+        bounds["expires_ms"] = round(time.time() * 1000) + expires_us // 1000
+    if events_per_s is not None:
+        bounds["events_per_s"] = events_per_s
+    if name is None and bounds:
+        name = " ".join([*scopes, *(one.name for one in detectors)])[:_NAME_CHARS_MAX] or "token"
+    created = client.send(calls.create_token(name, **bounds))
     tell(output, created, created.token)
     if output == "table":
         click.echo(f"Its id is {created.id}. Only a digest is stored.", err=True)
@@ -46,6 +128,14 @@ def revoke(*, client: Client, token_id: str, yes: bool, output: str) -> None:
         click.confirm(f"Revoke the token {token_id}?", abort=True, err=True)
     revoked = client.send(calls.revoke_token(token_id))
     tell(output, revoked, f"The token {token_id} is revoked.")
+
+
+def _detectors(token: ListedToken, names: Mapping[str, str]) -> str:
+    if token.detectors is None:
+        return "all"
+    shown = [names.get(one, one) for one in token.detectors[:_DETECTORS_SHOWN]]
+    more = len(token.detectors) - len(shown)
+    return ", ".join([*shown, *([f"{more} more"] if more else [])]) or "none"
 
 
 def _time(at_ms: int | None) -> str:

@@ -12,10 +12,12 @@ with Client("http://127.0.0.1:8080", token) as client:
 """
 
 from . import calls
+from .calls import TokenBounds
 from .clients import AsyncClient, Client
 from .feed import Firing, Gap
 from .results import (
     Action,
+    Changes,
     Comparison,
     Detector,
     Difference,
@@ -27,6 +29,8 @@ from .results import (
     Identified,
     Ingested,
     ListedToken,
+    LoggedChange,
+    OwnToken,
     ParsedCondition,
     RefusedRecord,
     Relation,
@@ -40,6 +44,7 @@ from .sending import Event
 __all__ = [
     "Action",
     "AsyncClient",
+    "Changes",
     "Client",
     "Comparison",
     "Detector",
@@ -55,6 +60,8 @@ __all__ = [
     "Identified",
     "Ingested",
     "ListedToken",
+    "LoggedChange",
+    "OwnToken",
     "ParsedCondition",
     "RefusedRecord",
     "Relation",
@@ -62,5 +69,6 @@ __all__ = [
     "ServiceError",
     "ShownRule",
     "Token",
+    "TokenBounds",
     "calls",
 ]

@@ -1,19 +1,21 @@
 """The calls of the service as data: what to send, how to read the answer, and whether it can be repeated."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final, Generic, TypeVar, Unpack
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack
 from urllib.parse import quote, urlencode
 
 import msgspec
 
+from .call import Call as Call  # noqa: PLC0414 -- callers of this module name it
+from .call import listed, path_of, post, typed, with_messages
+from .call import raw as raw  # noqa: PLC0414
 from .json_values import event_body, object_json, time_json
 from .results import (
     BatchResults,
+    Changes,
     Comparison,
     Detector,
-    Envelope,
     EventResult,
     ExplainedRule,
     ExplainedRules,
@@ -21,6 +23,7 @@ from .results import (
     Ingested,
     ListedToken,
     Named,
+    OwnToken,
     ParsedCondition,
     Relation,
     RelationPage,
@@ -47,76 +50,44 @@ PAGE: Final = 1_000
 """The number of detectors or rules in a page of their list; the service gives no more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
-    """One request, and how to read its answer."""
-
-    method: str
-    path: str
-    read: Callable[[Envelope], T]
-    """Read the answer's envelope. Raises msgspec.ValidationError."""
-    body: bytes | None = None
-    key: str = ""
-    """The idempotency key, for evaluations and batches."""
-    content_type: str = "application/json"
-    idempotent: bool = False
-    """Whether a second request would change nothing after the first."""
-    timeout_s: float = 60.0
-    """How long the service may be silent."""
-
-    @property
-    def changes(self) -> bool:
-        """Whether the request changes something, so that a second one could change it twice."""
-        return not self.idempotent and self.method != "GET" and not self.path.endswith(("/explain", "/parse"))
+# Tokens, and who changed what
 
 
-def raw(call: Call[Any]) -> Call[bytes]:
-    """Return the same call, whose result is the JSON exactly as the service sent it."""
-    return replace(call, read=lambda envelope: bytes(envelope.result))
+class TokenBounds(TypedDict, total=False):
+    """What a new token is bounded to."""
 
-
-def _typed(type_: type[T]) -> Callable[[Envelope], T]:
-    return lambda envelope: msgspec.json.decode(envelope.result, type=type_)
-
-
-def _listed(type_: type[msgspec.Struct]) -> Callable[[Envelope], Any]:
-    """Read a result whose only member is a list, and give the list."""
-    [member] = type_.__struct_fields__
-    return lambda envelope: getattr(msgspec.json.decode(envelope.result, type=type_), member)
-
-
-def _with_messages(type_: type[S]) -> Callable[[Envelope], S]:
-    """Read a result whose `messages` are those of the envelope."""
-    return lambda envelope: msgspec.structs.replace(
-        msgspec.json.decode(envelope.result, type=type_), messages=envelope.messages
-    )
-
-
-def _path(*parts: str) -> str:
-    return "/api/" + "/".join(quote(part, safe=":") for part in parts)
-
-
-def _post(path: str, type_: type[T], document: object = msgspec.UNSET) -> Call[T]:
-    body = None if document is msgspec.UNSET else msgspec.json.encode(document)
-    return Call("POST", path, _typed(type_), body)
-
-
-# Tokens
+    scopes: Sequence[Literal["evaluate", "read", "write", "admin"]]
+    detectors: Sequence[str]
+    """The ids of the detectors that it is for."""
+    expires_ms: int
+    """When it ends, in milliseconds since 1970."""
+    events_per_s: float
 
 
 def list_tokens() -> Call[list[ListedToken]]:
     """Return all tokens, in order of creation."""
-    return Call("GET", _path("tokens"), _listed(Tokens))
+    return Call("GET", path_of("tokens"), listed(Tokens))
 
 
-def create_token(name: str | None = None) -> Call[Token]:
-    """Create a token, with a name or without."""
-    return _post(_path("token"), Token) if name is None else _post(_path("tokens"), Token, {"name": name})
+def create_token(name: str | None = None, **bounds: Unpack[TokenBounds]) -> Call[Token]:
+    """Create a token. One with bounds has a name; what is left out is not bounded."""
+    given = {"name": name or "", **bounds}
+    return post(path_of("tokens"), Token, given) if name or bounds else post(path_of("token"), Token)
+
+
+def own_token() -> Call[OwnToken]:
+    """Return what the client's own token may do."""
+    return Call("GET", path_of("tokens", "self"), typed(OwnToken))
 
 
 def revoke_token(token_id: str) -> Call[Identified]:
     """Revoke a token."""
-    return Call("DELETE", _path("token", token_id), _typed(Identified))
+    return Call("DELETE", path_of("token", token_id), typed(Identified))
+
+
+def changes(after: int = 0, limit: int = PAGE) -> Call[Changes]:
+    """Return a page of the changes log, oldest first: who changed what after a number."""
+    return Call("GET", f"/api/changes?after={after}&limit={limit}", typed(Changes))
 
 
 # Detectors
@@ -125,27 +96,27 @@ def revoke_token(token_id: str) -> Call[Identified]:
 def list_detectors(after: str = "", limit: int = PAGE) -> Call[list[Detector]]:
     """Return a page of detectors, in order of creation; `Client.detectors` gives all."""
     page = f"?limit={limit}" + (f"&after={quote(after, safe='')}" if after else "")
-    return Call("GET", _path("detectors") + page, _typed(list[Detector]))
+    return Call("GET", path_of("detectors") + page, typed(list[Detector]))
 
 
 def get_detector(detector_id: str) -> Call[Detector]:
     """Return one detector."""
-    return Call("GET", _path("detectors", detector_id), _typed(Detector))
+    return Call("GET", path_of("detectors", detector_id), typed(Detector))
 
 
 def create_detector(name: str) -> Call[Identified]:
     """Create a detector."""
-    return _post(_path("detectors"), Identified, {"name": name})
+    return post(path_of("detectors"), Identified, {"name": name})
 
 
 def delete_detector(detector_id: str) -> Call[Identified]:
     """Delete a detector with its rules and its state."""
-    return Call("DELETE", _path("detectors", detector_id), _typed(Identified))
+    return Call("DELETE", path_of("detectors", detector_id), typed(Identified))
 
 
 def fork_detector(detector_id: str, name: str) -> Call[Identified]:
     """Make a detector with the same rules, under new ids, and with all that they remember."""
-    return _post(_path("detectors", detector_id, "fork"), Identified, {"name": name})
+    return post(path_of("detectors", detector_id, "fork"), Identified, {"name": name})
 
 
 # Rules
@@ -153,25 +124,25 @@ def fork_detector(detector_id: str, name: str) -> Call[Identified]:
 
 def list_rules(detector_id: str) -> Call[list[Rule]]:
     """Return the rules of a detector by priority, up to 64 MiB of them; `Client.rules` gives all."""
-    return Call("GET", _path("detectors", detector_id, "rules"), _listed(Rules))
+    return Call("GET", path_of("detectors", detector_id, "rules"), listed(Rules))
 
 
 def rules_page(detector_id: str, after: int = 0, limit: int = PAGE, name: str = "") -> Call[list[Rule]]:
     """Return a page of the rules after a priority, or of those of a name. It is empty only after the last."""
     asked = {"limit": limit, "after": after, "name": name}
     page = urlencode({member: value for member, value in asked.items() if value})
-    return Call("GET", _path("detectors", detector_id, "rules") + f"?{page}", _listed(Rules))
+    return Call("GET", path_of("detectors", detector_id, "rules") + f"?{page}", listed(Rules))
 
 
 def shown_rules_page(detector_id: str, after: int = 0) -> Call[list[ShownRule]]:
     """Return a page of the rules as `rules_page` does, with their conditions as text."""
     page = f"?source=true&after={after}"
-    return Call("GET", _path("detectors", detector_id, "rules") + page, _listed(ShownRules))
+    return Call("GET", path_of("detectors", detector_id, "rules") + page, listed(ShownRules))
 
 
 def get_rule(detector_id: str, rule_id: str) -> Call[ShownRule]:
     """Return one rule, with its condition as text."""
-    return Call("GET", _path("detectors", detector_id, "rules", rule_id), _typed(ShownRule))
+    return Call("GET", path_of("detectors", detector_id, "rules", rule_id), typed(ShownRule))
 
 
 def add_rule(
@@ -188,7 +159,7 @@ def add_rule(
     """
     given = {member: value for member, value in members.items() if value or member == "every_by"}
     asked = {"name": name, "condition": condition, "notify": False, "draftOf": draft_of, **given}
-    return Call("POST", _path("detectors", detector_id, "rules"), _with_messages(Identified), _rule(asked))
+    return Call("POST", path_of("detectors", detector_id, "rules"), with_messages(Identified), _rule(asked))
 
 
 def change_rule(
@@ -208,8 +179,8 @@ def change_rule(
     """
     asked: dict[str, Any] = {"name": name, "condition": condition, "enabled": enabled, **members}
     asked["history"] = "keep" if keep_history else None
-    path = _path("detectors", detector_id, "rules", rule_id)
-    return Call("PATCH", path, _with_messages(Rule), _rule(asked))
+    path = path_of("detectors", detector_id, "rules", rule_id)
+    return Call("PATCH", path, with_messages(Rule), _rule(asked))
 
 
 def _rule(members: Mapping[str, Any]) -> bytes:
@@ -230,29 +201,29 @@ def put_rules(
     histories that it can); what is left out has its default. With `prune`, all other rules are removed.
     """
     document = {"rules": [*map(dict, rules)], "prune": prune, "dryRun": dry_run}
-    path, body = _path("detectors", detector_id, "rules"), object_json(document, "body")
-    return Call("PUT", path, _with_messages(RulesChanged), body, idempotent=True, timeout_s=660.0)
+    path, body = path_of("detectors", detector_id, "rules"), object_json(document, "body")
+    return Call("PUT", path, with_messages(RulesChanged), body, idempotent=True, timeout_s=660.0)
 
 
 def rule_versions(detector_id: str, rule_id: str) -> Call[list[Version]]:
     """Return the last versions of a rule, newest first."""
-    return Call("GET", _path("detectors", detector_id, "rules", rule_id, "versions"), _listed(Versions))
+    return Call("GET", path_of("detectors", detector_id, "rules", rule_id, "versions"), listed(Versions))
 
 
 def remove_rule(detector_id: str, rule_id: str) -> Call[Identified]:
     """Delete a rule."""
-    return Call("DELETE", _path("detectors", detector_id, "rules", rule_id), _typed(Identified))
+    return Call("DELETE", path_of("detectors", detector_id, "rules", rule_id), typed(Identified))
 
 
 def comparison(detector_id: str, rule_id: str, after: int | None = None) -> Call[Comparison]:
     """Return how a rule and its draft differ; with `after`, those differences that come after an event."""
-    path = _path("detectors", detector_id, "rules", rule_id, "comparison")
-    return Call("GET", path + ("" if after is None else f"?after={after}"), _typed(Comparison))
+    path = path_of("detectors", detector_id, "rules", rule_id, "comparison")
+    return Call("GET", path + ("" if after is None else f"?after={after}"), typed(Comparison))
 
 
 def promote(detector_id: str, rule_id: str) -> Call[Rule]:
     """Exchange the conditions of a rule and its draft, with their histories, and give the rule."""
-    return _post(_path("detectors", detector_id, "rules", rule_id, "promote"), Rule)
+    return post(path_of("detectors", detector_id, "rules", rule_id, "promote"), Rule)
 
 
 # Relations
@@ -260,13 +231,13 @@ def promote(detector_id: str, rule_id: str) -> Call[Rule]:
 
 def list_relations(detector_id: str) -> Call[list[Relation]]:
     """Return the relations of a detector, by name."""
-    return Call("GET", _path("detectors", detector_id, "relations"), _listed(Relations))
+    return Call("GET", path_of("detectors", detector_id, "relations"), listed(Relations))
 
 
 def relation_page(detector_id: str, name: str, after: int = 0, limit: int = PAGE) -> Call[RelationPage]:
     """Return a page of the tuples of a relation; `Client.tuples` gives all."""
     page = f"?limit={limit}" + (f"&after={after}" if after else "")
-    return Call("GET", _path("detectors", detector_id, "relations", name) + page, _typed(RelationPage))
+    return Call("GET", path_of("detectors", detector_id, "relations", name) + page, typed(RelationPage))
 
 
 def put_relation(
@@ -282,8 +253,8 @@ def put_relation(
     """
     lines = (msgspec.json.encode(one) + b"\n" for one in tuples)
     body = tuples if isinstance(tuples, bytes) else b"".join(lines)
-    path = _path("detectors", detector_id, "relations", name) + (f"?{urlencode(query)}" if query else "")
-    return Call("PUT", path, _typed(Relation), body, content_type=content_type, idempotent=True)
+    path = path_of("detectors", detector_id, "relations", name) + (f"?{urlencode(query)}" if query else "")
+    return Call("PUT", path, typed(Relation), body, content_type=content_type, idempotent=True)
 
 
 def patch_relation(
@@ -291,13 +262,13 @@ def patch_relation(
 ) -> Call[Relation]:
     """Remove tuples from a relation and add others, as one change."""
     body = msgspec.json.encode({"add": list(add), "remove": list(remove)})
-    path = _path("detectors", detector_id, "relations", name)
-    return Call("PATCH", path, _typed(Relation), body, idempotent=True)
+    path = path_of("detectors", detector_id, "relations", name)
+    return Call("PATCH", path, typed(Relation), body, idempotent=True)
 
 
 def delete_relation(detector_id: str, name: str) -> Call[Named]:
     """Delete a relation."""
-    return Call("DELETE", _path("detectors", detector_id, "relations", name), _typed(Named))
+    return Call("DELETE", path_of("detectors", detector_id, "relations", name), typed(Named))
 
 
 # The service
@@ -305,23 +276,23 @@ def delete_relation(detector_id: str, name: str) -> Call[Named]:
 
 def show_cluster() -> Call[dict[str, Any]]:
     """Show what runs where."""
-    return Call("GET", _path("cluster"), _typed(dict[str, Any]))
+    return Call("GET", path_of("cluster"), typed(dict[str, Any]))
 
 
 def move_detector(detector_id: str, node: str | None = None) -> Call[dict[str, Any]]:
     """Move a detector to the node with that id, by default to the other node with the most room."""
     document = {} if node is None else {"node": node}
-    return _post(_path("detectors", detector_id, "move"), dict[str, Any], document)
+    return post(path_of("detectors", detector_id, "move"), dict[str, Any], document)
 
 
 def drain_node(node: str) -> Call[dict[str, Any]]:
     """Move all detectors off a node, and activate none there until `undrain_node`."""
-    return _post(_path("cluster", "nodes", node, "drain"), dict[str, Any])
+    return post(path_of("cluster", "nodes", node, "drain"), dict[str, Any])
 
 
 def undrain_node(node: str) -> Call[dict[str, Any]]:
     """Let a node take detectors again."""
-    return Call("DELETE", _path("cluster", "nodes", node, "drain"), _typed(dict[str, Any]))
+    return Call("DELETE", path_of("cluster", "nodes", node, "drain"), typed(dict[str, Any]))
 
 
 # Events
@@ -337,9 +308,9 @@ def evaluate(
     details: bool = False,
 ) -> Call[EventResult]:
     """Evaluate an event; `variables` are its `context.vars`. `details` adds `keys`, `found` to actions."""
-    path = _path("detectors", detector_id, "evaluate") + "?details=true" * details
+    path = path_of("detectors", detector_id, "evaluate") + "?details=true" * details
     body = event_body(fields, timestamp_ms, variables)
-    return Call("POST", path, _with_messages(EventResult), body, key)
+    return Call("POST", path, with_messages(EventResult), body, key)
 
 
 def evaluate_batch(
@@ -353,8 +324,8 @@ def evaluate_batch(
     """Evaluate events in order, each the JSON of `{fields, timestamp_ms}`, with the same variables."""
     context = b"" if variables is None else b',"context":{"vars":%b}' % object_json(variables, "vars")
     body = b'{"events":[' + b",".join(events) + b"]" + context + b"}"
-    path = _path("detectors", detector_id, "evaluate", "batch") + "?details=true" * details
-    return Call("POST", path, _listed(BatchResults), body, key)
+    path = path_of("detectors", detector_id, "evaluate", "batch") + "?details=true" * details
+    return Call("POST", path, listed(BatchResults), body, key)
 
 
 def ingest(
@@ -362,14 +333,14 @@ def ingest(
 ) -> Call[Ingested]:
     """Evaluate plain records, or their JSON, in the order of their times, which are in the field `time`."""
     lines = [x if isinstance(x, bytes) else object_json(x, f"records[{n}]") for n, x in enumerate(records)]
-    path = _path("detectors", detector_id, "ingest") + (f"?{urlencode({'time': time})}" if time else "")
-    return Call("POST", path, _typed(Ingested), b"\n".join(lines), key, "application/x-ndjson")
+    path = path_of("detectors", detector_id, "ingest") + (f"?{urlencode({'time': time})}" if time else "")
+    return Call("POST", path, typed(Ingested), b"\n".join(lines), key, "application/x-ndjson")
 
 
 def tick(detector_id: str, timestamp_ms: float, *, key: str = "") -> Call[EventResult]:
     """Move the clock without an event; the actions are those of timed rules that fire because of it."""
     body = b"{%b}" % time_json(timestamp_ms)
-    return Call("POST", _path("detectors", detector_id, "tick"), _with_messages(EventResult), body, key)
+    return Call("POST", path_of("detectors", detector_id, "tick"), with_messages(EventResult), body, key)
 
 
 def explain(
@@ -382,16 +353,16 @@ def explain(
 ) -> Call[list[ExplainedRule]]:
     """Explain what an event would do, for all rules or for one; nothing is recorded."""
     body = event_body(fields, timestamp_ms, variables, {} if rule_id is None else {"ruleId": rule_id})
-    return Call("POST", _path("detectors", detector_id, "explain"), _listed(ExplainedRules), body)
+    return Call("POST", path_of("detectors", detector_id, "explain"), listed(ExplainedRules), body)
 
 
 def state(detector_id: str, **query: str) -> Call[dict[str, Any]]:
     """Return what a detector holds, or what the query asks for, as the service gives it."""
-    path = _path("detectors", detector_id, "state") + (f"?{urlencode(query)}" if query else "")
+    path = path_of("detectors", detector_id, "state") + (f"?{urlencode(query)}" if query else "")
     return Call("GET", path, lambda envelope: dict(json.loads(bytes(envelope.result))))
 
 
 def parse_condition(condition: str | Mapping[str, Any]) -> Call[ParsedCondition]:
     """Parse a condition; nothing is stored."""
     path, body = "/api/conditions/parse", msgspec.json.encode({"condition": condition})
-    return Call("POST", path, _with_messages(ParsedCondition), body)
+    return Call("POST", path, with_messages(ParsedCondition), body)

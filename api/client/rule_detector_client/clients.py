@@ -1,6 +1,8 @@
 """The clients: one that waits for each answer, and one to be awaited."""
 
 import asyncio
+import os
+import ssl
 import time
 from collections.abc import (
     AsyncGenerator,
@@ -19,12 +21,11 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 
 import httpx
 
-from .attempts import RetryingSender
 from .calls import PAGE, Call, Value, list_detectors, relation_page, rules_page
 from .feed import OPENED_AT_ONCE, FeedReader, Firing, Gap, OnBreak, Opened, opened, opened_at_once
 from .json_values import object_json
 from .results import Detector, EventResult, Ingested, Rule, ServiceError
-from .sending import Batches, Event, send_events, send_records
+from .sending import Batches, Event, RetryingSender, send_events, send_records
 from .stream import stream, stream_async
 
 P = ParamSpec("P")
@@ -40,6 +41,7 @@ class _Service:
 
     def __init__(self, token: str, options: dict[str, Any], opened: Opened, **sending: Any) -> None:
         self.base: httpx.URL = options["base_url"]
+        self.tls: ssl.SSLContext | None = options.get("verify")
         self.token = token
         self._sender = RetryingSender(str(self.base).rstrip("/"), **sending)
         self._feeds = FeedReader(self._sender, opened)
@@ -111,7 +113,7 @@ class _Service:
     def stream(
         self, detector_id: str, events: Iterable[Event] | AsyncIterable[Event]
     ) -> AsyncIterator[EventResult]:
-        return stream_async(self.base, self.token, detector_id, _each(events))
+        return stream_async(self.base, self.token, detector_id, _each(events), self.tls)
 
     def firings(
         self, detector_id: str, after: int | None = None, on_break: OnBreak | None = None
@@ -133,13 +135,14 @@ class AsyncClient(_Service):
         url: str,
         token: str,
         *,
+        ca_file: str | os.PathLike[str] | None = None,
         patience_s: float = PATIENCE_S,
         connections_max: int | None = 100,
         transport: httpx.AsyncBaseTransport | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        options = _http_options(url, token)
+        options = _http_options(url, token, ca_file)
         limits = httpx.Limits(max_connections=connections_max, max_keepalive_connections=20)
         self._http = httpx.AsyncClient(transport=transport, limits=limits, **options)
         super().__init__(
@@ -167,8 +170,9 @@ class Client:
     """The service at a URL; a context manager. Use it in one thread at a time.
 
     Requests that are safe to repeat are retried for up to `patience_s` after the first failure: reads,
-    requests that were certainly not carried out, and those with an idempotency key. `transport` replaces the
-    network, for tests.
+    requests that were certainly not carried out, and those with an idempotency key. `ca_file` has the
+    certificates to which the service's one may lead, as PEM; without it, the system's count. `transport`
+    replaces the network, for tests.
     """
 
     def __init__(
@@ -176,12 +180,13 @@ class Client:
         url: str,
         token: str,
         *,
+        ca_file: str | os.PathLike[str] | None = None,
         patience_s: float = PATIENCE_S,
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        options = _http_options(url, token)
+        options = _http_options(url, token, ca_file)
         self._http = httpx.Client(transport=transport, **options)
         self._service = _Service(
             token,
@@ -256,7 +261,7 @@ class Client:
 
         The events are read in a thread. A stream that ends early is not repeated: ServiceError says why.
         """
-        return stream(self._service.base, self._service.token, detector_id, events)
+        return stream(self._service.base, self._service.token, detector_id, events, self._service.tls)
 
     def firings(
         self, detector_id: str, after: int | None = None, on_break: OnBreak | None = None
@@ -309,8 +314,14 @@ async def _each(events: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
             yield event
 
 
-def _http_options(url: str, token: str) -> dict[str, Any]:
+def _http_options(url: str, token: str, ca_file: str | os.PathLike[str] | None) -> dict[str, Any]:
     """Return the options of httpx for a service. Raises ServiceError if the URL is not one."""
+    verify: ssl.SSLContext | None = None
+    if ca_file is not None:
+        try:
+            verify = ssl.create_default_context(cafile=ca_file)
+        except OSError as error:
+            raise ServiceError(f"{os.fspath(ca_file)} has no certificates: {str(error).lower()}") from None
     try:
         base = _checked(httpx.URL(url))
         headers = httpx.Headers({"Authorization": f"Bearer {token}", "Content-Type": "application/json"})
@@ -321,6 +332,7 @@ def _http_options(url: str, token: str) -> dict[str, Any]:
         "headers": headers,
         # A proxy in the environment is not for connections within the machine.
         "trust_env": base.host not in _LOOPBACK,
+        **({} if verify is None else {"verify": verify}),
     }
 
 

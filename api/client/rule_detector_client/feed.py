@@ -11,8 +11,8 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from .attempts import RetryingSender
 from .results import Entry, ServiceError
+from .sending import RetryingSender
 
 WAIT_S_MAX: Final = 30.0
 """The longest wait before the next connection, unless the service asks for a longer one."""

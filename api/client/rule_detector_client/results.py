@@ -85,19 +85,58 @@ class Token(msgspec.Struct, frozen=True):
 
 
 class ListedToken(msgspec.Struct, frozen=True):
-    """A token without its secret; times that are not known are None."""
+    """A token without its secret; times that are not known are None, as are bounds that it does not have."""
 
     id: str
     hint: str
     name: str
     created_ms: int | None
     used_ms: int | None
+    scopes: list[str] | None = None
+    detectors: list[str] | None = None
+    """The ids of the detectors that it is for."""
+    expires_ms: int | None = None
+    events_per_s: float | None = None
+
+
+class OwnToken(msgspec.Struct, frozen=True):
+    """The client's own token: what it may do. A token from the service's settings has no id."""
+
+    id: str | None
+    name: str
+    scopes: list[str] | None = None
+    detectors: list[str] | None = None
+    expires_ms: int | None = None
+    events_per_s: float | None = None
 
 
 class Tokens(msgspec.Struct, frozen=True):
     """The tokens, in order of creation."""
 
     tokens: list[ListedToken]
+
+
+class LoggedChange(msgspec.Struct, frozen=True, rename={"detector_id": "detectorId"}, omit_defaults=True):
+    """A change in the log of the service; `old` and `new` are what differs, as JSON objects."""
+
+    seq: int
+    time_ms: int
+    token: "TokenOfChange | None"
+    request: str | None
+    kind: str
+    action: str
+    id: str
+    name: str
+    detector_id: str = ""
+    old: msgspec.Raw = msgspec.Raw(b"{}")
+    new: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class Changes(msgspec.Struct, frozen=True):
+    """A page of the changes log, and after which number to go on."""
+
+    changes: list[LoggedChange]
+    next: int
 
 
 class Rule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -159,9 +198,9 @@ class VersionOfRule(Rule, frozen=True, kw_only=True):
 
 
 class TokenOfChange(msgspec.Struct, frozen=True):
-    """The token that made a change."""
+    """The token that made a change. One from the service's settings has no id."""
 
-    id: str
+    id: str | None
     name: str
 
 

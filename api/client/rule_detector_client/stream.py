@@ -16,9 +16,8 @@ import h11
 import httpx
 import msgspec
 
-from .attempts import OUTCOME_UNKNOWN
 from .results import Entry, Envelope, EventResult, ServiceError
-from .sending import Event
+from .sending import OUTCOME_UNKNOWN, Event
 
 _CONNECT_S: Final = 10.0
 _IDLE_S: Final = 10.0
@@ -114,15 +113,21 @@ def _error(errors: list[Entry], status: int | None) -> ServiceError:
     return ServiceError(said, status=status, entries=tuple(errors), in_doubt=in_doubt)
 
 
-def _address(url: httpx.URL) -> tuple[str, int, ssl.SSLContext | None]:
-    context = ssl.create_default_context() if url.scheme == "https" else None
+def _address(url: httpx.URL, tls: ssl.SSLContext | None) -> tuple[str, int, ssl.SSLContext | None]:
+    context = tls or ssl.create_default_context() if url.scheme == "https" else None
     return url.host, url.port or (443 if context else 80), context
 
 
-def stream(url: httpx.URL, token: str, detector_id: str, events: Iterable[Event]) -> Iterator[EventResult]:
+def stream(
+    url: httpx.URL,
+    token: str,
+    detector_id: str,
+    events: Iterable[Event],
+    tls: ssl.SSLContext | None = None,
+) -> Iterator[EventResult]:
     """Send events in a thread and yield their results as they arrive. Raises ServiceError."""
     reader = _Reader(url, token, detector_id)
-    host, port, context = _address(url)
+    host, port, context = _address(url, tls)
     try:
         connected = socket.create_connection((host, port), _CONNECT_S)
         there = context.wrap_socket(connected, server_hostname=host) if context else connected
@@ -187,11 +192,15 @@ def _received(there: socket.socket) -> bytes:
 
 
 async def stream_async(
-    url: httpx.URL, token: str, detector_id: str, events: AsyncIterable[Event]
+    url: httpx.URL,
+    token: str,
+    detector_id: str,
+    events: AsyncIterable[Event],
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[EventResult]:
     """Send events in a task and yield their results as they arrive. Raises ServiceError."""
     reader = _Reader(url, token, detector_id)
-    host, port, context = _address(url)
+    host, port, context = _address(url, tls)
     try:
         async with asyncio.timeout(_CONNECT_S):
             incoming, outgoing = await asyncio.open_connection(host, port, ssl=context)

@@ -1,7 +1,7 @@
 // Signs in, and shows the view that the address names: #/, #/cluster or #/d/DETECTOR/VIEW.
 
 import { field, failure, h, say, unsay } from "./shared/dom.js";
-import { call, session, signedIn, signIn, signOut } from "./shared/service.js";
+import { call, learnBounds, session, signedIn, signIn, signOut } from "./shared/service.js";
 import { clusterView } from "./views/cluster.js";
 import { detectorsView } from "./views/detectors.js";
 import { eventView } from "./views/event.js";
@@ -48,6 +48,7 @@ async function show() {
     loaded = say("Still loading: a detector that was not active reads its files first", false, true);
   }, SLOW_MS);
   try {
+    await learnBounds(signal);
     const view = kind === "d" ? await detector(detectorId, name, new URLSearchParams(query), signal)
       : await (kind === "cluster" ? clusterView : detectorsView)(signal);
     if (!signal.aborted) {

@@ -103,6 +103,10 @@ class NdjsonReader:
         self._heard_s = asyncio.get_running_loop().time()
         return taken
 
+    def excuse(self) -> None:
+        """Count the time until now not against the caller: it waited for the service."""
+        self._heard_s = asyncio.get_running_loop().time()
+
     def end(self, reason: Exception) -> None:
         """Give no more lines, unless the body has ended."""
         self._over = reason

@@ -1,6 +1,7 @@
 """NDJSON streams of evaluations: lines in, result lines out, both while the body is still arriving."""
 
 import asyncio
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.contract.errors import SHUTTING_DOWN, DetectorUnavailable
 from engine.runtime.contract.requests.operations import evaluate_lines
 from engine.runtime.front_end.backend import Backend
+from engine.runtime.front_end.permits import UNBOUNDED, Permit, Rate
 
 TOKEN_CHECK_S: Final = 0.2
 """The interval between two checks of the tokens of open streams. A revocation takes up to 0.5 s to arrive."""
@@ -47,11 +49,11 @@ class NdjsonStreams:
     """The readers of the open streams, each with its Authorization header."""
     _check: asyncio.TimerHandle | None = None
 
-    def open(self, detector_id: str, authorization: bytes | None) -> "NdjsonStream":
+    def open(self, detector_id: str, authorization: bytes | None, permit: Permit) -> "NdjsonStream":
         """Open a stream for an authenticated caller to a detector that exists. Raises DetectorUnavailable."""
         if self._ending:
             raise _shutting_down()
-        return NdjsonStream(self, detector_id, authorization)
+        return NdjsonStream(self, detector_id, authorization, permit)
 
     def end(self) -> None:
         """Shut down: end each stream, now and later, once the lines that it has taken are answered."""
@@ -104,6 +106,7 @@ class NdjsonStream:
     streams: NdjsonStreams
     detector_id: str
     authorization: bytes | None
+    permit: Permit = UNBOUNDED
 
     async def serve(self, receive: Receive, send: Send, progress: RequestTimeout) -> None:
         """Answer line by line until the body ends, or until an error ends the stream. Raises CallerGone."""
@@ -128,23 +131,33 @@ class NdjsonStream:
     async def _answer(self, reader: NdjsonReader, send: Send, progress: RequestTimeout) -> None:
         done = 0
         closing = b""
-        lines = LINES_MAX
+        rate = self.permit.rate
+        lines = most = LINES_MAX if rate is None else max(1, min(LINES_MAX, int(rate.per_s)))
         try:
             while batch := await reader.take():
                 while batch:
+                    if rate is not None:
+                        await self._await_turn(rate, len(batch[:lines]), reader)
                     reader.check()
                     results, count = await self._evaluate(batch[:lines])
                     batch = batch[count:]
                     done += count
                     # Results are sent before the next ones are made. The system takes those of a caller who
                     # reads, so that both go on at once; a caller who does not read gets no more.
-                    lines = max(1, min(LINES_MAX, count * _RESULTS_BYTES // max(1, len(results))))
+                    lines = max(1, min(most, count * _RESULTS_BYTES // max(1, len(results))))
                     await self._send_results(results, reader, send)
         except Exception as error:  # noqa: BLE001 -- the status is sent, so the last line reports the error
             entries = tuple(entries_of(error))
             progress.stream_error = refused(entries).body
             closing = b',"errors":' + encode_entries(entries)
         await self._send_results(b'{"done":%d' % done + closing + b"}", reader, send)
+
+    async def _await_turn(self, rate: Rate, events: int, reader: NdjsonReader) -> None:
+        """Wait until so many events may be evaluated: a stream that is too fast is slowed, not refused."""
+        while wait_s := rate.take(events, time.monotonic()):
+            await asyncio.sleep(min(wait_s, TOKEN_CHECK_S))
+            reader.check()
+            reader.excuse()
 
     async def _evaluate(self, batch: list[bytes | None]) -> tuple[bytes, int]:
         """Return the result lines of a batch, or of as many as one answer has room for, and their number.

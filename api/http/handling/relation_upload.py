@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from api.http.authentication import Authenticator
@@ -26,6 +27,8 @@ class RelationUpload:
     name: str
     parts: TupleParts
     deadline_s: float
+    by: str = ""
+    """The id of the caller's token, a blank and its name."""
 
     async def serve(self, _receive: Receive, send: Send, _progress: RequestTimeout) -> None:
         """Read the body and answer. Raises CallerGone, and the relation is then as it was."""
@@ -48,18 +51,22 @@ class RelationUpload:
             if (objection := self.authenticator.objection(self.authorization)) is not None:
                 # The token was revoked meanwhile.
                 raise objection
-            put = operations.put_relation(self.name, upload, count)
+            put = operations.put_relation(self.name, upload, count)._replace(by=self.by)
             count = 0
-            return answered(await self._call(put))
+            return answered(await self._call(put, self.backend.change))
         finally:
             if count:
                 self.backend.background.begin(
                     self.backend.call(self.detector_id, operations.drop_tuples(upload))
                 )
 
-    async def _call(self, operation: operations.Operation) -> Answer:
+    async def _call(
+        self,
+        operation: operations.Operation,
+        call: Callable[[str, operations.Operation], Awaitable[Answer]] | None = None,
+    ) -> Answer:
         try:
             async with asyncio.timeout(self.deadline_s + BACKSTOP_S):
-                return await self.backend.call(self.detector_id, operation)
+                return await (call or self.backend.call)(self.detector_id, operation)
         except TimeoutError:
             raise DeadlinePassed from None

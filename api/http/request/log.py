@@ -59,6 +59,7 @@ class RequestLog:
         fields = {
             "request": request_id_of(scope),
             "trace": request.trace_id,
+            "token": request.token_id or None,
             "method": scope["method"][:20],
             "path": _path(scope),
             "operation": operation,

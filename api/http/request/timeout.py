@@ -9,6 +9,8 @@ from typing import Any, Final, Self
 from api.schema.envelope import DeadlinePassed
 from api.server.asgi import CallerGone, Receive, until_gone
 from api.server.connection_limit import Slot
+from engine.runtime.contract.requests.current_request import current_request
+from engine.runtime.front_end.permits import Permit
 
 _TICK_S: Final = 0.05
 
@@ -102,9 +104,10 @@ class RequestTimeout:
         """The time since the request began."""
         return time.monotonic() - self._since_s
 
-    def mark_authenticated(self) -> None:
+    def mark_authenticated(self, permit: Permit) -> None:
         """Record that the caller's token is known. The connection is then kept until the response."""
         self.is_authenticated = True
+        current_request().token_id = permit.known_as
         if self._slot is not None:
             self._slot.mark_authenticated()
 

@@ -6,16 +6,19 @@ from api.http.request.head import authorization
 from api.http.routes.described import Operations, describe
 from api.http.service import request, service
 from api.schema import examples
-from api.schema.envelope import Response, success_of
+from api.schema.envelope import RequestRefusal, Response, success_of
 from api.schema.messages import cluster as messages
 from api.schema.messages.catalogue import PAGE_MAX, given
-from engine.runtime.contract.measurements.figures import NodeFigures
+from engine.runtime.contract.errors import DetectorUnavailable
+from engine.runtime.contract.measurements.figures import ClusterFigures, NodeFigures
+from engine.runtime.front_end.permits import Permit
 
 blueprint = Operations("cluster")
 
 
 @blueprint.get("/api/cluster")
 @describe(
+    scope="admin",
     summary="Show what runs where",
     text="Nodes, front ends, detector workers with their detectors, what waits, memory, and disk room. "
     "The numbers are at most a second old. With `limit` or `after`, only a page of the workers, by name.",
@@ -24,7 +27,7 @@ blueprint = Operations("cluster")
     result_example=examples.CLUSTER,
 )
 async def show_cluster(query: messages.ClusterQuery) -> Response:
-    found = await service.backend.cluster()
+    found = _seen(await service.backend.cluster(), request.permit)
     workers = sorted(found.workers, key=lambda worker: worker.name)
     if query != messages.ClusterQuery():
         after, most = given(query.after) or "", given(query.limit) or PAGE_MAX
@@ -34,8 +37,22 @@ async def show_cluster(query: messages.ClusterQuery) -> Response:
     return success_of(msgspec.structs.replace(shown, busiest=messages.Busiest.of(found.workers)))
 
 
+def _seen(cluster: ClusterFigures, permit: Permit) -> ClusterFigures:
+    """Return what runs where, without the detectors that a token does not see."""
+    if permit.detectors is None:
+        return cluster
+    replace = msgspec.structs.replace
+    workers = [
+        replace(worker, detectors=[one for one in worker.detectors if permit.sees(one.id)])
+        for worker in cluster.workers
+    ]
+    return replace(cluster, workers=workers, activating=list(filter(permit.sees, cluster.activating)))
+
+
 @blueprint.post("/api/cluster/nodes/<id>/drain")
 @describe(
+    scope="admin",
+    is_of_all=True,
     summary="Drain a node",
     text="No worker is started there from now on, its detectors are moved to other nodes one after the "
     "other, and its workers end; the directory moves too. `GET /api/cluster` shows the progress. "
@@ -45,11 +62,13 @@ async def show_cluster(query: messages.ClusterQuery) -> Response:
     result_example={**examples.CLUSTER["nodes"][0], "draining": "operator"},
 )
 async def drain_node(id: str) -> Response:
-    return success_of(await service.backend.drain_node(id, draining=True))
+    return success_of(await service.backend.drain_node(id, draining=True, by=request.permit))
 
 
 @blueprint.delete("/api/cluster/nodes/<id>/drain")
 @describe(
+    scope="admin",
+    is_of_all=True,
     summary="Let a node take detectors again",
     text="Ends a drain that an operator asked for, not one by Ray.",
     result=NodeFigures,
@@ -57,11 +76,12 @@ async def drain_node(id: str) -> Response:
     result_example=examples.CLUSTER["nodes"][0],
 )
 async def undrain_node(id: str) -> Response:
-    return success_of(await service.backend.drain_node(id, draining=False))
+    return success_of(await service.backend.drain_node(id, draining=False, by=request.permit))
 
 
 @blueprint.get("/healthz")
 @describe(
+    scope="none",
     summary="Tell whether the process is alive",
     result=messages.Alive,
     result_example={"alive": True},
@@ -72,6 +92,7 @@ async def health() -> Response:
 
 @blueprint.get("/readyz")
 @describe(
+    scope="none",
     summary="Tell whether requests are served",
     text="With a token, the response also says why they are not, or what is wrong although they are: "
     "`problems`, which names detectors and files. An unknown token counts as none here, so that a "
@@ -82,5 +103,10 @@ async def health() -> Response:
     says_more=True,
 )
 async def readiness() -> Response:
-    has_token = service.authenticator.objection(authorization(request.head)) is None
-    return await service.readiness.answer(has_token=has_token)
+    try:
+        permit = service.authenticator.permit(authorization(request.head))
+    except (RequestRefusal, DetectorUnavailable):
+        permit = None
+    # What it says names detectors.
+    tells = permit is not None and permit.may("read") and permit.detectors is None
+    return await service.readiness.answer(has_token=tells)

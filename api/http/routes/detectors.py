@@ -7,14 +7,16 @@ from typing import Final
 import msgspec
 
 from api.http.routes.described import Operations, describe
-from api.http.service import service
+from api.http.service import request, service
 from api.schema import examples
 from api.schema.envelope import RequestRefusal, Response, success, success_of
 from api.schema.messages import catalogue, cluster
 from api.schema.messages.catalogue import given
 from engine.evaluation.wire.inspecting.rule_lists import LIST_BYTES_MAX
 from engine.language.diagnostics import Entry, Refusal
+from engine.runtime.contract.catalogue_changes import TOKEN_DETECTORS_MAX
 from engine.runtime.contract.errors import TOO_MANY, TOO_MANY_WAIT, DetectorUnavailable
+from engine.runtime.front_end.permits import Permit
 
 blueprint = Operations("detectors")
 
@@ -28,6 +30,7 @@ _LIST_TOO_LONG: Final = (
 
 @blueprint.get("/api/detectors")
 @describe(
+    scope="read",
     summary="List the detectors",
     text="In order of creation. With `limit` or `after`, one page of them: at most `limit`, beginning "
     "after the detector with the id `after`. A page with fewer entries is the last. Without either, a "
@@ -39,19 +42,43 @@ _LIST_TOO_LONG: Final = (
     is_addition=False,
 )
 async def list_detectors(query: catalogue.DetectorsQuery) -> Response:
+    permit = request.permit
+    if permit.detectors is not None:
+        return await _listed(await _own(permit, query))
     if query == catalogue.DetectorsQuery():
-        # One after another: each of many at once would take a part of every turn of the loop.
-        async with service.listing:
-            return await _listed(await service.backend.detectors())
+        return await _all()
     after, most = given(query.after), given(query.limit) or catalogue.PAGE_MAX
     page = await service.backend.detectors_page(after, most)
     if page is None:
-        raise RequestRefusal(1006, f"after: there is no detector `{after}`; it may have been deleted")
+        raise _no_such_start(after)
     return await _listed(page)
+
+
+async def _all() -> Response:
+    # One after another: each of many at once would take a part of every turn of the loop.
+    async with service.listing:
+        return await _listed(await service.backend.detectors())
+
+
+async def _own(permit: Permit, query: catalogue.DetectorsQuery) -> list[tuple[str, str]]:
+    """Return those that a token sees that is for some detectors only. Raises RequestRefusal 1006."""
+    seen = [one for one in await service.backend.detectors() if permit.sees(one[0])]
+    after, begin = given(query.after), 0
+    if after is not None:
+        begin = next((number for number, one in enumerate(seen, 1) if one[0] == after), 0)
+        if not begin:
+            raise _no_such_start(after)
+    most = given(query.limit) or (catalogue.PAGE_MAX if after is not None else len(seen))
+    return seen[begin : begin + most]
+
+
+def _no_such_start(after: str | None) -> RequestRefusal:
+    return RequestRefusal(1006, f"after: there is no detector `{after}`; it may have been deleted")
 
 
 @blueprint.post("/api/detectors")
 @describe(
+    scope="write",
     summary="Create a detector",
     text="Names need not be unique.",
     body=catalogue.NewDetector,
@@ -61,11 +88,14 @@ async def list_detectors(query: catalogue.DetectorsQuery) -> Response:
 )
 async def create_detector(body: bytes) -> Response:
     wanted = await service.decode(body, catalogue.NewDetector)
-    return success_of(catalogue.Identified(await service.backend.create_detector(wanted.name)))
+    _check_room()
+    detector_id = await service.backend.create_detector(wanted.name, request.permit)
+    return success_of(catalogue.Identified(detector_id))
 
 
 @blueprint.get("/api/detectors/<detectorId>")
 @describe(
+    scope="read",
     summary="Show one detector",
     result=catalogue.Detector,
     result_example={"id": examples.ID, "name": "logins"},
@@ -76,17 +106,19 @@ async def get_detector(detectorId: str) -> Response:
 
 @blueprint.delete("/api/detectors/<detectorId>")
 @describe(
+    scope="write",
     summary="Delete a detector",
     text="Deletes its rules and its state, too.",
     is_addition=False,
 )
 async def delete_detector(detectorId: str) -> Response:
-    await service.backend.delete_detector(detectorId)
+    await service.backend.delete_detector(detectorId, request.permit)
     return success_of(catalogue.Identified(detectorId))
 
 
 @blueprint.post("/api/detectors/<detectorId>/fork")
 @describe(
+    scope="write",
     summary="Copy a detector",
     text="Makes another detector, with the same rules under new ids and with all that they remember. "
     "From then on the two are independent. The original goes on while it is copied.",
@@ -96,11 +128,14 @@ async def delete_detector(detectorId: str) -> Response:
 )
 async def fork_detector(detectorId: str, body: bytes) -> Response:
     wanted = await service.decode(body, catalogue.NewDetector)
-    return success_of(catalogue.Identified(await service.backend.fork_detector(detectorId, wanted.name)))
+    _check_room()
+    fork_id = await service.backend.fork_detector(detectorId, wanted.name, request.permit)
+    return success_of(catalogue.Identified(fork_id))
 
 
 @blueprint.post("/api/detectors/<detectorId>/move")
 @describe(
+    scope="admin",
     summary="Move a detector to another node",
     text="The detector is saved here and activated there. Waiting requests follow it in order, and each "
     "is answered once. A detector that is already there stays.",
@@ -112,8 +147,15 @@ async def fork_detector(detectorId: str, body: bytes) -> Response:
 )
 async def move_detector(detectorId: str, body: bytes) -> Response:
     wanted = await service.decode(body, cluster.Move)
-    route = await service.backend.move_detector(detectorId, given(wanted.node) or "")
+    route = await service.backend.move_detector(detectorId, given(wanted.node) or "", request.permit)
     return success_of(cluster.Moved(route.address.node, route.worker))
+
+
+def _check_room() -> None:
+    """Raise Refusal 1400 if the token is for so many detectors that none can be added."""
+    if not request.permit.has_room:
+        said = f"the token is for {TOKEN_DETECTORS_MAX} detectors, which is the limit"
+        raise Refusal(Entry(TOO_MANY, said))
 
 
 async def _listed(entries: Sequence[tuple[str, str]]) -> Response:

@@ -24,6 +24,7 @@ from api.schema.messages import evaluations as messages
 from api.schema.messages import explanations
 from api.schema.messages.catalogue import given
 from api.schema.messages.state import State, StateQuery
+from engine.evaluation.wire.batches import count_events, count_records
 from engine.evaluation.wire.decoding import BatchBody, EvaluateBody, TickBody
 from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.inspecting.explanations import ExplainBody
@@ -35,6 +36,8 @@ blueprint = Operations("evaluations")
 
 @blueprint.post("/api/detectors/<detectorId>/evaluate")
 @describe(
+    scope="evaluate",
+    dry_run_scope="read",
     summary="Evaluate an event",
     text="Gives one action for each enabled rule whose condition is true now, by priority. A detector's "
     "clock never runs backwards, and a much older event is refused with `1402`. The example suits a new "
@@ -48,6 +51,7 @@ blueprint = Operations("evaluations")
     is_addition=False,
 )
 async def evaluate(detectorId: str, body: bytes, query: messages.EvaluateQuery) -> Response:
+    request.permit.spend(1)
     explained = query.explain == "true"
     if query.dry_run == "true":
         operation = operations.dry_run(body, explained=explained)
@@ -58,6 +62,8 @@ async def evaluate(detectorId: str, body: bytes, query: messages.EvaluateQuery) 
 
 @blueprint.post("/api/detectors/<detectorId>/evaluate/batch")
 @describe(
+    scope="evaluate",
+    dry_run_scope="read",
     summary="Evaluate many events in order",
     text="A refused event has its errors in its place, and the others are evaluated. As msgpack the body "
     "is the same document, and the response is JSON. As NDJSON each line is the body of one "
@@ -76,8 +82,10 @@ async def evaluate_batch(
 ) -> Response | NdjsonStream:
     if request.media_type == NDJSON:
         request.progress.operation = EVALUATIONS_STREAM
-        return service.streams.open(detectorId, authorization(request.head))
+        return service.streams.open(detectorId, authorization(request.head), request.permit)
     form = BATCH_FORMS[request.media_type]
+    if request.permit.rate is not None:
+        request.permit.spend(await service.work(partial(count_events, body, form), len(body)))
     if query.dry_run == "true":
         operation = operations.dry_run_batch(body, form)
     else:
@@ -90,6 +98,7 @@ async def evaluate_batch(
 
 @blueprint.post("/api/detectors/<detectorId>/ingest")
 @describe(
+    scope="evaluate",
     summary="Evaluate plain records",
     text="Takes what log shippers send, whatever the Content-Type says of it: a JSON object, an array of "
     "objects, or an object a line. Each is the fields of an event. The records of a body are evaluated in "
@@ -104,6 +113,8 @@ async def evaluate_batch(
     takes_any_type=True,
 )
 async def ingest(detectorId: str, query: messages.IngestQuery, body: bytes) -> Response:
+    if request.permit.rate is not None:
+        request.permit.spend(await service.work(partial(count_records, body), len(body)))
     with_results = query.actions == "true"
     records = Ingest(body, given(query.time), with_results=with_results)
     return await service.call(detectorId, operations.ingest(records, idempotency_key(request.head)))
@@ -111,6 +122,7 @@ async def ingest(detectorId: str, query: messages.IngestQuery, body: bytes) -> R
 
 @blueprint.post("/api/detectors/<detectorId>/v1/logs")
 @describe(
+    scope="evaluate",
     summary="Evaluate OpenTelemetry logs",
     text="Takes logs as OTLP/HTTP exporters send them, as protobuf or JSON, and answers as OTLP says: no "
     "envelope, unless it is an error. Each log record is an event at its `timeUnixNano`, or else when it "
@@ -130,12 +142,14 @@ async def export_logs(detectorId: str, body: bytes) -> Response:
     bytes_max = service.settings.max_batch_body_bytes
     read = partial(events_in, body, now_us, service.limits, bytes_max, in_protobuf=in_protobuf)
     records = Ingest(await service.work(read, len(body)), are_events=True)
+    request.permit.spend(records.body.count(b"\n") + 1)
     answer = await service.backend.call(detectorId, operations.ingest(records))
     return exported(answer, in_protobuf=in_protobuf) if isinstance(answer, Done) else answered(answer)
 
 
 @blueprint.post("/api/detectors/<detectorId>/tick")
 @describe(
+    scope="evaluate",
     summary="Let time pass without an event",
     text="Moves the detector's clock to `timestamp_ms`, and gives the actions of the timed rules that fire "
     "because of it, in order of time. A time that is not after the clock changes nothing. The service "
@@ -149,11 +163,13 @@ async def export_logs(detectorId: str, body: bytes) -> Response:
 )
 async def tick(detectorId: str, query: messages.RecordedQuery, body: bytes) -> Response:
     del query
+    request.permit.spend(1)
     return await service.call(detectorId, operations.tick(body, idempotency_key(request.head)))
 
 
 @blueprint.post("/api/detectors/<detectorId>/explain")
 @describe(
+    scope="read",
     summary="Explain why rules fire, or not",
     text="Tells what an evaluation of the event would do, and records nothing. Gives for each rule, or "
     "for the one named, the tree of its condition: what is true, what was looked up, which event settled "
@@ -170,6 +186,7 @@ async def explain(detectorId: str, body: bytes) -> Response:
 
 @blueprint.get("/api/detectors/<detectorId>/firings")
 @describe(
+    scope="read",
     summary="Read the feed of a detector",
     text="The actions of rules whose `notify` is true, in order, each with a number that is never used "
     "again: what fired, when, for which keys, and why. At most `limit`, after the number `after`; go on "
@@ -199,6 +216,7 @@ async def firings(detectorId: str, query: messages.FiringsQuery) -> Response | F
 
 @blueprint.get("/api/detectors/<detectorId>/state")
 @describe(
+    scope="read",
     summary="Look inside a detector",
     text="Gives the detector in numbers: clock, events, rules, keys, bytes, journal, snapshot, worker. "
     "With `list`, one page of its keys, its memories or its rules; with `rule` and `key`, the standing "

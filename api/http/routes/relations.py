@@ -32,6 +32,7 @@ class _Change(msgspec.Struct, forbid_unknown_fields=True):
 
 @blueprint.get("/api/detectors/<detectorId>/relations")
 @describe(
+    scope="read",
     summary="List the relations of a detector",
     text="By name, without their tuples.",
     result=messages.Relations,
@@ -44,6 +45,7 @@ async def list_relations(detectorId: str) -> Response:
 
 @blueprint.get(_PATH)
 @describe(
+    scope="read",
     summary="Show the tuples of a relation",
     text="A page of them, in an order of the service. Tuples that are added or removed between two pages may "
     "be missed; all others come once.",
@@ -59,6 +61,7 @@ async def get_relation(detectorId: str, name: str, query: messages.TuplesQuery) 
 
 @blueprint.put(_PATH)
 @describe(
+    scope="write",
     summary="Create or replace a relation",
     text="All at once: every event that is evaluated after the answer sees the new tuples, and none sees "
     "half of them. A body may be JSON, NDJSON with a tuple in each line, or CSV with one in each row; "
@@ -100,11 +103,13 @@ async def put_relation(detectorId: str, name: str, query: messages.RelationQuery
         _named(name),
         parts,
         settings.deadline_s,
+        request.permit.token.label,
     )
 
 
 @blueprint.patch(_PATH)
 @describe(
+    scope="write",
     summary="Change a relation",
     text="Removes tuples and adds others, as one change; a tuple that is in both is there afterwards. To add "
     "one that is there, or to remove one that is not, changes nothing and succeeds.",
@@ -116,11 +121,13 @@ async def put_relation(detectorId: str, name: str, query: messages.RelationQuery
 )
 async def change_relation(detectorId: str, name: str, body: bytes) -> Response:
     change = await service.decode(body, _Change)
-    return await service.call(detectorId, operations.change_relation(_named(name), change.add, change.remove))
+    operation = operations.change_relation(_named(name), change.add, change.remove)
+    return await service.change(detectorId, operation)
 
 
 @blueprint.delete(_PATH)
 @describe(
+    scope="write",
     summary="Delete a relation",
     text="Conditions that name it are false from then on, with message 2003, unless the event brings it.",
     result=messages.NamedRelation,
@@ -128,7 +135,7 @@ async def change_relation(detectorId: str, name: str, body: bytes) -> Response:
     result_example={"name": examples.RELATION["name"]},
 )
 async def delete_relation(detectorId: str, name: str) -> Response:
-    return await service.call(detectorId, operations.delete_relation(_named(name)))
+    return await service.change(detectorId, operations.delete_relation(_named(name)))
 
 
 def _named(name: str) -> str:

@@ -29,6 +29,7 @@ _CONDITION: Final = (1300, 1301, 1302, 1303)
 
 @blueprint.get("/api/detectors/<detectorId>/rules")
 @describe(
+    scope="read",
     summary="List the rules of a detector",
     text="By priority, the lowest number first. With `limit` or `after`, only a page: continue after the "
     "priority of its last rule, until a page is empty. With `source=true`, it is a page, too, and each "
@@ -50,6 +51,7 @@ async def list_rules(detectorId: str, query: messages.RulesQuery) -> Response:
 
 @blueprint.post("/api/detectors/<detectorId>/rules")
 @describe(
+    scope="write",
     summary="Create a rule",
     text="Its history begins with the first event evaluated after this. Its priority is one more than "
     "the highest ever given in the detector. A `shadow` rule is evaluated and counted, and yields no "
@@ -79,6 +81,7 @@ async def create_rule(detectorId: str, body: bytes) -> Response:
 
 @blueprint.put("/api/detectors/<detectorId>/rules")
 @describe(
+    scope="write",
     summary="Make rules what a list says",
     text="Makes the rules with the names in the body what the body says, as one change: all of them, or "
     "none if anything is wrong. A member that is left out has its default. A rule whose condition stays "
@@ -99,6 +102,7 @@ async def put_rules(detectorId: str, body: bytes) -> Response:
 
 @blueprint.get("/api/detectors/<detectorId>/rules/<id>")
 @describe(
+    scope="read",
     summary="Show one rule",
     text="Also gives the condition as text: the canonical text, and the text as it was written, with its "
     "comments.",
@@ -116,6 +120,7 @@ async def get_rule(detectorId: str, id: str) -> Response:
 
 @blueprint.patch("/api/detectors/<detectorId>/rules/<id>")
 @describe(
+    scope="write",
     summary="Change a rule",
     text="Absent members keep their values. Changing the condition to a different one, or enabling the "
     'rule, starts its history anew. `shadow` does not. With `history: "keep"`, only what a different '
@@ -135,6 +140,7 @@ async def change_rule(detectorId: str, id: str, body: bytes) -> Response:
 
 @blueprint.delete("/api/detectors/<detectorId>/rules/<id>")
 @describe(
+    scope="write",
     summary="Delete a rule",
     own_codes=(1201, 1401),
     result_example={"id": examples.RULE_ID},
@@ -146,6 +152,7 @@ async def delete_rule(detectorId: str, id: str) -> Response:
 
 @blueprint.get("/api/detectors/<detectorId>/rules/<id>/versions")
 @describe(
+    scope="read",
     summary="Show the versions of a rule",
     text="The last 100, newest first: what the rule was, since when, and whose token made it so. To go back "
     "to a version, change the rule to what it was.",
@@ -159,6 +166,7 @@ async def versions(detectorId: str, id: str) -> Response:
 
 @blueprint.get("/api/detectors/<detectorId>/rules/<id>/timeline")
 @describe(
+    scope="read",
     summary="Watch a rule at each event",
     text="Gives the last 500 events since the timeline was first asked for, oldest first: whether the "
     "rule fired, and which of its temporal conditions were true. With `key`, only events with these "
@@ -179,6 +187,7 @@ async def timeline(detectorId: str, id: str, query: explanations.TimelineQuery) 
 
 @blueprint.get("/api/detectors/<detectorId>/rules/<id>/comparison")
 @describe(
+    scope="read",
     summary="Compare a rule with its draft",
     text="Gives how often both fired, only the rule, and only the draft, with examples. "
     "Counting begins when both exist and are enabled, and anew when either gets a different condition. "
@@ -196,6 +205,7 @@ async def comparison(detectorId: str, id: str, query: ComparisonQuery) -> Respon
 
 @blueprint.post("/api/detectors/<detectorId>/rules/<id>/promote")
 @describe(
+    scope="write",
     summary="Exchange a rule and its draft",
     text="The rule gets the draft's condition with its history, and the draft gets the rule's; a second "
     "call undoes the first. Names, ids and priorities stay. A body is ignored.",
@@ -209,6 +219,7 @@ async def promote(detectorId: str, id: str) -> Response:
 
 @blueprint.post("/api/conditions/parse")
 @describe(
+    scope="read",
     summary="Parse a condition",
     text="Gives the Condition object, its canonical text and an estimate of its cost; stores nothing.",
     body=messages.ConditionToParse,

@@ -1,10 +1,11 @@
-"""The messages about tokens, detectors and relations."""
+"""The messages about tokens, detectors, relations, and who changed them."""
 
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from engine.language.condition import Scalar
+from engine.runtime.contract.catalogue_changes import TOKEN_DETECTORS_MAX, Scope
 
 T = TypeVar("T")
 
@@ -43,13 +44,59 @@ class Token(Struct):
     hint: str
 
 
+_Scope = Annotated[
+    str,
+    Meta(
+        pattern="^(evaluate|read|write|admin)$",
+        extra={"expected": "`evaluate`, `read`, `write` or `admin`"},
+        extra_json_schema={"enum": ["evaluate", "read", "write", "admin"]},
+    ),
+]
+DetectorId = Annotated[str, Meta(pattern="^[0-9a-f]{32}$", extra={"expected": "the id of a detector"})]
+
+
 class NewToken(Struct, forbid_unknown_fields=True):
-    """The body that creates a token with a name."""
+    """The body that creates a token with a name. What is left out has no bound."""
 
     name: Name
+    scopes: list[_Scope] | UnsetType = UNSET
+    """What it may do: `evaluate` events; `read`, which dry runs and explanations belong to; `write`: change
+    detectors, rules and relations; `admin`: manage tokens and the cluster."""
+    detectors: Annotated[list[DetectorId], Meta(max_length=TOKEN_DETECTORS_MAX)] | UnsetType = UNSET
+    """The ids of the detectors that it is for; those that it creates are added. It sees no others."""
+    expires_ms: (
+        Annotated[
+            int,
+            Meta(ge=0, le=8_640_000_000_000_000, extra={"expected": "milliseconds since 1970"}),
+        ]
+        | UnsetType
+    ) = UNSET
+    """When it expires, in milliseconds since 1970."""
+    events_per_s: (
+        Annotated[float, Meta(gt=0, le=1_000_000_000, extra={"expected": "a number above 0, up to 1e9"})]
+        | UnsetType
+    ) = UNSET
+    """How many events it may evaluate a second; past that it gets 1401."""
 
 
-class ListedToken(Struct):
+class Bounds(Struct):
+    """What a token may do; null is no bound."""
+
+    scopes: list[Scope] | None
+    detectors: list[str] | None
+    """The ids of the detectors that it is for, as far as they exist."""
+    expires_ms: int | None
+    events_per_s: float | None
+
+
+class OwnToken(Bounds):
+    """The token of the request. A token from the settings has no id."""
+
+    id: str | None
+    name: str
+
+
+class ListedToken(Bounds):
     """A token as lists show it. `used_ms` is when it was last used, to about a minute; null if not known."""
 
     id: str
@@ -83,9 +130,7 @@ class DetectorsQuery(Struct):
 
     limit: PageSize | UnsetType = UNSET
     """The maximum number of detectors; 1000 if only `after` is given."""
-    after: (
-        Annotated[str, Meta(pattern="^[0-9a-f]{32}$", extra={"expected": "the id of a detector"})] | UnsetType
-    ) = UNSET
+    after: DetectorId | UnsetType = UNSET
     """Only detectors created after this one, the last of the previous page."""
 
 
@@ -165,3 +210,54 @@ class TuplesQuery(Struct):
         Annotated[int, Meta(ge=0, le=2**63 - 1, extra={"expected": "the `next` of a page"})] | UnsetType
     ) = UNSET
     """The `next` of the page before."""
+
+
+class ChangesQuery(Struct):
+    """The page of the log."""
+
+    after: (
+        Annotated[int, Meta(ge=0, le=2**63 - 1, extra={"expected": "the number of a change"})] | UnsetType
+    ) = UNSET
+    """Only changes after this number: the `next` of the previous page."""
+    limit: PageSize | UnsetType = UNSET
+    """The maximum number of changes, 1000 by default."""
+
+
+class TokenOfChange(Struct):
+    """The token that made a change; a token from the settings has no id."""
+
+    id: str | None
+    name: str
+
+
+class LoggedChange(Struct):
+    """A change that has happened."""
+
+    seq: int
+    """Its number, which grows from change to change."""
+    time_ms: int
+    token: TokenOfChange | None
+    """Whose token made it; null for what the service did at its start, or `rule-detector token new`."""
+    request: str | None
+    """The `X-Request-ID` of the request."""
+    kind: Literal["token", "detector", "rule", "relation", "node"]
+    action: str
+    """`create`, `change` or `delete`; for a rule also `promote`, for a detector `move`, for a node `drain`
+    and `undrain`."""
+    id: str
+    """The id of what was changed; of a relation, its name."""
+    name: str
+    detectorId: str | UnsetType = UNSET
+    """The detector of a rule or a relation."""
+    old: Any = UNSET
+    """What it was: all of what was deleted, the members that differ of what was changed."""
+    new: Any = UNSET
+    """What it is now, likewise."""
+
+
+class Changes(Struct):
+    """A page of the log, oldest first."""
+
+    changes: list[LoggedChange]
+    next: int
+    """The number after which to go on."""

@@ -24,12 +24,21 @@ from api.schema.messages import (
     state,
 )
 from api.schema.openapi.condition_schemas import condition_schemas
-from api.schema.operation import Operation
+from api.schema.operation import ANY, NONE, Operation
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 _MESSAGES: Final = {
     name: member
-    for module in (catalogue, cluster, comparisons, conditions, evaluations, explanations, rules, state)
+    for module in (
+        catalogue,
+        cluster,
+        comparisons,
+        conditions,
+        evaluations,
+        explanations,
+        rules,
+        state,
+    )
     for name, member in vars(module).items()
     if isinstance(member, type)
     and issubclass(member, msgspec.Struct)
@@ -134,6 +143,7 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
             {"name": "relations", "description": "Tuples that conditions look up."},
             {"name": "evaluation", "description": "Events in, actions out."},
             {"name": "conditions", "description": "The language of conditions, without a detector."},
+            {"name": "changes", "description": "Who changed what."},
             {"name": "cluster", "description": "Nodes, workers, and which detectors they have."},
             {"name": "service", "description": "The service itself."},
         ],
@@ -145,7 +155,8 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
                 "token": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "A token of this service: `Authorization: Bearer TOKEN`.",
+                    "description": "A token of this service: `Authorization: Bearer TOKEN`. What an "
+                    "operation lists here is the scope that the token needs, if it has scopes.",
                 }
             },
         },
@@ -214,8 +225,10 @@ def _operation(operation: Operation, result: dict[str, Any], body: dict[str, Any
         described["responses"]["200"]["content"][NDJSON.decode()] = _LINES_ANSWERED
     if operation.is_bare:
         described["responses"]["200"]["content"][PROTOBUF.decode()] = _IN_PROTOBUF
-    if operation.is_open:
+    if operation.scope == NONE:
         described["security"] = [{}, {"token": []}] if operation.says_more else []
+    else:
+        described["security"] = [{"token": [] if operation.scope == ANY else [operation.scope]}]
     if body is not None:
         described["requestBody"] = {
             "required": True,
@@ -271,6 +284,8 @@ def _tag(operation: Operation) -> str:
             return "tokens"
         case ["api", "cluster", *_]:
             return "cluster"
+        case ["api", "changes"]:
+            return "changes"
         case ["api", "conditions", *_]:
             return "conditions"
         case ["api", "detectors", _, "rules" | "relations" as tag, *_]:
@@ -340,6 +355,7 @@ _EXAMPLES: Final = {
     1006: "the headers are larger than 16384 bytes together",
     1100: "the header `Authorization: Bearer TOKEN` is missing",
     1101: "the token is unknown or revoked",
+    1102: "the token does not have the scope `write`",
     1200: "there is no detector `6f1c2a9be07d4c58a3f0d1e2b3c4d5e6`",
     1201: "there is no rule `0b7d3c41f2a84e6d9c5b1a0f8e7d6c5b` in this detector",
     1202: "there is no token `6f1c2a9be07d4c58a3f0d1e2b3c4d5e6`",

@@ -65,6 +65,27 @@ _FLAT_BATCH: Final = msgspec.msgpack.Decoder(_FlatBatch)
 _FLAT_BATCH_DEPTH: Final = 5
 
 
+class _Events(msgspec.Struct):
+    events: list[msgspec.Raw]
+
+
+def count_events(body: bytes, form: BatchForm) -> int:
+    """Return how many events a batch has, without decoding them; 1 if it cannot be read."""
+    try:
+        found = (msgspec.json if form == "json" else msgspec.msgpack).decode(body, type=_Events)
+    except (ValueError, RecursionError):
+        return 1
+    return len(found.events)
+
+
+def count_records(body: bytes) -> int:
+    """Return how many plain records a body has, without decoding them: its lines, if it is no JSON."""
+    with suppress(ValueError, RecursionError):
+        found = msgspec.json.decode(body, type=list[msgspec.Raw] | dict[str, msgspec.Raw])
+        return len(found) if isinstance(found, list) else 1
+    return max(1, sum(bool(line.strip()) for line in body.split(b"\n")))
+
+
 def _json_batch(body: bytes, limits: Limits) -> BatchBody:
     # Each event has two objects at least, which nest in those of no other event.
     return decode(body, BatchBody, limits, apart=lambda batch: 2 * max(0, len(batch.events) - 1))

@@ -27,6 +27,8 @@ class Done(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     result: bytes
     messages: bytes = b"[]"
+    changes: bytes = b""
+    """What it has changed, for the changes log of the service; empty if there is nothing to log."""
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag=True):

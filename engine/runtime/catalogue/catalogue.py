@@ -2,36 +2,48 @@
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import astuple
 
 from engine.runtime.catalogue import catalogue_state
-from engine.runtime.catalogue.catalogue_settings import CatalogueSettings
 from engine.runtime.catalogue.catalogue_state import (
-    RECORD_VERSION,
-    STATE_VERSION,
     CatalogueState,
     Change,
     DetectorCreated,
     DetectorPurged,
     DetectorRemoved,
+    Reported,
     TokenAdded,
     TokenRevoked,
+    record_version,
     recovered_state,
+    room_for_detectors,
+    state_version,
 )
+from engine.runtime.catalogue.new_folder import delete_leftovers, prepare_folder
 from engine.runtime.catalogue.table_updates import TableVersions
-from engine.runtime.contract.catalogue_changes import Changes, Opened, StoredToken, TokenEntry, token_label
+from engine.runtime.contract.catalogue_changes import (
+    Changes,
+    KnownToken,
+    Opened,
+    StoredToken,
+    TokenEntry,
+    known_token,
+)
+from engine.runtime.contract.change_log import LoggedChange, LoggedPage, Made
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
+from engine.runtime.contract.settings import CatalogueSettings
 from engine.runtime.detector.persistence import detector_snapshot
 from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
 from snapshots.data_folder.identity import check_identity
 from snapshots.data_folder.lock import FolderLock
 from snapshots.data_folder.mounts import check_mount
-from snapshots.errors import Fenced, NothingUsable, StorageError, WriteFailed
+from snapshots.errors import Fenced, StorageError, WriteFailed
 from snapshots.files import Files, RealFiles, storage_errors
-from snapshots.folders import create_folder, create_folders, destroy_folder, has_snapshot, is_unused
+from snapshots.folders import create_folders, destroy_folder, has_snapshot
 from snapshots.store import Store
 from snapshots.write.due_marks import due_times
 
@@ -47,12 +59,9 @@ nothing."""
 _SEGMENTS_MAX: Final = 8
 """More segments than this trigger a snapshot at the opening, since each opening may leave one."""
 
-UNFINISHED_COPY: Final = "directory.unfinished"
-"""The catalogue of a copy of a data folder that is not complete."""
-
 _WARNINGS_KEPT: Final = 10
-_RECORD_BYTES_MAX: Final = 4096
-"""The maximum size of a change in the journal."""
+_RECORD_BYTES: Final = 4096
+"""The room for a change in the journal, but for a token that is for very many detectors."""
 
 
 class Catalogue:
@@ -85,13 +94,12 @@ class Catalogue:
         self._store = Store(self._folder, snapshots_kept=kept, reads_without_room=True, files=self._files)
         self._state = CatalogueState()
         self._opening = self._granted = 0
-        self._tokens = TableVersions[bytes](0)
-        self._detectors = TableVersions[str](0)
+        self._tokens = TableVersions[bytes, KnownToken](0)
+        self._detectors = TableVersions[str, str](0)
         self._snapshot_bytes = 0
         self._warnings: list[str] = []
         self._now_s = now_s
-        self._opened = False
-        self._save_at_s = 0.0
+        self._opened, self._save_at_s = False, 0.0
         self._mark_is_synced = False
         """Whether the mark of this opening's first record is known to be on the disk."""
         self._newborn = detector_snapshot.empty_snapshot()
@@ -119,7 +127,7 @@ class Catalogue:
             check_identity(self._data, self._settings.folder_id, self._files)
 
     def _open(self) -> Opened:
-        self._begin()
+        prepare_folder(self._data, self._files)
         recovered = self._store.recover()
         self._store.check_owner()
         self._state = recovered_state(recovered)
@@ -135,34 +143,6 @@ class Catalogue:
             self._save_if_can_be()
         return Opened((*map(str, recovered.damage), *self._delete_unfinished()), self._store.epoch)
 
-    def _begin(self) -> None:
-        """Initialize an unused folder. Raises NothingUsable if detectors exist but the catalogue is lost."""
-        if UNFINISHED_COPY in self._files.names(self._data):
-            raise NothingUsable(f"{self._data} holds a copy that was interrupted: remove it, and copy again")
-        if not self._files.names(self._folder) and self._files.names(self._detectors_folder):
-            raise NothingUsable(f"{self._folder} is gone or empty, though there are detectors")
-        if is_unused(self._folder, self._files):
-            self._refuse_lost_journal()
-            # An earlier initialization may not have finished.
-            create_folder(
-                self._folder,
-                catalogue_state.encode_state(self._state),
-                version=STATE_VERSION,
-                files=self._files,
-            )
-        # Folders created just before a crash may not be synced yet.
-        with storage_errors(f"{self._folder.parent} cannot be synced"):
-            self._files.sync_folder(self._folder.parent)
-
-    def _refuse_lost_journal(self) -> None:
-        """Raise NothingUsable if a catalogue without a record has detectors that were used."""
-        for name in self._files.names(self._detectors_folder):
-            if not is_unused(self._detectors_folder / name, self._files):
-                raise NothingUsable(
-                    f"{self._folder} has lost its journal: it names no detector, and "
-                    f"{self._detectors_folder / name} was used"
-                )
-
     def _delete_unfinished(self) -> list[str]:
         """Delete what is half created or half removed; return what could not be deleted or is not ours."""
         warnings = []
@@ -173,16 +153,7 @@ class Catalogue:
                 # Leftover files must not keep the service from starting.
                 warnings.append(str(error))
         known = self._state.detectors.keys() | self._state.removed
-        for name in self._files.names(self._detectors_folder):
-            if name not in known:
-                folder = self._detectors_folder / name
-                if is_unused(folder, self._files):
-                    destroy_folder(folder, self._files)
-                else:
-                    warnings.append(
-                        f"{folder}: no detector of the catalogue has this folder; it is left as it is"
-                    )
-        return warnings
+        return [*warnings, *delete_leftovers(self._detectors_folder, known, self._files)]
 
     def close(self) -> None:
         """Save what changed, if that is possible, and release the data folder."""
@@ -210,31 +181,29 @@ class Catalogue:
         return Changes(
             self._tokens.since(
                 tokens_seen,
-                lambda: {
-                    token.digest: token_label(token_id, token) for token_id, token in state.tokens.items()
-                },
+                lambda: {token.digest: known_token(each, token) for each, token in state.tokens.items()},
             ),
             self._detectors.since(detectors_seen, state.detectors.copy),
             tuple(self._warnings),
         )
 
-    def add_token(self, token_id: str, token: StoredToken) -> int | None:
+    def add_token(self, token_id: str, token: StoredToken, made: Made | None = None) -> int | None:
         """Store a token; return the version of the tokens that includes it, None if the limit is reached."""
         self.check_owner()
         if token_id not in self._state.tokens:
             if len(self._state.tokens) >= self._settings.tokens_max:
                 return None
-            self._change(TokenAdded(token_id, *astuple(token)))
-            self._tokens.note(token.digest, token_label(token_id, token))
+            self._change(TokenAdded(token_id, *astuple(token), *((made,) if made else ())))
+            self._tokens.note(token.digest, known_token(token_id, token))
         return self._tokens.version
 
-    def revoke_token(self, token_id: str) -> int | None:
+    def revoke_token(self, token_id: str, made: Made | None = None) -> int | None:
         """Remove a token; return the version without it, None if it does not exist."""
         self.check_owner()
         token = self._state.tokens.get(token_id)
         if token is None:
             return None
-        self._change(TokenRevoked(token_id))
+        self._change(TokenRevoked(token_id, made))
         return self._tokens.note(token.digest, None)
 
     def tokens(self) -> list[TokenEntry]:
@@ -242,8 +211,8 @@ class Catalogue:
         self.check_owner()
         used = self._state.tokens_used
         return [
-            TokenEntry(token_id, token.hint, token.name, token.created_at_ms, used.get(token_id))
-            for token_id, token in self._state.tokens.items()
+            TokenEntry(each, token.hint, token.name, token.created_at_ms, used.get(each), token.grant)
+            for each, token in self._state.tokens.items()
         ]
 
     def tokens_used(self, token_ids: list[str], at_ms: int) -> None:
@@ -253,47 +222,67 @@ class Catalogue:
             if token_id in self._state.tokens:
                 used[token_id] = max(at_ms, used.get(token_id, at_ms))
 
-    def create_detectors(self, names: Mapping[str, str]) -> list[int | None]:
-        """Add detectors, given as names by id, together.
+    def create_detectors(
+        self,
+        names: Mapping[str, str],
+        owners: Mapping[str, str] | None = None,
+        made: Mapping[str, Made] | None = None,
+    ) -> list[int | None]:
+        """Add detectors, given as names by id, together; each is added to what its owner, a token, is for.
 
-        Return for each the catalogue's version that includes it, None if the limit is reached.
+        Return for each the catalogue's version that includes it, None if a limit is reached.
         """
         self.check_owner()
-        known = self._state.detectors
-        new = [detector_id for detector_id in names if detector_id not in known]
-        del new[max(0, self._settings.detectors_max - len(known)) :]
+        owned, by, known = owners or {}, made or {}, self._state.detectors
+        wanted = [DetectorCreated(one, name, owned.get(one, ""), by.get(one)) for one, name in names.items()]
+        new = self._within_limits([one for one in wanted if one.id not in known])
         if new:
-            self._store.reserve(len(new) * _RECORD_BYTES_MAX)
+            self._store.reserve(len(new) * _RECORD_BYTES)
             # The folders come first: one without a detector is deleted at the next opening, but a detector
             # without a folder is lost.
             folder, version = self._detectors_folder, SNAPSHOT_VERSION
-            create_folders(folder, new, self._newborn, version=version, files=self._files)
-        versions = self._enter({one: names[one] for one in new}) if new else {}
-        return [
-            versions.get(detector_id, self._detectors.version if detector_id in known else None)
-            for detector_id in names
-        ]
+            ids = [one.id for one in new]
+            create_folders(folder, ids, self._newborn, version=version, files=self._files)
+        versions = self._enter(new) if new else {}
+        return [versions.get(one, self._detectors.version if one in known else None) for one in names]
 
-    def enter_fork(self, detector_id: str, name: str) -> int | None:
-        """Add a detector whose folder was made; return the catalogue's version, None if the limit is reached.
+    def _within_limits(self, new: list[DetectorCreated]) -> list[DetectorCreated]:
+        """Return the new detectors for which there is room, in the service and with their owners."""
+        del new[max(0, self._settings.detectors_max - len(self._state.detectors)) :]
+        found: list[DetectorCreated] = []
+        owned = Counter[str]()
+        for one in new:
+            owned[one.owner] += 1
+            if owned[one.owner] <= room_for_detectors(self._state, one.owner):
+                found.append(one)
+        return found
+
+    def enter_fork(
+        self, detector_id: str, name: str, owner: str = "", made: Made | None = None, source: str = ""
+    ) -> int | None:
+        """Add a detector whose folder was made; return the catalogue's version, None if a limit is reached.
 
         Raises DetectorUnavailable if the folder has no snapshot.
         """
         self.check_owner()
         if detector_id not in self._state.detectors:
-            if len(self._state.detectors) >= self._settings.detectors_max:
+            new = self._within_limits([DetectorCreated(detector_id, name, owner, made, source)])
+            if not new:
                 return None
             if not has_snapshot(self._detectors_folder / detector_id, self._files):
                 raise DetectorUnavailable(STARTING, "nothing was created: its files passed for leftovers")
-            self._enter({detector_id: name})
+            self._enter(new)
         return self._detectors.version
 
-    def _enter(self, names: Mapping[str, str]) -> dict[str, int]:
+    def _enter(self, new: Sequence[DetectorCreated]) -> dict[str, int]:
         """Add detectors that have folders to the catalogue; return the version that includes each."""
-        self._change(*(DetectorCreated(*one) for one in names.items()))
-        return {detector_id: self._detectors.note(detector_id, name) for detector_id, name in names.items()}
+        self._change(*new)
+        for owner in {one.owner for one in new} & self._state.tokens.keys():
+            token = self._state.tokens[owner]
+            self._tokens.note(token.digest, known_token(owner, token))
+        return {one.id: self._detectors.note(one.id, one.name) for one in new}
 
-    def delete_detector(self, detector_id: str) -> int | None:
+    def delete_detector(self, detector_id: str, made: Made | None = None) -> int | None:
         """Remove a detector; return the version without it, None if it does not exist.
 
         Its files stay until `purge_detector`; the next opening purges leftovers.
@@ -301,8 +290,19 @@ class Catalogue:
         self.check_owner()
         if detector_id not in self._state.detectors:
             return None
-        self._change(DetectorRemoved(detector_id))
+        self._change(DetectorRemoved(detector_id, made))
         return self._detectors.note(detector_id, None)
+
+    def report_changes(self, report_id: str, changes: list[LoggedChange]) -> None:
+        """Log changes that were made elsewhere. Reported again, with the same id, they are logged once."""
+        self.check_owner()
+        if report_id not in self._state.log.ids:
+            self._change(Reported(report_id, changes))
+
+    def logged_changes(self, after: int, limit: int) -> LoggedPage:
+        """Return at most `limit` changes of the log after a number."""
+        self.check_owner()
+        return self._state.log.page(after, limit, self._store.page, self._settings.changes_kept_days)
 
     def removed_detectors(self) -> list[str]:
         """Return the removed detectors whose files may still exist."""
@@ -337,10 +337,11 @@ class Catalogue:
 
     def _change(self, *changes: Change) -> None:
         """Make changes, on the disk first. NoRoom: nothing was done; any other error: that is unknown."""
-        self._store.reserve(len(changes) * _RECORD_BYTES_MAX)
+        payloads = [catalogue_state.encode(change) for change in changes]
+        self._store.reserve(sum(max(_RECORD_BYTES, 2 * len(payload)) for payload in payloads))
         try:
-            for change in changes:
-                self._store.append(catalogue_state.encode(change), version=RECORD_VERSION)
+            for change, payload in zip(changes, payloads, strict=True):
+                self._store.append(payload, version=record_version(change))
         except WriteFailed as error:
             if len(changes) == 1:
                 raise
@@ -378,8 +379,9 @@ class Catalogue:
 
     def _save(self) -> None:
         sequence = self._store.begin_snapshot()
+        self._state.log.move_to_page(self._store, sequence, self._settings.changes_kept_days)
         body = catalogue_state.encode_state(self._state)
-        self._store.save([body], version=STATE_VERSION, sequence=sequence)
+        self._store.save([body], version=state_version(self._state), sequence=sequence)
         self._store.close_earlier_segments()
         self._snapshot_bytes = len(body)
 

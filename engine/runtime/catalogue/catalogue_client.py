@@ -10,6 +10,7 @@ from engine.runtime.catalogue.catalogue import Catalogue
 from engine.runtime.concurrency.background import Background
 from engine.runtime.concurrency.threads import Threads
 from engine.runtime.contract.catalogue_changes import Changes, Opened, StoredToken, TokenEntry
+from engine.runtime.contract.change_log import LoggedChange, LoggedPage, Made
 from engine.runtime.contract.errors import (
     OUTCOME_UNKNOWN,
     STARTING,
@@ -38,6 +39,7 @@ _CHANGES: Final[frozenset[Callable[..., Any]]] = frozenset(
         Catalogue.create_detectors,
         Catalogue.enter_fork,
         Catalogue.delete_detector,
+        Catalogue.report_changes,
     }
 )
 """The methods of which callers must know whether they may have been executed."""
@@ -139,16 +141,16 @@ class CatalogueClient:
     async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
         return await self._ask(Catalogue.changes, tokens_seen, detectors_seen)
 
-    async def add_token(self, token_id: str, token: StoredToken) -> int:
+    async def add_token(self, token_id: str, token: StoredToken, made: Made | None = None) -> int:
         """Store a token; return the version of the tokens that includes it. Raises Refusal 1400."""
-        version = await self._ask(Catalogue.add_token, token_id, token)
+        version = await self._ask(Catalogue.add_token, token_id, token, made)
         if version is None:
             raise too_many_tokens(self._settings.tokens_max)
         return version
 
-    async def revoke_token(self, token_id: str) -> int:
+    async def revoke_token(self, token_id: str, made: Made | None = None) -> int:
         """Remove a token; return the version without it. Raises Refusal 1202."""
-        version = await self._ask(Catalogue.revoke_token, token_id)
+        version = await self._ask(Catalogue.revoke_token, token_id, made)
         if version is None:
             raise no_such_token(token_id)
         return version
@@ -159,32 +161,49 @@ class CatalogueClient:
     async def tokens_used(self, token_ids: list[str], at_ms: int) -> None:
         await self._ask(Catalogue.tokens_used, token_ids, at_ms)
 
-    async def create_detector(self, detector_id: str, name: str) -> int:
-        """Add a detector; return the catalogue's version that includes it. Raises Refusal 1400."""
-        return self._within_limit(await self._creations.call((detector_id, name)))
+    async def create_detector(
+        self, detector_id: str, name: str, owner: str = "", made: Made | None = None
+    ) -> int:
+        """Add a detector; return the catalogue's version that includes it. Raises Refusal 1400.
 
-    async def _create(self, wanted: Sequence[tuple[str, str]]) -> list[int | None]:
-        names = dict(wanted)
-        versions = await self._ask(Catalogue.create_detectors, names)
+        `owner` is the id of the token that makes it, if that is for some detectors only.
+        """
+        return self._within_limit(await self._creations.call((detector_id, name, owner, made)))
+
+    async def _create(self, wanted: Sequence[tuple[str, str, str, Made | None]]) -> list[int | None]:
+        names = {detector_id: name for detector_id, name, _, _ in wanted}
+        owners = {detector_id: owner for detector_id, _, owner, _ in wanted}
+        made = {detector_id: one for detector_id, _, _, one in wanted if one is not None}
+        versions = await self._ask(Catalogue.create_detectors, names, owners, made)
         # A front end that has lost its connection may ask again while its first call still waits.
         by_id = dict(zip(names, versions, strict=True))
-        return [by_id[detector_id] for detector_id, _ in wanted]
+        return [by_id[detector_id] for detector_id, _, _, _ in wanted]
 
-    async def enter_fork(self, detector_id: str, name: str) -> int:
+    async def enter_fork(
+        self, detector_id: str, name: str, owner: str = "", made: Made | None = None, source: str = ""
+    ) -> int:
         """Add a detector whose folder was made, as `create_detector` does."""
-        return self._within_limit(await self._ask(Catalogue.enter_fork, detector_id, name))
+        return self._within_limit(
+            await self._ask(Catalogue.enter_fork, detector_id, name, owner, made, source)
+        )
 
     def _within_limit(self, version: int | None) -> int:
         if version is None:
             raise too_many_detectors(self._settings.detectors_max)
         return version
 
-    async def delete_detector(self, detector_id: str) -> int:
+    async def delete_detector(self, detector_id: str, made: Made | None = None) -> int:
         """Remove a detector; return the version without it. Raises Refusal 1200."""
-        version = await self._ask(Catalogue.delete_detector, detector_id)
+        version = await self._ask(Catalogue.delete_detector, detector_id, made)
         if version is None:
             raise no_such_detector(detector_id)
         return version
+
+    async def report_changes(self, report_id: str, changes: list[LoggedChange]) -> None:
+        await self._ask(Catalogue.report_changes, report_id, changes)
+
+    async def logged_changes(self, after: int, limit: int) -> LoggedPage:
+        return await self._ask(Catalogue.logged_changes, after, limit)
 
     async def removed_detectors(self) -> list[str]:
         return await self._ask(Catalogue.removed_detectors)

@@ -1,19 +1,25 @@
 """The directory's persistent state, tokens and the catalogue of detectors, and its changes."""
 
 import re
+import sys
 from typing import Final, assert_never
 
 import msgspec
 
-from engine.runtime.contract.catalogue_changes import StoredToken
+from engine.runtime.catalogue.change_log import ChangeLog
+from engine.runtime.contract.catalogue_changes import FULL, TOKEN_DETECTORS_MAX, Grant, StoredToken
+from engine.runtime.contract.change_log import LoggedChange, Made
 from snapshots.errors import Damaged, NewerFormat, OlderFormat
 from snapshots.takeover.recovered import Recovered
 
-STATE_VERSION: Final = 2
-"""The version of `CatalogueState`."""
+STATE_VERSION: Final = 3
+"""The version of `CatalogueState`. Version 2 had no grants, and is written where no token has one: a program
+that knows no grants must not take such a token for one that may do everything."""
+_STATE_OLDEST: Final = 2
 
-RECORD_VERSION: Final = 1
-"""The version of a `Change` in the journal."""
+RECORD_VERSION: Final = 2
+"""The version of a `Change` in the journal. Version 1 had no grants, and is written likewise."""
+_RECORD_OLDEST: Final = 1
 
 
 class CatalogueState(msgspec.Struct):
@@ -27,6 +33,7 @@ class CatalogueState(msgspec.Struct):
     tokens_used: dict[str, int] = {}
     """When tokens were last used, in milliseconds, by id. This is not journaled, so it is lost unless a
     snapshot happens to be saved."""
+    log: ChangeLog = msgspec.field(default_factory=ChangeLog)
 
 
 class TokenAdded(msgspec.Struct, frozen=True, array_like=True, tag="token added"):
@@ -37,12 +44,16 @@ class TokenAdded(msgspec.Struct, frozen=True, array_like=True, tag="token added"
     hint: str
     name: str = ""
     created_at_ms: int | None = None
+    grant: Grant = FULL
+    made: Made | None = None
+    """Who made the change. None in what an earlier program has written, which kept no log."""
 
 
 class TokenRevoked(msgspec.Struct, frozen=True, array_like=True, tag="token revoked"):
     """A token was revoked."""
 
     id: str
+    made: Made | None = None
 
 
 class DetectorCreated(msgspec.Struct, frozen=True, array_like=True, tag="detector created"):
@@ -50,12 +61,18 @@ class DetectorCreated(msgspec.Struct, frozen=True, array_like=True, tag="detecto
 
     id: str
     name: str
+    owner: str = ""
+    """The id of the token that made it, if that is for some detectors only: it is for this one, too."""
+    made: Made | None = None
+    source: str = ""
+    """The id of the detector that it is a copy of; empty if it is none."""
 
 
 class DetectorRemoved(msgspec.Struct, frozen=True, array_like=True, tag="detector struck"):
     """A detector was removed; its files may still exist."""
 
     id: str
+    made: Made | None = None
 
 
 class DetectorPurged(msgspec.Struct, frozen=True, array_like=True, tag="detector purged"):
@@ -64,7 +81,14 @@ class DetectorPurged(msgspec.Struct, frozen=True, array_like=True, tag="detector
     id: str
 
 
-Change = TokenAdded | TokenRevoked | DetectorCreated | DetectorRemoved | DetectorPurged
+class Reported(msgspec.Struct, frozen=True, array_like=True, tag="reported"):
+    """Changes that were made elsewhere were reported for the log."""
+
+    id: str
+    changes: list[LoggedChange]
+
+
+Change = TokenAdded | TokenRevoked | DetectorCreated | DetectorRemoved | DetectorPurged | Reported
 
 _ID: Final = re.compile("[0-9a-f]{32}")
 
@@ -72,8 +96,22 @@ _decode: Final = msgspec.msgpack.Decoder(Change).decode
 
 
 def encode(change: Change) -> bytes:
-    """Encode a change as a payload of RECORD_VERSION."""
+    """Encode a change as a payload of `record_version`."""
     return msgspec.msgpack.encode(change)
+
+
+def record_version(change: Change) -> int:
+    """Return the lowest version that says all of a change."""
+    match change:
+        case TokenAdded():
+            is_plain = change.grant == FULL
+        case DetectorCreated():
+            is_plain = not change.owner
+        case Reported():
+            is_plain = False
+        case _:
+            is_plain = True
+    return _RECORD_OLDEST if is_plain else RECORD_VERSION
 
 
 def decode(payload: bytes) -> Change:
@@ -83,8 +121,14 @@ def decode(payload: bytes) -> Change:
 
 
 def encode_state(state: CatalogueState) -> bytes:
-    """Encode a snapshot's body, of STATE_VERSION."""
+    """Encode a snapshot's body, of `state_version`."""
     return msgspec.msgpack.encode(state)
+
+
+def state_version(state: CatalogueState) -> int:
+    """Return the lowest version that says all of a state."""
+    is_plain = not state.log.last and all(token.grant == FULL for token in state.tokens.values())
+    return _STATE_OLDEST if is_plain else STATE_VERSION
 
 
 def decode_state(data: bytes) -> CatalogueState:
@@ -94,16 +138,21 @@ def decode_state(data: bytes) -> CatalogueState:
 
 def apply(change: Change, state: CatalogueState) -> None:
     """Apply a change, in constant time."""
+    if not isinstance(change, DetectorPurged | Reported) and change.made is not None:
+        state.log.note(_logged(change, change.made, state))
     match change:
+        case Reported():
+            state.log.report(change.id, change.changes)
         case TokenAdded():
             state.tokens[change.id] = StoredToken(
-                change.digest, change.hint, change.name, change.created_at_ms
+                change.digest, change.hint, change.name, change.created_at_ms, change.grant
             )
         case TokenRevoked():
             state.tokens.pop(change.id, None)
             state.tokens_used.pop(change.id, None)
         case DetectorCreated():
             state.detectors[change.id] = change.name
+            _extend(state, change.owner, change.id)
         case DetectorRemoved():
             state.detectors.pop(change.id, None)
             state.removed.add(change.id)
@@ -111,6 +160,56 @@ def apply(change: Change, state: CatalogueState) -> None:
             state.removed.discard(change.id)
         case _:
             assert_never(change)
+
+
+def _logged(
+    change: TokenAdded | TokenRevoked | DetectorCreated | DetectorRemoved, made: Made, state: CatalogueState
+) -> LoggedChange:
+    """Return what the log says of a change that is about to be applied. Digests are in no log."""
+    encode = msgspec.json.encode
+    match change:
+        case TokenAdded():
+            new = encode(_token_members(change.name, change.hint, change.grant))
+            return LoggedChange("token", "create", change.id, change.name, new=new, made=made)
+        case TokenRevoked():
+            was = state.tokens[change.id]
+            old = encode(_token_members(was.name, was.hint, was.grant))
+            return LoggedChange("token", "delete", change.id, was.name, old=old, made=made)
+        case DetectorCreated():
+            new = encode({"name": change.name} | ({"copy_of": change.source} if change.source else {}))
+            return LoggedChange("detector", "create", change.id, change.name, new=new, made=made)
+        case DetectorRemoved():
+            name = state.detectors[change.id]
+            return LoggedChange("detector", "delete", change.id, name, old=encode({"name": name}), made=made)
+
+
+def _token_members(name: str, hint: str, grant: Grant) -> dict[str, object]:
+    bounds = {
+        "scopes": None if grant.scopes is None else sorted(grant.scopes),
+        "detectors": None if grant.detectors is None else sorted(grant.detectors),
+        "expires_ms": grant.expires_at_ms,
+        "events_per_s": grant.events_per_s,
+    }
+    given = {member: value for member, value in bounds.items() if value is not None}
+    return {"name": name, "hint": hint, **given}
+
+
+def _extend(state: CatalogueState, token_id: str, detector_id: str) -> None:
+    """Have a token that is for some detectors be for another one, and for none that is gone."""
+    token = state.tokens.get(token_id)
+    if token is None or token.grant.detectors is None:
+        return
+    left = token.grant.detectors & state.detectors.keys()
+    grant = msgspec.structs.replace(token.grant, detectors=left | {detector_id})
+    state.tokens[token_id] = msgspec.structs.replace(token, grant=grant)
+
+
+def room_for_detectors(state: CatalogueState, token_id: str) -> int:
+    """Return how many more detectors a token can be for; all but no end for one that is for all."""
+    token = state.tokens.get(token_id)
+    if token is None or token.grant.detectors is None:
+        return sys.maxsize
+    return TOKEN_DETECTORS_MAX - len(token.grant.detectors & state.detectors.keys())
 
 
 def recovered_state(recovered: Recovered) -> CatalogueState:
@@ -129,7 +228,7 @@ def recovered_state(recovered: Recovered) -> CatalogueState:
 def _recovered(recovered: Recovered) -> CatalogueState:
     snapshot = recovered.snapshot
     assert snapshot is not None, "a folder begins with one"
-    if snapshot.version != STATE_VERSION:
+    if not _STATE_OLDEST <= snapshot.version <= STATE_VERSION:
         newer = snapshot.version > STATE_VERSION
         raise (NewerFormat if newer else OlderFormat)(
             f"the directory was saved by a{' newer' if newer else 'n older'} program, "

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from engine.runtime.catalogue.catalogue import UNFINISHED_COPY, Catalogue
-from engine.runtime.catalogue.catalogue_settings import CatalogueSettings
+from engine.runtime.catalogue.catalogue import Catalogue
 from engine.runtime.catalogue.catalogue_state import recovered_state
+from engine.runtime.catalogue.new_folder import UNFINISHED_COPY
 from engine.runtime.catalogue.tokens import MintedToken, mint
+from engine.runtime.contract.change_log import Made
+from engine.runtime.contract.settings import CatalogueSettings
 from snapshots.backup import copy_folder
 from snapshots.data_folder.identity import begin_folder
 from snapshots.data_folder.lock import FolderLock
@@ -43,7 +45,7 @@ def mint_offline(data: Path) -> MintedToken:
     """Mint a token in a data folder that no service uses. Raises FolderInUse, StorageError."""
     minted = mint()
     with opened_offline(data) as directory:
-        directory.add_token(minted.id, minted.stored)
+        directory.add_token(minted.id, minted.stored, Made.now())
     return minted
 
 

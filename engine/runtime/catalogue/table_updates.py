@@ -8,25 +8,26 @@ from typing import Final, Generic, TypeVar
 from engine.runtime.contract.catalogue_changes import TableUpdate
 
 K = TypeVar("K")
+V = TypeVar("V")
 
 UPDATES_MAX: Final = 4096
 """The number of latest changes stored; a reader that has missed more receives the whole table."""
 
 
-class TableVersions(Generic[K]):
+class TableVersions(Generic[K, V]):
     """The versions and latest changes of a table, for its owner; the table itself is elsewhere."""
 
     def __init__(self, version: int) -> None:
         self.version = version
-        self._latest: deque[tuple[K, str | None]] = deque(maxlen=UPDATES_MAX)
+        self._latest: deque[tuple[K, V | None]] = deque(maxlen=UPDATES_MAX)
 
-    def note(self, key: K, value: str | None) -> int:
+    def note(self, key: K, value: V | None) -> int:
         """Note a change, and return its version."""
         self._latest.append((key, value))
         self.version += 1
         return self.version
 
-    def since(self, seen: int, table: Callable[[], dict[K, str]]) -> TableUpdate[K]:
+    def since(self, seen: int, table: Callable[[], dict[K, V]]) -> TableUpdate[K, V]:
         """Return the update for a reader that has seen a version, which may be stale or 0.
 
         `table` returns a copy of the whole table.
@@ -37,7 +38,7 @@ class TableVersions(Generic[K]):
         return TableUpdate(self.version, changes=list(islice(self._latest, len(self._latest) - missed, None)))
 
 
-class TableCopy(Generic[K]):
+class TableCopy(Generic[K, V]):
     """A reader's copy of the table, plus the changes made through this reader since.
 
     Changes made here are visible at once, and an update of an older version does not undo them. The cost of a
@@ -47,15 +48,15 @@ class TableCopy(Generic[K]):
     def __init__(self) -> None:
         self.seen = 0
         """The version of the last update."""
-        self._received: dict[K, str] = {}
+        self._received: dict[K, V] = {}
         self._order: list[K] = []
         """The keys received, in order of creation, and some that have been removed since."""
         self._positions: dict[K, int] = {}
         """Where each key received is in the order."""
-        self._added: dict[K, tuple[int, str]] = {}
+        self._added: dict[K, tuple[int, V]] = {}
         """Changes made here that are later than the last update: the version and the value."""
         self._removed: dict[K, int] = {}
-        self._by_value: dict[str, set[K]] | None = None
+        self._by_value: dict[V, set[K]] | None = None
         """The keys received, by value; None until they are asked for."""
 
     def __contains__(self, key: object) -> bool:
@@ -64,14 +65,14 @@ class TableCopy(Generic[K]):
     def __bool__(self) -> bool:
         return bool(self._received or self._added)
 
-    def get(self, key: K) -> str | None:
+    def get(self, key: K) -> V | None:
         """Return the value of a key, None if it does not exist."""
         value = self._received.get(key)
         if value is None and key in self._added:
             return self._added[key][1]
         return value
 
-    def keys_of(self, value: str) -> set[K]:
+    def keys_of(self, value: V) -> set[K]:
         """Return the keys that have a value."""
         if self._by_value is None:
             self._by_value = {}
@@ -81,11 +82,11 @@ class TableCopy(Generic[K]):
             key for key, (_, one) in self._added.items() if one == value
         }
 
-    def entries(self) -> list[tuple[K, str]]:
+    def entries(self) -> list[tuple[K, V]]:
         """Return all keys and values, in order of creation."""
         return [*self._received.items(), *self._added_entries()]
 
-    def page(self, after: K | None, most: int) -> list[tuple[K, str]] | None:
+    def page(self, after: K | None, most: int) -> list[tuple[K, V]] | None:
         """Return a page in order, from the start or after a key; None for an unknown key."""
         if after is not None and after not in self:
             return None
@@ -98,12 +99,12 @@ class TableCopy(Generic[K]):
             page += added[skipped : skipped + most - len(page)]
         return page
 
-    def _added_entries(self) -> Iterator[tuple[K, str]]:
+    def _added_entries(self) -> Iterator[tuple[K, V]]:
         for key, (_, value) in sorted(self._added.items(), key=lambda entry: entry[1][0]):
             if key not in self._received:
                 yield key, value
 
-    def note_added(self, key: K, value: str, version: int) -> None:
+    def note_added(self, key: K, value: V, version: int) -> None:
         """Note an entry that was added here."""
         if version > self.seen:
             self._added[key] = version, value
@@ -115,7 +116,7 @@ class TableCopy(Generic[K]):
         if version > self.seen:
             self._removed[key] = version
 
-    def take(self, update: TableUpdate[K]) -> None:
+    def take(self, update: TableUpdate[K, V]) -> None:
         """Apply an update, unless it is older than the last one."""
         if update.version < self.seen:
             return
@@ -135,7 +136,7 @@ class TableCopy(Generic[K]):
         self._added = {key: entry for key, entry in self._added.items() if entry[0] > self.seen}
         self._removed = {key: version for key, version in self._removed.items() if version > self.seen}
 
-    def _receive(self, key: K, value: str) -> None:
+    def _receive(self, key: K, value: V) -> None:
         if key not in self._received:
             self._positions[key] = len(self._order)
             self._order.append(key)

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from engine.runtime.contract.catalogue_changes import StoredToken
+from engine.runtime.contract.catalogue_changes import FULL, Grant, StoredToken
 
 PREFIX: Final = "rd_"
 RANDOM_BYTES: Final = 32
@@ -22,11 +22,11 @@ class MintedToken(msgspec.Struct, frozen=True):
     stored: StoredToken
 
 
-def mint(name: str = "") -> MintedToken:
+def mint(name: str = "", grant: Grant = FULL) -> MintedToken:
     """Generate a token; it is not stored yet."""
     token = PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
     created_at_ms = time.time_ns() // 1_000_000
-    stored = StoredToken(digest_of(token), token[-HINT_CHARS:], name, created_at_ms)
+    stored = StoredToken(digest_of(token), token[-HINT_CHARS:], name, created_at_ms, grant)
     return MintedToken(secrets.token_hex(16), token, stored)
 
 

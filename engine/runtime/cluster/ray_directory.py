@@ -17,7 +17,6 @@ from ray._private import worker as ray_worker
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from engine.runtime.catalogue.catalogue_settings import CatalogueSettings
 from engine.runtime.cluster.actors.directory_actor import DirectoryActor
 from engine.runtime.cluster.directory_reach import DirectoryReach, Places
 from engine.runtime.cluster.directory_watch import DirectoryWatch
@@ -30,7 +29,7 @@ from engine.runtime.concurrency.threads import off_loop
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
 from engine.runtime.contract.log_records import LOGGED, Logged
 from engine.runtime.contract.measurements.figures import OtherSetting
-from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.contract.settings import CatalogueSettings, RuntimeSettings
 from engine.runtime.front_end.backend import Backend
 from engine.runtime.front_end.scheduler_client import SchedulerClient, Unreachable
 from engine.runtime.process.deaths import Process
@@ -71,6 +70,7 @@ class RayDirectory:
             cluster=_cluster_id(),
             detectors_max=settings.detectors_max,
             tokens_max=settings.tokens_max,
+            changes_kept_days=settings.changes_kept_days,
         )
         self._folder = str(data)
         self._name = f"{DIRECTORY}{settings.folder_id}"

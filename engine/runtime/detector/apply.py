@@ -76,6 +76,7 @@ from engine.runtime.detector.persistence.journal_entries import (
     Ticked,
     rule_put,
 )
+from engine.runtime.detector.persistence.logged_changes import Before
 from engine.runtime.detector.persistence.uploads import Uploads, change_relation
 
 MESSAGES_MAX: Final = 100
@@ -124,21 +125,20 @@ def apply(
             case operations.FIRINGS:
                 return Applied(firings_of(detector, operation.payload))
             case operations.DRY_RUN | operations.DRY_RUN_EXPLAINED as kind:
-                explained = kind == operations.DRY_RUN_EXPLAINED
-                how = {"explained": explained, "detailed": operation.details}
+                how = {"explained": kind == operations.DRY_RUN_EXPLAINED, "detailed": operation.details}
                 return Applied(dry_run_body(detector, operation.payload, **how))
             case kind if kind in DRY_BATCH_FORMS:
-                form = DRY_BATCH_FORMS[kind]
-                details = operation.details
+                form, details = DRY_BATCH_FORMS[kind], operation.details
                 answer = dry_run_batch_body(detector, operation.payload, form, between, detailed=details)
                 return Applied(answer)
             case operations.EVALUATE_LINES:
                 return _lines_evaluated(detector, operation, between)
             case _:
-                detector.change = Change(now_us, operation.by)
+                detector.change, was = Change(now_us, operation.by), Before(detector, operation)
                 changed = _related(detector, operation, now_us)
                 result, entry, messages = changed or _ruled(detector, detector_id, operation, between)
-                return Applied(Done(json_bytes(result), encode_entries(messages)), entry)
+                logged = b"" if entry is None else was.changes(detector, result)
+                return Applied(Done(json_bytes(result), encode_entries(messages), logged), entry)
     except Refusal as refusal:
         return Applied(Refused(refusal.entries))
 
@@ -155,8 +155,9 @@ def apply_upload(detector: Detector, uploads: Uploads, operation: Operation, now
             case _:
                 put = msgspec.json.decode(payload, type=PutRelation)
                 entry = RelationPut(put.name, put.upload, put.parts, now_us // 1000)
-                relation = uploads.install(detector, put.name, put.upload, put.parts, entry.changed_ms)
-                return Applied(Done(json_bytes(_shown(put.name, relation))), entry)
+                was = Before(detector, operation)
+                now = uploads.install(detector, put.name, put.upload, put.parts, entry.changed_ms)
+                return Applied(Done(json_bytes(_shown(put.name, now)), b"[]", was.changes(detector)), entry)
     except Refusal as refusal:
         return Applied(Refused(refusal.entries))
     return Applied(Done(b"{}"))

@@ -2,14 +2,16 @@
 
 import asyncio
 import secrets
+from typing import Final
 
 import msgspec
 
-from engine.evaluation.wire.events import Answer, Refused
+from engine.evaluation.wire.events import Answer, Done, Refused
 from engine.runtime.catalogue.tokens import MintedToken, mint
 from engine.runtime.concurrency.background import Background, finished
 from engine.runtime.concurrency.loop_lag import LoopLag
-from engine.runtime.contract.catalogue_changes import TokenEntry, token_label
+from engine.runtime.contract.catalogue_changes import FULL, Grant, TokenEntry, known_token
+from engine.runtime.contract.change_log import LoggedChange, LoggedPage, Made, decode_changes
 from engine.runtime.contract.errors import TOO_MANY_WAIT, no_such_detector, no_such_name, shutting_down
 from engine.runtime.contract.measurements.figures import (
     ClusterFigures,
@@ -26,9 +28,13 @@ from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.catalogue_cache import CatalogueCache
 from engine.runtime.front_end.channels.channels import Channels, Connect
 from engine.runtime.front_end.memory_budget import ANSWERS, MemoryBudget
+from engine.runtime.front_end.permits import UNBOUNDED, Permit
 from engine.runtime.front_end.scheduler_client import SchedulerClient
 from engine.runtime.process.usage import usage
 from engine.runtime.transport.link_client import LinkClient
+
+_REPORTED_AT_ONCE: Final = 100
+"""The most changes in one record of the log."""
 
 
 class Backend:
@@ -144,35 +150,35 @@ class Backend:
     # -- tokens ----------------------------------------------------------------------------------------------
 
     @finished
-    async def mint_token(self, name: str = "") -> MintedToken:
+    async def mint_token(self, name: str = "", grant: Grant = FULL, by: Permit = UNBOUNDED) -> MintedToken:
         """Create a token durably."""
-        minted = mint(name)
-        version = await self.scheduler.ask("add_token", int, minted.id, minted.stored)
-        self._cache.tokens.note_added(minted.stored.digest, token_label(minted.id, minted.stored), version)
+        minted, made = mint(name, grant), Made.now(by.token.label)
+        version = await self.scheduler.ask("add_token", int, minted.id, minted.stored, made)
+        self._cache.tokens.note_added(minted.stored.digest, known_token(minted.id, minted.stored), version)
         return minted
 
     @finished
-    async def revoke_token(self, token_id: str) -> None:
+    async def revoke_token(self, token_id: str, by: Permit = UNBOUNDED) -> None:
         """Revoke a token; this front end rejects it from now on. Raises Refusal 1202."""
-        self._cache.token_revoked(token_id, await self.scheduler.ask("revoke_token", int, token_id))
+        made = Made.now(by.token.label)
+        self._cache.token_revoked(token_id, await self.scheduler.ask("revoke_token", int, token_id, made))
 
     async def tokens(self) -> list[TokenEntry]:
         """Return all tokens, in order of creation."""
         await self._cache.report_used()
         return await self.scheduler.ask("tokens", list[TokenEntry])
 
-    def token_known(self, digest: bytes) -> bool:
-        """Whether the cache has the token. Raises DetectorUnavailable if the cache is stale."""
-        return self._cache.use_token(digest)
+    def permit(self, digest: bytes) -> Permit | None:
+        """Return what a token may do, None if the cache has none of that digest.
 
-    def token(self, digest: bytes) -> str:
-        """Return the id of a known token, a blank and its name."""
-        return self._cache.token(digest)
+        Raises DetectorUnavailable if the cache is stale.
+        """
+        return self._cache.permit(digest)
 
-    async def token_lookup(self, digest: bytes) -> bool:
-        """Whether the directory has the token, asked now."""
+    async def permit_asked(self, digest: bytes) -> Permit | None:
+        """Return what a token may do, None if the directory has none of that digest, asked now."""
         await self._cache.ask()
-        return self._cache.use_token(digest)
+        return self._cache.permit(digest)
 
     @property
     def any_token(self) -> bool:
@@ -203,62 +209,110 @@ class Backend:
         """Whether the cache has the detector."""
         return detector_id in self._cache.detectors
 
-    def only_named(self, name: str) -> str | None:
-        """Return the id of the only detector of that name in the cache; None if there is none, or several."""
-        found = self._cache.detectors.keys_of(name)
-        return next(iter(found)) if len(found) == 1 else None
+    def only_named(self, name: str, by: Permit = UNBOUNDED) -> str | None:
+        """Return the id of the only detector of that name in the cache that a token sees.
 
-    async def detector_named(self, name: str) -> str:
+        Returns None if there is none, or several.
+        """
+        found = self._named_so(name, by)
+        return found[0] if len(found) == 1 else None
+
+    def _named_so(self, name: str, by: Permit) -> list[str]:
+        return list(filter(by.sees, self._cache.detectors.keys_of(name)))
+
+    async def detector_named(self, name: str, by: Permit = UNBOUNDED) -> str:
         """Return the id of the only detector of that name; asks the directory before refusing.
 
         Raises Refusal 1200.
         """
-        if (found := self.only_named(name)) is None:
+        if (found := self.only_named(name, by)) is None:
             await self._cache.ask()
-            found = self.only_named(name)
+            found = self.only_named(name, by)
         if found is None:
-            raise no_such_name(name, len(self._cache.detectors.keys_of(name)))
+            raise no_such_name(name, len(self._named_so(name, by)))
         return found
 
     @finished
-    async def create_detector(self, name: str) -> str:
+    async def create_detector(self, name: str, by: Permit = UNBOUNDED) -> str:
         """Add a detector durably, and return its id. Raises Refusal 1400."""
         detector_id = secrets.token_hex(16)
-        version = await self.scheduler.ask("create_detector", int, detector_id, name)
-        self._cache.detectors.note_added(detector_id, name, version)
+        made = Made.now(by.token.label)
+        version = await self.scheduler.ask("create_detector", int, detector_id, name, by.owner, made)
+        self._created(detector_id, name, version, by)
         return detector_id
 
     @finished
-    async def fork_detector(self, source_id: str, name: str) -> str:
+    async def fork_detector(self, source_id: str, name: str, by: Permit = UNBOUNDED) -> str:
         """Add a detector with the rules and the state of another one durably, and return its id.
 
         Raises Refusal 1200 and 1400.
         """
         detector_id = secrets.token_hex(16)
-        version = await self.scheduler.ask("fork_detector", int, source_id, detector_id, name)
-        self._cache.detectors.note_added(detector_id, name, version)
+        asked = (source_id, detector_id, name, by.owner, Made.now(by.token.label))
+        version = await self.scheduler.ask("fork_detector", int, *asked)
+        self._created(detector_id, name, version, by)
         return detector_id
 
+    def _created(self, detector_id: str, name: str, version: int, by: Permit) -> None:
+        self._cache.detectors.note_added(detector_id, name, version)
+        by.made(detector_id)
+
     @finished
-    async def delete_detector(self, detector_id: str) -> None:
+    async def delete_detector(self, detector_id: str, by: Permit = UNBOUNDED) -> None:
         """Remove a detector durably. Raises Refusal 1200, and refuses its waiting requests with it."""
-        version = await self.scheduler.ask("delete_detector", int, detector_id)
+        made = Made.now(by.token.label)
+        version = await self.scheduler.ask("delete_detector", int, detector_id, made)
         self._cache.detectors.note_removed(detector_id, version)
         self.channels.deleted(detector_id)
 
     @finished
-    async def move_detector(self, detector_id: str, node: str) -> Route:
+    async def move_detector(self, detector_id: str, node: str, by: Permit = UNBOUNDED) -> Route:
         """Move a detector to a node, or with an empty one to any but its own; return its route.
 
         Raises Refusal 1200 and 1204.
         """
         await self.confirm(detector_id)
-        return await self.scheduler.ask("move", Route, detector_id, node)
+        route = await self.scheduler.ask("move", Route, detector_id, node)
+        name = self._cache.detectors.get(detector_id) or ""
+        new = msgspec.json.encode({"node": route.address.node})
+        await self._report([LoggedChange("detector", "move", detector_id, name, new=new)], by.token.label)
+        return route
 
     @finished
-    async def drain_node(self, node: str, *, draining: bool) -> NodeFigures:
+    async def drain_node(self, node: str, *, draining: bool, by: Permit = UNBOUNDED) -> NodeFigures:
         """Start draining a node, which moves its detectors elsewhere, or stop. Raises Refusal 1204."""
-        return await self.scheduler.ask("drain", NodeFigures, node, draining)
+        found = await self.scheduler.ask("drain", NodeFigures, node, draining)
+        action = "drain" if draining else "undrain"
+        await self._report([LoggedChange("node", action, found.id, found.host)], by.token.label)
+        return found
+
+    # -- the changes log -------------------------------------------------------------------------------------
+
+    @finished
+    async def change(self, detector_id: str, operation: Operation) -> Answer:
+        """Have a detector execute a change, and log it before it is answered. Raises as `call` does.
+
+        The change is in the log once its answer is there. If the log cannot be reached, the answer is 1502:
+        it has happened, and its caller must not take it for acknowledged.
+        """
+        answer = await self.call(detector_id, operation)
+        if isinstance(answer, Done) and answer.changes:
+            made = decode_changes(answer.changes)
+            replace = msgspec.structs.replace
+            await self._report([replace(one, detector=detector_id) for one in made], operation.by)
+        return answer
+
+    async def _report(self, changes: list[LoggedChange], by: str) -> None:
+        """Log changes of the current request. Raises DetectorUnavailable 1502."""
+        made = Made.now(by)
+        replace = msgspec.structs.replace
+        for begin in range(0, len(changes), _REPORTED_AT_ONCE):
+            part = [replace(one, made=made) for one in changes[begin : begin + _REPORTED_AT_ONCE]]
+            await self.scheduler.ask("report_changes", type(None), secrets.token_hex(8), part)
+
+    async def logged_changes(self, after: int, limit: int) -> LoggedPage:
+        """Return at most `limit` changes of the log after a number, oldest first."""
+        return await self.scheduler.ask("logged_changes", LoggedPage, after, limit)
 
     async def _locate(self, detector_id: str, left_epoch: int, large: bool = False) -> Route:
         return await self.scheduler.ask("route", Route, detector_id, left_epoch, large)

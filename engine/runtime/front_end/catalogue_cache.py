@@ -6,9 +6,10 @@ import time
 from typing import Final
 
 from engine.runtime.catalogue.table_updates import TableCopy
-from engine.runtime.contract.catalogue_changes import Changes
+from engine.runtime.contract.catalogue_changes import Changes, KnownToken
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.front_end.permits import Permit
 from engine.runtime.front_end.scheduler_client import SchedulerClient
 
 _log = logging.getLogger(__name__)
@@ -28,10 +29,12 @@ class CatalogueCache:
         self._scheduler = scheduler
         self._settings = settings
         self._loop = asyncio.get_running_loop()
-        self.tokens = TableCopy[bytes]()
-        """By digest the id, a blank and the name."""
-        self.detectors = TableCopy[str]()
+        self.tokens = TableCopy[bytes, KnownToken]()
+        """Tokens by digest."""
+        self.detectors = TableCopy[str, str]()
         """Names by id."""
+        self._permits: dict[bytes, Permit] = {}
+        """By digest what the tokens may do that were used here, and some that are gone."""
         self._used: set[bytes] = set()
         """The digests of the tokens used since the last report."""
         self._reported_at_s = -float("inf")
@@ -54,25 +57,36 @@ class CatalogueCache:
         """The age of the directory's last answer."""
         return self._loop.time() - self._heard_at_s
 
-    def use_token(self, digest: bytes) -> bool:
-        """Note the use of a token; return whether it is known. Raises DetectorUnavailable 1501 if stale."""
+    def permit(self, digest: bytes) -> Permit | None:
+        """Note the use of a token; return what it may do, None if it is not known.
+
+        Raises DetectorUnavailable 1501 if the directory's last answer is too old.
+        """
         if not self.fresh:
             silent_s = self._settings.directory_answer_age_max_s
             message = f"the owner of the tokens has not answered for {silent_s:g} seconds"
             raise DetectorUnavailable(STARTING, message, self._settings.retry_s)
-        known = digest in self.tokens
-        if known:
-            self._used.add(digest)
-        return known
+        known = self.tokens.get(digest)
+        if known is None:
+            return None
+        self._used.add(digest)
+        permit = self._permits.get(digest)
+        if permit is None or permit.token is not known:
+            permit = self._renew(digest, known)
+        return permit
 
-    def token(self, digest: bytes) -> str:
-        """Return the id of a token, a blank and its name; an empty text if it is not known."""
-        return self.tokens.get(digest) or ""
+    def _renew(self, digest: bytes, known: KnownToken) -> Permit:
+        permit = self._permits.get(digest)
+        if permit is None:
+            permit = self._permits[digest] = Permit(known, time.monotonic())
+        else:
+            permit.renew(known)
+        return permit
 
     def token_revoked(self, token_id: str, version: int) -> None:
         """Note a token that was revoked here."""
         for digest, known in self.tokens.entries():
-            if known.partition(" ")[0] == token_id:
+            if known.id == token_id:
                 self.tokens.note_removed(digest, version)
 
     async def start(self) -> None:
@@ -91,6 +105,7 @@ class CatalogueCache:
         while True:
             try:
                 await self.ask()
+                await self._share_rates()
                 if self._loop.time() >= self._reported_at_s + _USED_S:
                     await self.report_used()
             except DetectorUnavailable as error:
@@ -104,10 +119,20 @@ class CatalogueCache:
         """Report the tokens used since the last report. Raises DetectorUnavailable."""
         used, self._used = self._used, set()
         self._reported_at_s = self._loop.time()
-        token_ids = [known.partition(" ")[0] for digest in used if (known := self.tokens.get(digest))]
+        token_ids = [known.id for digest in used if (known := self.tokens.get(digest))]
         if token_ids:
             at_ms = time.time_ns() // 1_000_000
             await self._scheduler.ask("tokens_used", type(None), token_ids, at_ms)
+
+    async def _share_rates(self) -> None:
+        """Tell what tokens with a rate have spent here, and hear what they have spent elsewhere."""
+        self._permits = {one: permit for one, permit in self._permits.items() if one in self.tokens}
+        rates = {one.token.id: one.rate for one in self._permits.values() if one.rate is not None}
+        if rates:
+            spent = {token_id: rate.spent for token_id, rate in rates.items()}
+            totals = await self._scheduler.ask("events_spent", dict[str, int], spent)
+            for token_id, total in totals.items():
+                rates[token_id].others(spent[token_id], total)
 
     async def ask(self) -> None:
         """Ask the directory once, now or after the minimum interval, and take over its answer.

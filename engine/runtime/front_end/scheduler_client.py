@@ -42,11 +42,16 @@ _OUT_OF_REACH: Final = "the directory of tokens and detectors cannot be reached:
 _SOON: Final = frozenset({"status", "cluster", "add_counts", "report_figures", "newest_firings"})
 """The methods that are answered within `_SOON_S`, or not at all. Repeating them does no harm."""
 
-_HARMLESS: Final = _SOON | {"route", "changes", "tokens", "tokens_used", "move", "drain"}
+_HARMLESS: Final = _SOON | {"route", "changes", "logged_changes", "tokens", "tokens_used", "move", "drain"}
 """The methods that may be executed twice."""
 
 _REMOVALS: Final = frozenset({"revoke_token", "delete_detector"})
-_METHODS: Final = _HARMLESS | _REMOVALS | {"add_token", "create_detector", "fork_detector"}
+_METHODS: Final = (
+    _HARMLESS
+    | _REMOVALS
+    | {*("add_token", "create_detector", "fork_detector", "events_spent", "report_changes")}
+)
+
 ABANDONABLE: Final = frozenset({"route"})
 """The methods that end if their caller is gone: a detector is activated only for those that wait for it."""
 

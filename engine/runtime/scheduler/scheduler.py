@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -12,6 +13,7 @@ from engine.language.diagnostics import Refusal
 from engine.runtime.catalogue.catalogue_client import CatalogueClient
 from engine.runtime.concurrency.background import Background
 from engine.runtime.contract.catalogue_changes import Changes
+from engine.runtime.contract.change_log import Made
 from engine.runtime.contract.errors import (
     STARTING,
     ActorDied,
@@ -91,6 +93,8 @@ class Scheduler:
         """The purges that are under way, by the ids of the detectors."""
         self._purging: asyncio.Task[None] | None = None
         self._front_end_counts: dict[tuple[str, ...], float] = {}
+        self._events_spent = Counter[str]()
+        """The events of tokens with a rate, by their ids."""
         self._closing = False
 
     def _started(self, workers: int) -> None:
@@ -180,10 +184,12 @@ class Scheduler:
                 self._problems.note(problem)
         return msgspec.structs.replace(changes, waiting_for_slots=self._slots.wanted)
 
-    async def fork_detector(self, source_id: str, detector_id: str, name: str) -> int:
+    async def fork_detector(
+        self, source_id: str, detector_id: str, name: str, owner: str = "", made: Made | None = None
+    ) -> int:
         try:
             await self._make_fork(source_id, detector_id)
-            version = await self.catalogue.enter_fork(detector_id, name)
+            version = await self.catalogue.enter_fork(detector_id, name, owner, made, source_id)
             self._services.dues.note(detector_id, 0)
         except Exception as error:
             await self._purge(detector_id)
@@ -204,8 +210,8 @@ class Scheduler:
             # It has been passivated meanwhile, or was lost.
             left_epoch = route.epoch
 
-    async def delete_detector(self, detector_id: str) -> int:
-        version = await self.catalogue.delete_detector(detector_id)
+    async def delete_detector(self, detector_id: str, made: Made | None = None) -> int:
+        version = await self.catalogue.delete_detector(detector_id, made)
         # The detector is gone at once; usually its files are deleted too before the caller is answered.
         await asyncio.wait({self._begin_purge(detector_id)}, timeout=_PURGE_WAIT_S)
         return version
@@ -297,6 +303,11 @@ class Scheduler:
         for parts, value in counted:
             name = tuple(parts)
             self._front_end_counts[name] = self._front_end_counts.get(name, 0) + value
+
+    async def events_spent(self, spent: dict[str, int]) -> dict[str, int]:
+        """Add what tokens have spent at a front end; return what each of them has spent at all."""
+        self._events_spent.update(spent)
+        return {token_id: self._events_spent[token_id] for token_id in spent}
 
     async def status(self) -> Status:
         reasons = ["the server is shutting down"] if self._closing else []

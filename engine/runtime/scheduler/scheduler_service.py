@@ -2,13 +2,14 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from engine.runtime.contract.catalogue_changes import StoredToken
+from engine.runtime.contract.change_log import LoggedChange, Made
 from engine.runtime.contract.errors import shutting_down
 from engine.runtime.contract.log_records import LOGGED, Logged
 from engine.runtime.contract.measurements.figures import ClusterFigures, OtherSetting
@@ -20,11 +21,23 @@ from engine.runtime.transport.server_connection import Methods, ServerConnection
 
 _LINGER_S: Final = 2.0
 
-_OF_CATALOGUE: Final = ("tokens", "tokens_used", "revoke_token", "create_detector")
+_OF_CATALOGUE: Final = ("tokens", "tokens_used", "logged_changes")
 _OF_SCHEDULER: Final = (
-    *("changes", "fork_detector", "delete_detector", "move", "drain"),
-    *("status", "add_counts", "report_figures", "newest_firings"),
+    *("changes", "move", "drain"),
+    *("status", "add_counts", "report_figures", "newest_firings", "events_spent"),
 )
+
+
+def _typed(method: Callable[..., Awaitable[Any]], types: Mapping[int, Any]) -> Callable[..., Awaitable[Any]]:
+    """Return a method that takes some arguments, by their places, as plain data."""
+
+    async def called(*given: object) -> Any:
+        arguments = [
+            msgspec.convert(one, types[place]) if place in types else one for place, one in enumerate(given)
+        ]
+        return await method(*arguments)
+
+    return called
 
 
 class SchedulerService:
@@ -103,11 +116,13 @@ class SchedulerService:
         return {
             **{name: getattr(catalogue, name) for name in _OF_CATALOGUE},
             **{name: getattr(scheduler, name) for name in _OF_SCHEDULER},
-            "add_token": self._add_token,
+            "add_token": _typed(catalogue.add_token, {1: StoredToken, 2: Made}),
+            "report_changes": _typed(catalogue.report_changes, {1: list[LoggedChange]}),
+            "revoke_token": _typed(catalogue.revoke_token, {1: Made}),
+            "create_detector": _typed(catalogue.create_detector, {3: Made}),
+            "fork_detector": _typed(scheduler.fork_detector, {4: Made}),
+            "delete_detector": _typed(scheduler.delete_detector, {1: Made}),
         }
-
-    async def _add_token(self, token_id: str, token: object) -> int:
-        return await self._scheduler.catalogue.add_token(token_id, msgspec.convert(token, StoredToken))
 
     async def _compare(self, server: ServerConnection, pid: int, host: str, given: dict[str, str]) -> object:
         """Return which settings of a service are not in force."""

@@ -271,6 +271,7 @@ async def test_a_request_is_found_with_all_that_is_known_of_it(
         return
     record = requests(logged_json)[-1]
     assert told.items() <= record.items()
+    assert record.get("token") == (None if told.get("code") == 1100 else "1" * 32)
     assert record["took_ms"] >= 0
     assert record["client"].startswith("127.0.0.1:")
     assert reply.headers["x-request-id"] == record["request"]

@@ -132,6 +132,11 @@ def test_every_setting_can_be_set_by_its_variable_and_by_its_name(tmp_path: Path
         more = {"max_body_bytes": "500"} if setting.name == "max_batch_body_bytes" else {}
         if setting.name == "front_ends":
             more = {"max_reading_bytes": "10000000000"}
+        # These go together.
+        together = {"tls_cert": ("tls_key", "/x"), "tls_key": ("tls_cert", "/x")}
+        together["metrics_host"] = ("probe_port", "90")
+        if setting.name in together:
+            more = dict([together[setting.name]])
         if getattr(setting.type, "max", None) is not None:
             text = "90"
         if setting.name in {"max_header_bytes", "max_late_ms"}:

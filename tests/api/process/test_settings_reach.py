@@ -182,6 +182,8 @@ OF_THE_RUNTIME = {
     "test_a_changed_detector_is_saved_after_the_interval_and_not_again_without_a_change",
     "snapshot_journal_bytes": "tests/unit/runtime/backend/test_answered.py::"
     "test_a_long_journal_brings_the_next_snapshot_forward_and_batches_go_on_meanwhile",
+    "changes_kept_days": "tests/unit/runtime/catalogue/catalogue/test_change_log.py::"
+    "test_what_is_older_than_the_setting_says_is_gone",
     "snapshots_kept": "tests/unit/runtime/scheduler/test_settings_in_force.py::"
     "test_as_many_snapshots_are_kept_as_are_asked_for",
     "spares": "tests/unit/runtime/scheduler/test_settings_in_force.py::"
@@ -204,6 +206,11 @@ ELSEWHERE = {
     "test_a_listed_origin_may_read_every_response_and_others_none",
     "existing_data": "tests/integration/service/test_command_line.py::"
     "test_a_service_with_existing_data_begins_no_folder",
+    "tls_cert": "tests/integration/service/test_front_door.py::"
+    "test_requests_come_over_tls_and_a_new_certificate_is_taken_over",
+    "tls_key": "tests/integration/service/test_front_door.py::"
+    "test_files_that_are_wrong_end_the_start_with_their_names",
+    "metrics_host": "tests/integration/service/test_front_door.py::test_metrics_have_a_listener_of_their_own",
     "host": "tests/integration/service/test_command_line.py::test_an_address_that_is_none_is_said",
     "join_timeout_s": "tests/integration/cluster/test_cluster_ray.py::"
     "test_a_cluster_that_lets_nobody_in_is_given_up_in_words",

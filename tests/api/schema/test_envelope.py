@@ -23,6 +23,7 @@ from engine.runtime.contract.errors import DetectorUnavailable
 STATUSES = {
     **dict.fromkeys((1000, 1001, 1006, 1300, 1301, 1302, 1303), 400),
     **dict.fromkeys((1100, 1101), 401),
+    1102: 403,
     **dict.fromkeys((1004, 1200, 1201, 1202, 1203, 1204), 404),
     1005: 405,
     1400: 409,

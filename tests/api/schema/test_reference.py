@@ -14,10 +14,8 @@ from tests.api.caller import Caller
 
 FOLDER = Path(api.__file__).parent
 README = (FOLDER / "README.md").read_text("utf-8")
-PAGES = [
-    README,
-    *((FOLDER / name).read_text("utf-8") for name in ("BATCHES.md", "INSPECTING.md", "SHADOWS.md")),
-]
+NAMES = ("BATCHES.md", "INSPECTING.md", "SHADOWS.md", "TOKENS.md")
+PAGES = [README, *((FOLDER / name).read_text("utf-8") for name in NAMES)]
 EXAMPLE = re.compile(
     r"^```http\n(?P<request>.*?)\n\n(?P<status>\d{3})\n(?P<reply>.*?)\n```$", re.MULTILINE | re.DOTALL
 )

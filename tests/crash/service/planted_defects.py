@@ -2,8 +2,9 @@
 
 from functools import partial
 
-from engine.runtime.catalogue import catalogue
+from engine.runtime.catalogue import catalogue, catalogue_state, new_folder
 from engine.runtime.catalogue.catalogue import Catalogue
+from engine.runtime.catalogue.change_log import ChangeLog
 from engine.runtime.contract.settings import JournalSync
 from engine.runtime.detector import executor
 from engine.runtime.detector.active_detector import ActiveDetector
@@ -105,11 +106,35 @@ SERVICE_DEFECTS: dict[str, Defect] = {
     "the directory answers before it has synced": Defect(
         Catalogue, "_change", "self._store.sync()", "pass", partial(images, "tokens_and_detectors")
     ),
+    "a token is written without what bounds it": Defect(
+        Catalogue, "add_token", "*astuple(token)", "*astuple(token)[:4]", partial(images, "bounded_tokens")
+    ),
+    "a token is not for what it has created": Defect(
+        catalogue_state,
+        "apply",
+        "_extend(state, change.owner, change.id)",
+        "pass",
+        partial(images, "bounded_tokens"),
+    ),
+    "a change that is reported again is logged again": Defect(
+        Catalogue,
+        "report_changes",
+        "if report_id not in self._state.log.ids:",
+        "if True:",
+        partial(images, "changes_log"),
+    ),
+    "a page of the changes log is not written": Defect(
+        ChangeLog,
+        "move_to_page",
+        "store.save_page(body, version=PAGE_VERSION, sequence=sequence, expires_us=expires_us)",
+        "pass",
+        partial(images, "changes_log"),
+    ),
     "a detector is entered before it has a folder": Defect(
         Catalogue,
         "create_detectors",
         "create_folders(",
-        "self._change(*(DetectorCreated(one, names[one]) for one in new)); create_folders(",
+        "self._change(*new); create_folders(",
         partial(images, "tokens_and_detectors"),
     ),
     "a detector is entered before its folder's name is synced": Defect(
@@ -137,8 +162,8 @@ SERVICE_DEFECTS: dict[str, Defect] = {
     "a detector is entered as a copy, though nothing was copied": Defect(
         Catalogue,
         "enter_fork",
-        "if not has_snapshot(",
-        "if not is_unused(",
+        "if not has_snapshot(self._detectors_folder / detector_id, self._files):",
+        "if False:",
         partial(images, "forks"),
     ),
     "an owner is copied that has been overtaken": Defect(
@@ -167,14 +192,14 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         detector_snapshot.make_fork,
     ),
     "a copy that was not completed stays": Defect(
-        catalogue, "is_unused", "return not (", "return bool(", partial(images, "forks"), folders.is_unused
+        new_folder, "is_unused", "return not (", "return bool(", partial(images, "forks"), folders.is_unused
     ),
     "a detector's folder goes before it is struck out": Defect(
         Catalogue,
         "delete_detector",
-        "self._change(DetectorRemoved(detector_id))",
+        "self._change(DetectorRemoved(detector_id, made))",
         "destroy_folder(self._detectors_folder / detector_id, self._files); "
-        "self._change(DetectorRemoved(detector_id))",
+        "self._change(DetectorRemoved(detector_id, made))",
         partial(images, "tokens_and_detectors"),
     ),
 }

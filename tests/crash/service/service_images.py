@@ -18,7 +18,8 @@ import msgspec
 
 from engine.evaluation.wire.events import Answer, Done
 from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
-from engine.runtime.contract.catalogue_changes import StoredToken
+from engine.runtime.contract.catalogue_changes import FULL, Grant, StoredToken
+from engine.runtime.contract.change_log import LoggedChange, Made
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
@@ -72,6 +73,11 @@ class Known:
     """Answers with keys, by the place of the position that they are part of."""
 
 
+def made_by(token: str = "") -> Made:
+    """Make a change that the log keeps for long, whatever the disk's clock says."""
+    return Made(token, "request", 4_102_444_800_000)
+
+
 class ServiceRun:
     """A service, and what its callers were told."""
 
@@ -80,6 +86,13 @@ class ServiceRun:
         self.sync = sync
         self.tokens: set[str] = set()
         self.revoked: set[str] = set()
+        self.grants: dict[str, Grant] = {}
+        """What the tokens may do, with the detectors of which they were told that they have created them."""
+        self.owners: dict[str, str] = {}
+        """The tokens that create detectors, also where they were not told yet."""
+        self.logged: list[tuple[str, str]] = []
+        """The changes that were answered, in order: what was done, and to what."""
+        self.reports = 0
         self.detectors: dict[str, Known] = {}
         self.entered: set[str] = set()
         """Whose creation was answered, and whose deletion was not begun."""
@@ -89,23 +102,43 @@ class ServiceRun:
 
     # -- what the directory is asked -------------------------------------------------------------------------
 
-    def add_token(self, name: str) -> None:
-        self.directory.add_token(name, StoredToken(name.encode().ljust(32), name[-4:]))
+    def add_token(self, name: str, grant: Grant = FULL) -> None:
+        token = StoredToken(name.encode().ljust(32), name[-4:], grant=grant)
+        self.directory.add_token(name, token, made_by(name))
+        self.logged.append(("create", name))
         self.tokens.add(name)
+        self.grants[name] = grant
 
     def revoke_token(self, name: str) -> None:
         self.tokens.discard(name)
-        self.directory.revoke_token(name)
+        self.directory.revoke_token(name, made_by(name))
+        self.logged.append(("delete", name))
         self.revoked.add(name)
 
-    def create(self, *ids: str) -> None:
+    def report(self, *ids: str) -> None:
+        """Report changes for the log, and once more, as a front end does that has lost its connection."""
+        self.reports += 1
+        for _ in range(2):
+            changes = [LoggedChange("rule", "change", one, old=b"{}" * 200, made=made_by()) for one in ids]
+            self.directory.report_changes(str(self.reports), changes)
+        self.logged += [("change", one) for one in ids]
+
+    def create(self, *ids: str, owner: str = "") -> None:
         self.detectors |= {detector_id: Known() for detector_id in ids}
-        self.directory.create_detectors(dict.fromkeys(ids, "name"))
+        self.owners |= dict.fromkeys(ids, owner)
+        made = dict.fromkeys(ids, made_by(owner))
+        self.directory.create_detectors(dict.fromkeys(ids, "name"), dict.fromkeys(ids, owner), made)
+        self.logged += [("create", one) for one in ids]
         self.entered.update(ids)
+        if owner:
+            grant = self.grants[owner]
+            detectors = (grant.detectors or frozenset()) | frozenset(ids)
+            self.grants[owner] = msgspec.structs.replace(grant, detectors=detectors)
 
     def delete(self, detector_id: str) -> None:
         self.entered.discard(detector_id)
-        self.directory.delete_detector(detector_id)
+        self.directory.delete_detector(detector_id, made_by())
+        self.logged.append(("delete", detector_id))
         self.struck.add(detector_id)
         self.directory.purge_detector(detector_id)
 
@@ -120,13 +153,14 @@ class ServiceRun:
             self.directory.close()
             self.directory = opened(self.disk)
         try:
-            self.directory.enter_fork(detector_id, "fork")
+            self.directory.enter_fork(detector_id, "fork", made=made_by())
         except DetectorUnavailable:
             # Its caller is told that there is none.
             self.directory.purge_detector(detector_id)
             self.struck.add(detector_id)
         else:
             self.entered.add(detector_id)
+            self.logged.append(("create", detector_id))
 
     def activate(self, detector_id: str) -> "Owner":
         epoch = self.directory.lease(detector_id)
@@ -242,6 +276,32 @@ def event(number: int, key: str = "") -> Operation:
     return ops.evaluate(json.dumps({"event": event}).encode(), key)
 
 
+def _check_log(run: ServiceRun, directory: Catalogue) -> None:
+    """Raise Lost unless the log has what was answered, once, in order, and of the rest only what happened."""
+    found = directory.logged_changes(0, 10_000).changes
+    if [one.seq for one in found] != [*range(1, len(found) + 1)]:
+        raise Lost(f"the log has the numbers {[one.seq for one in found]}")
+    logged = [(one.action, one.id) for one in found]
+    if logged[: len(run.logged)] != run.logged or len(set(logged)) != len(logged):
+        raise Lost(f"the log has {logged}, and {run.logged} were answered")
+    made = {id_ for action, id_ in logged if action == "create"}
+    gone = {id_ for action, id_ in logged if action == "delete"}
+    there = directory._state.tokens.keys() | directory._state.detectors.keys()
+    if made - gone != there:
+        raise Lost(f"{there} are there, and the log says {made - gone}")
+
+
+def _check_grant(run: ServiceRun, name: str, found: Grant) -> None:
+    """Raise Lost unless a token may do what it was given, and is for what it has created."""
+    wanted = run.grants[name]
+    mine, theirs = found.detectors, wanted.detectors
+    if (mine is None) == (theirs is None) and msgspec.structs.replace(found, detectors=theirs) == wanted:
+        may_be = {one for one, owner in run.owners.items() if owner == name}
+        if mine is None or theirs is None or (theirs <= mine and mine - theirs <= may_be):
+            return
+    raise Lost(f"the token {name} may do {found}, and was given {wanted}")
+
+
 def tokens_and_detectors(run: ServiceRun) -> None:
     """The directory's work, and detectors that are born and die."""
     run.add_token("first")
@@ -254,6 +314,35 @@ def tokens_and_detectors(run: ServiceRun) -> None:
     run.create("c" * 32, "d" * 32)
     run.activate("d" * 32).ask(rule())
     run.activate("b" * 32).ask(rule(), event(1))
+
+
+def bounded_tokens(run: ServiceRun) -> None:
+    """Tokens that may do less than everything, and what they create."""
+    run.add_token("first", Grant(frozenset({"write"}), frozenset(), 4_102_444_800_000, 2.5))
+    run.create("a" * 32, owner="first")
+    run.add_token("second", Grant(detectors=frozenset({"a" * 32})))
+    run.create("b" * 32, "c" * 32, owner="second")
+    run.directory.close()
+    run.directory = opened(run.disk)
+    run.create("d" * 32, owner="first")
+    run.revoke_token("second")
+
+
+def changes_log(run: ServiceRun) -> None:
+    """Changes that are logged, and move to pages; two of them are on the way at each snapshot."""
+    run.add_token("first")
+    run.report("a", "b")
+    run.create("a" * 32)
+    run.report("c")
+    run.directory._save()
+    run.report("d", "e")
+    run.delete("a" * 32)
+    run.directory.close()
+    run.directory = opened(run.disk)
+    run.report("f")
+    run.revoke_token("first")
+    run.report(*"ghij")
+    run.directory._save()
 
 
 def activations(run: ServiceRun) -> None:
@@ -412,7 +501,11 @@ def ticks(run: ServiceRun) -> None:
 
 
 RUNS: dict[str, Callable[[ServiceRun], None]] = {
-    run.__name__: run for run in (tokens_and_detectors, activations, relations, two_owners, forks, ticks)
+    run.__name__: run
+    for run in (
+        *(tokens_and_detectors, bounded_tokens, changes_log),
+        *(activations, relations, two_owners, forks, ticks),
+    )
 }
 
 
@@ -446,7 +539,7 @@ class ServiceImages:
 
     def _check(self, run: ServiceRun, image: Image, *, machine: bool) -> None:
         told = repr([(known.durable, known.answered) for known in run.detectors.values()])
-        told += repr([run.tokens, run.revoked, run.entered, run.struck, machine])
+        told += repr([run.tokens, run.grants, run.logged, run.revoked, run.entered, run.struck, machine])
         key = _digest(image, told)
         if key in self._known:
             return
@@ -464,6 +557,9 @@ def judge(run: ServiceRun, disk: FoldersDisk, *, machine: bool) -> None:
     state = directory._state
     if not run.tokens <= state.tokens.keys() or run.revoked & state.tokens.keys():
         raise Lost(f"tokens are {set(state.tokens)}; {run.tokens} were added and {run.revoked} revoked")
+    _check_log(run, directory)
+    for name in run.tokens:
+        _check_grant(run, name, state.tokens[name].grant)
     if not run.entered <= state.detectors.keys() or run.struck & state.detectors.keys():
         raise Lost(f"detectors are {set(state.detectors)}, and {run.entered} were answered")
     if leftovers := set(disk.names(DATA / "detectors")) - state.detectors.keys() - state.removed:

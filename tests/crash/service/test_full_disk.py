@@ -225,7 +225,7 @@ async def test_a_service_that_starts_on_a_full_disk_can_be_read(tmp_path: Path, 
                     await create_detectors(service.backend)
                 await asyncio.sleep(0.5)
             # Tokens are known only while the directory goes on telling of them.
-            assert service.backend.token_known(digest_of(minted.token))
+            assert service.backend.permit(digest_of(minted.token))
             ballast.unlink()
             await service.backend.create_detector("room")
             assert await detector.event(5)
@@ -250,4 +250,4 @@ async def test_a_disk_that_has_become_read_only_refuses_changes_and_can_be_read(
                     await backend.create_detector("c")
                 await asyncio.sleep(0.5)
             # Tokens are known only while the directory goes on telling of them.
-            assert backend.token_known(digest_of(minted.token))
+            assert backend.permit(digest_of(minted.token))

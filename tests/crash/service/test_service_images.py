@@ -4,10 +4,16 @@ import random
 
 import pytest
 
+from engine.runtime.catalogue import change_log
 from snapshots.errors import StorageError
 from tests.crash.model.history import Lost
 from tests.crash.service.planted_defects import SERVICE_DEFECTS
 from tests.crash.service.service_images import RUNS, ServiceImages
+
+
+@pytest.fixture(autouse=True)
+def _a_few_changes_make_a_page_of_the_log(monkeypatch):
+    monkeypatch.setattr(change_log, "_BYTES_IN_STATE_MAX", 500)
 
 
 @pytest.mark.storm

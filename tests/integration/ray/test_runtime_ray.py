@@ -157,8 +157,8 @@ async def test_a_restart_finds_tokens_detectors_rules_and_what_they_remember(own
         with pytest.raises(Refusal):
             await backend.revoke_token("0" * 32)
     async with own_backend(tmp_path) as backend:
-        assert backend.token_known(digest_of(minted.token))
-        assert not backend.token_known(digest_of(revoked.token))
+        assert backend.permit(digest_of(minted.token))
+        assert not backend.permit(digest_of(revoked.token))
         assert await backend.detectors() == [(one, "one"), (two, "two")]
         assert await fired(backend, one, 11_000, a=2, user="ada") == ["recent"]
         assert await fired(backend, one, 11_001, a=2, user="ada") == []
@@ -195,9 +195,9 @@ async def test_services_of_one_cluster_share_a_folder_and_the_last_one_saves_it(
             assert await fired(one, detector_id, 2) == ["seen"]
             assert await pid_of(one, detector_id) == await pid_of(other, detector_id)
             minted = await other.mint_token()
-            assert await one.token_lookup(digest_of(minted.token))
+            assert await one.permit_asked(digest_of(minted.token))
             await other.revoke_token(minted.id)
-            await until(lambda: not one.token_known(digest_of(minted.token)))
+            await until(lambda: not one.permit(digest_of(minted.token)))
             pid = await pid_of(one, detector_id)
         # The other one's end takes nothing from it.
         assert await fired(one, detector_id, 3) == ["seen"]
@@ -326,7 +326,7 @@ async def test_a_killed_directory_is_started_again_while_warm_detectors_go_on(
     await fired(backend, warm, 1)
     os.kill(directory_pid(folder), signal.SIGKILL)
     assert await fired(backend, warm, 2) == []
-    assert backend.token_known(digest_of(minted.token))
+    assert backend.permit(digest_of(minted.token))
     assert await fired(backend, cold, 1) == []
     three = await backend.create_detector("three")
     assert await backend.detectors() == [(warm, "warm"), (cold, "cold"), (three, "three")]

@@ -32,6 +32,8 @@ from engine.runtime.detector.apply import apply
 from engine.runtime.detector.persistence.idempotency import IdempotencyCache
 from rule_detector_client import AsyncClient, Client
 
+BOUNDS = ("scopes", "detectors", "expires_ms", "events_per_s")
+
 _ACTING = ("timed", "every_secs", "every_by")
 
 
@@ -43,6 +45,7 @@ class FakeService:
         self.names: dict[str, str] = {}
         self.relations: dict[str, dict[str, list[Any]]] = {}
         self.tokens: list[dict[str, Any]] = []
+        self.changes: list[dict[str, Any]] = []
         self.requests: list[tuple[str, str]] = []
         self._messages: list[Entry] = []
         """The messages of the answer that is being made."""
@@ -65,7 +68,7 @@ class FakeService:
     def put_in_place(self, patch: pytest.MonkeyPatch) -> None:
         """Have all commands call this service."""
         options = import_module("api.cli.options.service_options")
-        patch.setattr(options, "Client", lambda _url, _token: self.client())
+        patch.setattr(options, "Client", lambda _url, _token, **_: self.client())
         patch.setattr(options, "AsyncClient", lambda _url, _token, **_: self.async_client())
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
@@ -87,13 +90,18 @@ class FakeService:
         is_json = request.headers.get("Content-Type", "").startswith("application/json")
         body = json.loads(request.content) if request.content and is_json else {}
         match request.method, request.url.raw_path.decode().partition("?")[0].split("/")[2:]:
+            case "GET", ["changes"]:
+                after = int(request.url.params["after"])
+                page = [one for one in self.changes if one["seq"] > after]
+                return {"changes": page, "next": page[-1]["seq"] if page else after}
             case "POST", ["conditions", "parse"]:
                 return json.loads(parse_condition(request.content, DEFAULT_LIMITS)[0])
             case "GET", ["tokens"]:
                 return {"tokens": self.tokens}
             case "POST", ["token" | "tokens"]:
                 token = {"id": f"{len(self.tokens):032x}", "hint": "cret", "name": body.get("name", "")}
-                self.tokens.append({**token, "created_ms": 1_709_542_800_000, "used_ms": None})
+                bounds = {name: body.get(name) for name in BOUNDS}
+                self.tokens.append({**token, "created_ms": 1_709_542_800_000, "used_ms": None, **bounds})
                 return {"id": token["id"], "token": "rd_secret", "hint": "cret"}
             case "DELETE", ["token", one]:
                 self.tokens = [token for token in self.tokens if token["id"] != one]

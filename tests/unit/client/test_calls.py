@@ -26,6 +26,7 @@ EXAMPLE = {"number": 1, "timestamp_ms": 0.5, "key": {}, "fields": {}}
 EVENT = {"event": {"fields": {"a": 1}, "timestamp_ms": 2}}
 TOKEN = {"id": "t", "hint": "cret"}
 COUNTS = dict.fromkeys(("since_event", "events", "both", "only_rule", "only_draft"), 0)
+BOUNDS = {"scopes": ["read"], "detectors": None, "expires_ms": 5, "events_per_s": 0.5}
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_a_call_says_what_to_send(call: Call[Any], method: str, path: str, docum
         (results.Identified, {"id": "d"}),
         (results.Detector, {"id": "d", "name": "n"}),
         (results.Token, TOKEN | {"token": "secret"}),
-        (results.ListedToken, TOKEN | {"name": "", "created_ms": None, "used_ms": None}),
+        (results.ListedToken, TOKEN | {"name": "", "created_ms": None, "used_ms": None} | BOUNDS),
         (results.Tokens, {"tokens": []}),
         (results.Rule, RULE),
         (results.Rule, RULE | {"shadow": True, "draftOf": "o"}),

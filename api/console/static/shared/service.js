@@ -31,7 +31,22 @@ export function signIn(token) {
 
 export function signOut() {
   sessionStorage.removeItem(KEPT);
+  delete document.body.dataset.lacks;
   session.dispatchEvent(new Event("ended"));
+}
+
+const SCOPES = ["evaluate", "read", "write", "admin"];
+
+// Asks once what the token may do. The style sheet hides what needs something else: `data-needs` of an element.
+export async function learnBounds(signal) {
+  if (document.body.dataset.lacks !== undefined) return;
+  const { scopes, detectors } = await call("GET", "tokens/self", undefined, signal);
+  const lacks = scopes === null ? [] : SCOPES.filter((scope) => !scopes.includes(scope));
+  document.body.dataset.lacks = [...lacks, ...(detectors === null ? [] : ["all"])].join(" ");
+}
+
+export function may(scope) {
+  return !document.body.dataset.lacks?.split(" ").includes(scope);
 }
 
 export async function call(method, path, body, signal) {

@@ -38,8 +38,8 @@ export async function clusterView(signal) {
     const here = workers.filter((worker) => worker.node === node.id);
     const state = !node.alive ? "dead" : { operator: "drained", ray: "drained by Ray" }[node.draining] ?? "takes workers";
     const button = !node.alive || node.draining === "ray" ? null
-      : node.draining ? action("Undrain", () => undrain(node), { "data-key": node.id })
-      : action("Drain", () => drain(node), { class: "danger", "data-key": node.id });
+      : node.draining ? action("Undrain", () => undrain(node), { "data-key": node.id, "data-needs": "all" })
+      : action("Drain", () => drain(node), { class: "danger", "data-key": node.id, "data-needs": "all" });
     return row(
       [node.host, h("code", { class: "id" }, node.id.slice(0, 12))], node.address, node.cpus, node.cpus_free,
       here.length, active.filter((one) => one.worker.node === node.id).length, state, button);

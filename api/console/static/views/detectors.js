@@ -2,7 +2,7 @@
 
 import { action, h, nothing, row, say, table, unsay } from "../shared/dom.js";
 import { count } from "../shared/format.js";
-import { call } from "../shared/service.js";
+import { call, may } from "../shared/service.js";
 
 const PAGE = 200;
 
@@ -30,10 +30,11 @@ export async function detectorsView(signal) {
     list.replaceChildren(shown.length ? table(["Name", "Id", ""], shown.slice(0, 1000).map((one) => row(
       h("a", { href: `#/d/${one.id}/rules` }, one.name),
       h("code", {}, one.id),
-      h("div", { class: "bar" },
+      h("div", { class: "bar", "data-needs": "write" },
         action("Copy", () => copy(one)),
         action("Delete", () => remove(one), { class: "danger" })))))
-      : nothing(!known.length ? "There are no detectors yet. Type a name, and press Create."
+      : nothing(!known.length ? may("write") ? "There are no detectors yet. Type a name, and press Create."
+        : "There are no detectors that your token is for."
         : `No name or id contains “${filter.value}”${complete ? "." : ", among those that are loaded."}`));
   }
 
@@ -69,7 +70,7 @@ export async function detectorsView(signal) {
   await load();
   return [
     h("h1", {}, "Detectors"),
-    h("div", { class: "bar" }, filter, h("form", { onsubmit: create }, name, h("button", { type: "submit" }, "Create"))),
+    h("div", { class: "bar" }, filter, h("form", { onsubmit: create, "data-needs": "write" }, name, h("button", { type: "submit" }, "Create"))),
     told, list, more,
   ];
 }

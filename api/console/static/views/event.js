@@ -102,7 +102,7 @@ export async function eventView(detector, query, signal) {
       h("label", { class: "check" }, only, " Only rules that fire"),
       h("div", { class: "bar" },
         h("button", { type: "submit", class: "first" }, "Explain"),
-        h("button", { type: "button", onclick: run(evaluate) }, "Evaluate and record")),
+        h("button", { type: "button", onclick: run(evaluate), "data-needs": "evaluate" }, "Evaluate and record")),
       h("small", {}, "Ctrl+Enter explains")),
     shown);
 }

@@ -21,7 +21,7 @@ export async function relationsView(detector, query, signal) {
       one.tuples.toLocaleString("en"),
       one.arity === null ? "" : String(one.arity),
       time(one.changed_ms),
-      action("Delete", () => remove(one), { class: "danger" }))))
+      action("Delete", () => remove(one), { class: "danger", "data-needs": "write" }))))
       : nothing("No relation is stored. Conditions look tuples up in one, as in owns(user, account)."));
     return relations;
   }
@@ -60,7 +60,7 @@ export async function relationsView(detector, query, signal) {
         (few.length < found.length ? `; the first ${few.length} are shown` : "");
       more.hidden = next === null;
       drawn.replaceChildren(few.length ? table(["Tuple", ""], few.map((one) => row(
-        h("code", {}, JSON.stringify(one)), action("Remove", () => change({ remove: [one] }), { class: "danger" }))))
+        h("code", {}, JSON.stringify(one)), action("Remove", () => change({ remove: [one] }), { class: "danger", "data-needs": "write" }))))
         : nothing(known.length ? `No tuple contains “${filter.value}”${next === null ? "." : ", among those that are loaded."}`
           : "It has no tuples."));
     }
@@ -90,7 +90,7 @@ export async function relationsView(detector, query, signal) {
     await page();
     shown.replaceChildren(
       h("h2", {}, name),
-      h("form", { class: "bar", onsubmit: add }, field("Tuple", added, "A JSON array, or one value as plain text."), h("button", { type: "submit" }, "Add")),
+      h("form", { class: "bar", onsubmit: add, "data-needs": "write" }, field("Tuple", added, "A JSON array, or one value as plain text."), h("button", { type: "submit" }, "Add")),
       filter, told, drawn, more);
   }
 
@@ -108,7 +108,7 @@ export async function relationsView(detector, query, signal) {
   };
   const relations = await load();
   if (relations.some((one) => one.name === chosen)) await tuplesOf(chosen);
-  return h("section", {}, h("form", { class: "bar", onsubmit: create }, name, h("button", { type: "submit" }, "Create")), list, shown);
+  return h("section", {}, h("form", { class: "bar", onsubmit: create, "data-needs": "write" }, name, h("button", { type: "submit" }, "Create")), list, shown);
 }
 
 // What was typed: a tuple in JSON, or a text that is its only value.

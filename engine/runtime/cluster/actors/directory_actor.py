@@ -7,13 +7,12 @@ from typing import Final
 
 from engine.runtime.catalogue.catalogue import Catalogue
 from engine.runtime.catalogue.catalogue_client import CatalogueClient
-from engine.runtime.catalogue.catalogue_settings import CatalogueSettings
 from engine.runtime.cluster.actors.ray_workers import RayWorkers
 from engine.runtime.cluster.actors.serving_actor import ServingActor
 from engine.runtime.cluster.ray_nodes import RayNodes
 from engine.runtime.concurrency.threads import Threads
 from engine.runtime.contract.log_records import ForwardedLogs
-from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.contract.settings import CatalogueSettings, RuntimeSettings
 from engine.runtime.scheduler.scheduler import Scheduler
 from engine.runtime.scheduler.scheduler_service import SchedulerService
 from engine.runtime.transport.link import Link

@@ -15,6 +15,9 @@ class CurrentRequest:
     synced_s: float | None = None
     """How long it took to make these batches durable."""
 
+    token_id: str = ""
+    """The id of the caller's token, once it is known."""
+
     def __init__(self, id_: str = "") -> None:
         self.id = id_
 

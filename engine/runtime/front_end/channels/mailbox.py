@@ -21,6 +21,7 @@ from engine.runtime.contract.requests.current_request import CurrentRequest
 from engine.runtime.contract.requests.operations import ANSWERS_MUCH, LONG, LONG_S, Operation
 from engine.runtime.contract.requests.replies import Took
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.front_end.channels.shares import Shares
 from engine.runtime.front_end.memory_budget import (
     BUSY,
     BYTES,
@@ -115,6 +116,7 @@ class Mailbox:
         self._queue: deque[Request] = deque()
         self._count = 0
         self._bytes = 0
+        self._shares = Shares()
 
     def __len__(self) -> int:
         return self._count
@@ -125,18 +127,22 @@ class Mailbox:
         return self._bytes
 
     def admit(self, request: Request) -> None:
-        """Queue a request. Raises DetectorUnavailable 1401 if the mailbox or the memory budget is full."""
+        """Queue a request. Raises DetectorUnavailable 1401 if the mailbox or the memory budget is full.
+
+        In a full mailbox, a token that holds less than another takes that one's place: its newest request is
+        refused instead. So each token has its share, however much others send.
+        """
         size = len(request.operation.payload)
-        # A request larger than the bound is admitted alone; otherwise it could never be served.
-        too_large = self._bytes + size > self._settings.waiting_bytes_max and self._count
-        too_many = self._count >= self._settings.waiting_max
-        if too_many or too_large:
-            self._memory.throttled[QUEUE if too_many else BYTES] += 1
-            raise DetectorUnavailable(
-                TOO_MANY_WAIT,
-                f"{self._count} requests wait for this detector already; this one was not executed",
-                retry_after_s=1.0,
-            )
+        while (cause := self._full(size)) is not None:
+            self._memory.throttled[cause] += 1
+            most_id = self._shares.holding_more(request.caller.token_id, size, in_bytes=cause == BYTES)
+            if most_id is None:
+                raise self._too_many()
+            waiting = (one for one in reversed(self._queue) if one.waits)
+            evicted = next(one for one in waiting if one.caller.token_id == most_id)
+            evicted.fail(self._too_many())
+            self._leave(evicted)
+            self._compact()
         if not self._memory.has_room(COPIES * size):
             self._find_room(request.operation, size)
         request.mailbox = self
@@ -149,6 +155,10 @@ class Mailbox:
             return
         self._leave(request)
         request.operation = _NOTHING
+        self._compact()
+
+    def _compact(self) -> None:
+        """Drop what no longer waits, once that is most of the queue."""
         gone = len(self._queue) - self._count
         if gone > max(_GONE_MAX, self._count):
             self._queue = deque(one for one in self._queue if one.waits)
@@ -197,6 +207,17 @@ class Mailbox:
         self._queue.clear()
         return taken
 
+    def _full(self, size: int) -> str | None:
+        """Return why there is no room for a request of a size, None if there is."""
+        if self._count >= self._settings.waiting_max:
+            return QUEUE
+        # A request larger than the bound is admitted alone; otherwise it could never be served.
+        return BYTES if self._bytes + size > self._settings.waiting_bytes_max and self._count else None
+
+    def _too_many(self) -> DetectorUnavailable:
+        message = f"{self._count} requests wait for this detector already; this one was not executed"
+        return DetectorUnavailable(TOO_MANY_WAIT, message, retry_after_s=1.0)
+
     def _find_room(self, operation: Operation, size: int) -> None:
         is_small = size <= SMALL_BYTES_MAX and operation.kind not in ANSWERS_MUCH
         if not self._memory.find_room(COPIES * size, is_small=is_small):
@@ -209,6 +230,7 @@ class Mailbox:
         request.waits = True
         self._count += 1
         self._bytes += size
+        self._shares.add(request.caller.token_id, size)
         self._memory.requests += COPIES * size
 
     def _leave(self, request: Request) -> None:
@@ -217,6 +239,7 @@ class Mailbox:
             request.waits = False
             self._count -= 1
             self._bytes -= size
+            self._shares.take(request.caller.token_id, size)
             self._memory.requests -= COPIES * size
 
 

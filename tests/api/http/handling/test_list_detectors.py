@@ -10,7 +10,6 @@ import pytest
 from api.http.app import Application
 from api.http.routes import detectors as routes
 from api.schema.envelope import Response, success
-from api.schema.messages.catalogue import DetectorsQuery
 from api.settings import Settings
 from engine.language.diagnostics import Refusal
 from engine.runtime.contract.errors import DetectorUnavailable
@@ -123,7 +122,7 @@ class Many(ScriptedBackend):
 async def whole_list(backend: ScriptedBackend, lists: int = 1) -> Response:
     """Ask for the whole list so many times at once, and give the first answer."""
     async with Application(Settings(), backend).quart.app_context():  # type: ignore[arg-type]
-        asked = (routes.list_detectors(DetectorsQuery()) for _ in range(lists))
+        asked = (routes._all() for _ in range(lists))
         return (await asyncio.gather(*asked))[0]
 
 

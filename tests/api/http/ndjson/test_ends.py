@@ -303,11 +303,10 @@ async def test_a_stream_whose_token_is_not_good_any_more_answers_what_is_under_w
     looked = asyncio.Event()
     if why == "revoked":
 
-        def token_known(_: bytes) -> bool:
+        def permit(_: bytes) -> None:
             looked.set()
-            return False
 
-        monkeypatch.setattr(scripted, "token_known", token_known)
+        monkeypatch.setattr(scripted, "permit", permit)
     else:
         scripted.stale = DetectorUnavailable(1501, "there was no word", 1)
         asyncio.get_running_loop().call_later(0.15, looked.set)

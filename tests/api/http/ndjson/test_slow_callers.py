@@ -16,6 +16,7 @@ from api.settings import Settings
 from engine.evaluation.wire.events import Answer, Done
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.front_end.memory_budget import MemoryBudget
+from engine.runtime.front_end.permits import UNBOUNDED
 from tests.api.http.ndjson.streams import echoes, good
 from tests.api.scripted import DETECTOR, TOKEN, ScriptedBackend
 from tests.api.streaming import line, stream
@@ -88,7 +89,7 @@ async def test_a_reply_that_waits_for_a_caller_who_is_gone_waits_no_longer(scrip
         authenticator=Authenticator(scripted, None),
         memory=BodyMemory(100_000_000, MemoryBudget(1 << 30)),
     )
-    opened = streams.open(DETECTOR, f"Bearer {TOKEN}".encode())
+    opened = streams.open(DETECTOR, f"Bearer {TOKEN}".encode(), UNBOUNDED)
     with pytest.raises(CallerGone):
         await opened.serve(receive, send, RequestTimeout(RequestTimeouts(1), receive, None))
     assert messages == []

@@ -185,6 +185,7 @@ _COMMANDS: Final = [
     ("tokens", "list"),
     ("tokens", "create", MARK),
     ("tokens", "revoke", "7" * 32, "--yes"),
+    ("changes",),
     ("state", "--detector", "DETECTOR"),
     ("state", "--detector", "DETECTOR", "--list", "keys"),
     ("state", "--detector", "DETECTOR", "--list", "nodes"),

@@ -1,6 +1,7 @@
 """Commands for detectors, rules and tokens: what they ask of a service, and what they print."""
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from api.cli import main
 from tests.unit.cli.fake_service import FakeService
 
 Run = Callable[..., Result]
+AT = "2024-03-04T09:00:"
 
 
 @pytest.fixture
@@ -141,13 +143,41 @@ def test_tokens_are_created_listed_and_revoked(service: FakeService, run: Run) -
     assert ("POST", "/api/token") in service.requests, "a token without a name needs no addition"
     service.tokens[0]["used_ms"] = 1_709_542_860_000
     assert run("tokens", "list").stdout.splitlines() == [
-        "id                                name  ends in  created at                used at",
-        f"{0:032x}  shop  cret     2024-03-04T09:00:00.000Z  2024-03-04T09:01:00.000Z",
-        f"{1:032x}        cret     2024-03-04T09:00:00.000Z",
+        f"{'id':32}  name  ends in  scopes  detectors  events/s  expires at  {'created at':24}  used at",
+        f"{0:032x}  shop  cret     all     all{' ' * 30}{AT}00.000Z  {AT.replace(':00:', ':01:')}00.000Z",
+        f"{1:032x}        cret     all     all{' ' * 30}{AT}00.000Z",
     ]
     assert json.loads(run("tokens", "list", "-o", "json").stdout) == {"tokens": service.tokens}
     run("tokens", "revoke", f"{0:032x}", "--yes")
     assert [token["name"] for token in service.tokens] == [""]
+
+
+def test_a_token_is_created_for_less_than_everything(service: FakeService, run: Run) -> None:
+    logins = service.create("logins")
+    run("tokens", "create", "--scope", "evaluate", "--detector", "logins", "--expires", "90d")
+    run("tokens", "create", "both", "--scope", "read", "--scope", "write", "--events-per-s", "2.5")
+    run("tokens", "create", "--expires", "12h", "--detector", logins)
+    first, both, last = service.tokens
+    ninety_days_ms = 90 * 24 * 3600 * 1000
+    assert abs(first["expires_ms"] - time.time() * 1000 - ninety_days_ms) < 3_600_000
+    assert {name: first[name] for name in ("name", "scopes", "detectors", "events_per_s")} == {
+        "name": "evaluate logins",
+        "scopes": ["evaluate"],
+        "detectors": [logins],
+        "events_per_s": None,
+    }
+    assert (both["name"], both["scopes"], both["events_per_s"]) == ("both", ["read", "write"], 2.5)
+    assert (both["detectors"], both["expires_ms"]) == (None, None)
+    assert (last["name"], last["scopes"]) == ("logins", None)
+    listed = run("tokens", "list").stdout
+    assert "evaluate logins" in listed
+    assert "read, write  all        2.5" in listed
+    assert (
+        "no detector has the id or name `nothing`"
+        in run("tokens", "create", "--detector", "nothing", status=1).stderr
+    )
+    for wrong in (("--scope", "owner"), ("--expires", "tomorrow"), ("--events-per-s", "0")):
+        assert wrong[0] in run("tokens", "create", *wrong, status=2).stderr
 
 
 def test_an_error_of_the_service_is_told_and_the_status_is_one(run: Run) -> None:
@@ -156,3 +186,22 @@ def test_an_error_of_the_service_is_told_and_the_status_is_one(run: Run) -> None
         "rule-detector: no detector has the id or name `shop`: there is none yet; "
         "`rule-detector detectors create` makes one\n"
     )
+
+
+def test_changes_are_printed_with_who_made_them(service: FakeService, run: Run) -> None:
+    entry = {"seq": 1, "time_ms": 1_709_542_800_000, "request": "r", "kind": "rule", "action": "change"}
+    service.changes = [
+        {**entry, "token": {"id": "t", "name": "ada"}, "id": "one", "name": "forced", "detectorId": "d"}
+        | {"old": {"enabled": True}, "new": {"enabled": False}},
+        {**entry, "seq": 2, "token": None, "kind": "token", "action": "create", "id": "two", "name": ""}
+        | {"new": {"name": ""}},
+    ]
+    printed = run("changes").stdout
+    assert "2024-03-04T09:00:00.000Z  ada          change rule   forced" in printed
+    assert '{"enabled":true} -> {"enabled":false}' in printed
+    assert "the service  create token  two" in printed
+    assert "forced" not in run("changes", "--after", "1").stdout
+    assert "forced" in run("changes", "--detector", "d").stdout
+    assert "two" not in run("changes", "--detector", "d").stdout
+    listed = json.loads(run("changes", "--limit", "1", "-o", "json").stdout)["changes"]
+    assert listed == service.changes[:1]

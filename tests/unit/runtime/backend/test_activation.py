@@ -23,8 +23,8 @@ async def test_a_restart_finds_tokens_detectors_rules_and_what_they_remember(tmp
         await backend.call(one, ops.add_rule("recent", "once within 10s a == 1"))
         assert await fired(backend, one, 1000, a=1) == ["recent"]
     async with local_backend(tmp_path) as backend:
-        assert backend.token_known(digest_of(kept.token))
-        assert not backend.token_known(digest_of(revoked.token))
+        assert backend.permit(digest_of(kept.token))
+        assert not backend.permit(digest_of(revoked.token))
         assert await backend.detectors() == [(one, "one"), (two, "two")]
         assert await backend.detector(two) == "two"
         assert await fired(backend, one, 11_000, a=2) == ["recent"]
@@ -48,11 +48,11 @@ async def test_a_token_is_known_at_once_and_unknown_at_once(tmp_path):
         assert not backend.any_token
         minted = await backend.mint_token()
         assert backend.any_token
-        assert backend.token_known(digest_of(minted.token))
-        assert not backend.token_known(digest_of(minted.token + "x"))
+        assert backend.permit(digest_of(minted.token))
+        assert not backend.permit(digest_of(minted.token + "x"))
         await backend.revoke_token(minted.id)
-        assert not backend.token_known(digest_of(minted.token))
-        assert not await backend.token_lookup(digest_of(minted.token))
+        assert not backend.permit(digest_of(minted.token))
+        assert not await backend.permit_asked(digest_of(minted.token))
         assert await refused(backend.revoke_token(minted.id)) == 1202
 
 

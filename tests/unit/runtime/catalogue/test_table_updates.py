@@ -23,7 +23,7 @@ class Owner:
 
     def __init__(self, opening: int = 0) -> None:
         self.table: dict[str, str] = {}
-        self.chronicle = TableVersions[str](opening)
+        self.chronicle = TableVersions[str, str](opening)
 
     def add(self, key: str) -> int:
         self.table[key] = f"value of {key}"
@@ -38,7 +38,7 @@ class Owner:
         owner.table = dict(self.table)
         return owner
 
-    def since(self, seen: int) -> TableUpdate[str]:
+    def since(self, seen: int) -> TableUpdate[str, str]:
         return self.chronicle.since(seen, self.table.copy)
 
 
@@ -65,7 +65,7 @@ def test_what_is_told_one_by_one_is_bounded():
 
 
 def test_a_change_from_here_shows_at_once_and_is_not_undone_by_an_earlier_word():
-    owner, copy = Owner(), TableCopy[str]()
+    owner, copy = Owner(), TableCopy[str, str]()
     owner.add("kept")
     early = owner.since(0)
     version = owner.add("new")
@@ -85,7 +85,7 @@ def test_a_change_from_here_shows_at_once_and_is_not_undone_by_an_earlier_word()
 
 
 def test_entries_come_in_the_order_of_their_creation_whoever_made_them():
-    owner, copy = Owner(), TableCopy[str]()
+    owner, copy = Owner(), TableCopy[str, str]()
     versions = {key: owner.add(key) for key in "abcde"}
     # What was added from here is known before what others added earlier.
     for key in "ecb":
@@ -98,7 +98,7 @@ def test_entries_come_in_the_order_of_their_creation_whoever_made_them():
 
 
 def test_what_the_owner_has_told_already_is_not_noted_again():
-    owner, copy = Owner(), TableCopy[str]()
+    owner, copy = Owner(), TableCopy[str, str]()
     version = owner.add("a")
     owner.remove("a")
     copy.take(owner.since(0))
@@ -106,7 +106,7 @@ def test_what_the_owner_has_told_already_is_not_noted_again():
     assert "a" not in copy, "it was removed by another meanwhile"
 
 
-def all_pages(copy: TableCopy[str], most: int) -> list[tuple[str, str]]:
+def all_pages(copy: TableCopy[str, str], most: int) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     while page := copy.page(found[-1][0] if found else None, most):
         assert len(page) <= most
@@ -117,7 +117,7 @@ def all_pages(copy: TableCopy[str], most: int) -> list[tuple[str, str]]:
 def test_the_work_of_a_page_does_not_grow_with_the_table():
     copies = {}
     for count in (5_000, 20_000):
-        owner, copies[count] = Owner(), TableCopy[str]()
+        owner, copies[count] = Owner(), TableCopy[str, str]()
         for number in range(count + count // 4):
             owner.add(str(number))
         copies[count].take(owner.since(0))
@@ -127,7 +127,7 @@ def test_the_work_of_a_page_does_not_grow_with_the_table():
 
 
 def test_pages_cover_all_entries_once_and_a_page_after_what_is_gone_is_none():
-    owner, copy = Owner(), TableCopy[str]()
+    owner, copy = Owner(), TableCopy[str, str]()
     for key in "abcdefg":
         version = owner.add(key)
     copy.take(owner.since(0))
@@ -146,8 +146,8 @@ def test_pages_cover_all_entries_once_and_a_page_after_what_is_gone_is_none():
 def test_copies_come_to_what_the_owner_has_whatever_order_words_and_changes_come_in(seed):
     """Two copies make changes, hear of them late, and ask questions whose answers overtake each other."""
     draw = random.Random(seed)
-    owner, copies = Owner(), [TableCopy[str](), TableCopy[str]()]
-    on_the_way: list[tuple[TableCopy[str], TableUpdate[str]]] = []
+    owner, copies = Owner(), [TableCopy[str, str](), TableCopy[str, str]()]
+    on_the_way: list[tuple[TableCopy[str, str], TableUpdate[str, str]]] = []
     own: list[set[str]] = [set(), set()]
     gone: list[set[str]] = [set(), set()]
     for step in range(120):
@@ -196,7 +196,7 @@ def quickest_s(work: Callable[[], None]) -> float:
 
 
 def a_copy_of(count: int) -> Callable[[], None]:
-    owner, copy = Owner(), TableCopy[str]()
+    owner, copy = Owner(), TableCopy[str, str]()
     for number in range(count):
         owner.add(str(number))
     copy.take(owner.since(0))

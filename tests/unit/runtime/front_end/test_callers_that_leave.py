@@ -78,7 +78,7 @@ class Scene:
         assert {detector for detector, _ in await self.backend.detectors()} == self.detectors
         tokens = {token.id for token in await self.backend.tokens()}
         known = self.backend._cache.tokens.entries()
-        assert {token.partition(" ")[0] for _, token in known} == tokens
+        assert {token.id for _, token in known} == tokens
         await until(lambda: not any(one.activating or one.moving for one in scheduler._placed.values()))
         placed = [one for one in scheduler._placed.values() if one.worker_name is not None]
         assert {one.detector_id for one in placed} <= self.detectors

@@ -205,12 +205,12 @@ async def test_a_front_end_follows_a_detector_that_has_moved(tmp_path):
 async def test_a_token_revoked_through_one_is_refused_by_another_within_a_second(tmp_path):
     async with local_service(tmp_path) as service, front_end(service) as one, front_end(service) as two:
         digest = digest_of((minted := await one.backend.mint_token()).token)
-        assert not two.backend.token_known(digest)
-        assert await two.backend.token_lookup(digest)
+        assert not two.backend.permit(digest)
+        assert await two.backend.permit_asked(digest)
         await one.backend.revoke_token(minted.id)
-        assert not one.backend.token_known(digest)
+        assert not one.backend.permit(digest)
         async with asyncio.timeout(1):
-            await until(lambda: not two.backend.token_known(digest))
+            await until(lambda: not two.backend.permit(digest))
 
 
 async def test_a_front_end_whose_host_is_silent_trusts_no_token(tmp_path):
@@ -223,7 +223,7 @@ async def test_a_front_end_whose_host_is_silent_trusts_no_token(tmp_path):
         apart.serves.close()
         await until(lambda: not apart.backend.answer_is_fresh)
         with pytest.raises(DetectorUnavailable, match="has not answered"):
-            apart.backend.token_known(digest)
+            apart.backend.permit(digest)
         assert await refused(apart.backend.status()) == 1501
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from engine.evaluation.wire.events import Done
 from engine.runtime.catalogue.tokens import digest_of
-from engine.runtime.contract.catalogue_changes import Changes, TableUpdate
+from engine.runtime.contract.catalogue_changes import Changes, KnownToken, TableUpdate
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
@@ -33,7 +33,7 @@ class Directory:
         assert (method, len(seen)) == ("changes", 2)
         if self.away:
             await asyncio.Event().wait()
-        changes = Changes(TableUpdate(1, whole={b"digest": "t"}), TableUpdate(1, whole={}))
+        changes = Changes(TableUpdate(1, whole={b"digest": KnownToken("t")}), TableUpdate(1, whole={}))
         await asyncio.sleep(self.delay_s)
         return changes
 
@@ -53,10 +53,10 @@ async def test_a_token_is_trusted_for_fifteen_seconds_after_the_last_question_th
     assert now_s() >= asked_s + 7
     directory.away = True
     await asyncio.sleep(asked_s + TRUSTED_S - 0.1 - now_s())
-    assert cache.use_token(b"digest")
+    assert cache.permit(b"digest")
     await asyncio.sleep(0.2)
     with pytest.raises(DetectorUnavailable, match="has not answered for 15 seconds") as caught:
-        cache.use_token(b"digest")
+        cache.permit(b"digest")
     assert caught.value.code == 1501
     await cache.close()
 
@@ -71,7 +71,7 @@ async def test_its_detectors_answer_whoever_needs_no_stored_token_until_they_hav
         service.directories.fail()
         await asyncio.sleep(2 * TRUSTED_S)
         with pytest.raises(DetectorUnavailable, match="has not answered for 15 seconds"):
-            backend.token_known(digest)
+            backend.permit(digest)
         # Nobody else can have it: whoever has the bootstrap token is answered.
         assert isinstance(await backend.call(detector, event(2)), Done)
         later = OperationExecutor(RuntimeSettings(data=tmp_path))

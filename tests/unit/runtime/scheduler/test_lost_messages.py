@@ -17,6 +17,7 @@ import pytest
 import engine.runtime
 from engine.evaluation.wire.events import Done
 from engine.language.diagnostics import Refusal
+from engine.runtime.contract.catalogue_changes import Grant
 from engine.runtime.contract.errors import DetectorUnavailable, no_such_detector, shutting_down
 from engine.runtime.contract.log_records import LOGGED, Logged
 from engine.runtime.contract.requests import operations as ops
@@ -204,10 +205,31 @@ async def drain(scene: Scene) -> None:
 
 async def tokens(scene: Scene) -> None:
     minted = await scene.again(lambda: scene.backend.mint_token("one"))
-    assert scene.backend.token_known(minted.stored.digest)
+    assert scene.backend.permit(minted.stored.digest)
     assert [one.id for one in await scene.again(scene.backend.tokens)] == [minted.id]
     await scene.again(lambda: scene.backend.revoke_token(minted.id))
     assert await scene.again(scene.backend.tokens) == []
+
+
+async def rates(scene: Scene) -> None:
+    minted = await scene.again(lambda: scene.backend.mint_token("slow", Grant(events_per_s=10)))
+    permit = scene.backend.permit(minted.stored.digest)
+    assert permit is not None
+    assert permit.rate is not None
+    permit.spend(3)
+    while permit.rate.spent:  # noqa: ASYNC110 -- it has no event
+        await asyncio.sleep(0.1)
+
+
+async def log(scene: Scene) -> None:
+    detector, _ = await scene.active()
+    added = ops.add_rule("r", "a == 1")
+    assert isinstance(await scene.again(lambda: scene.backend.change(detector, added)), Done)
+    page = await scene.again(lambda: scene.backend.logged_changes(0, 10))
+    made = [one.action for one in page.changes if one.kind == "rule"]
+    # Where its answer was lost, the rule was added again.
+    rules = json.loads((await scene.backend.call(detector, ops.rules())).result)["rules"]
+    assert made == ["create"] * len([one for one in rules if one["name"] == "r"])
 
 
 async def figures(scene: Scene) -> None:
@@ -280,6 +302,8 @@ SCENARIOS: dict[str, Callable[[Scene], Awaitable[None]]] = {
     **dict.fromkeys(["fork_detector", "fork"], fork),
     **dict.fromkeys(["add_token", "revoke_token", "tokens", "tokens_used"], tokens),
     **dict.fromkeys(["status", "cluster", "figures", "report_figures", "add_counts"], figures),
+    **dict.fromkeys(["report_changes", "logged_changes"], log),
+    "events_spent": rates,
     "newest_firings": feeds,
     "move": move,
     "drain": drain,

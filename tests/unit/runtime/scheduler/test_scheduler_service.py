@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from engine.language.diagnostics import Refusal
-from engine.runtime.contract.catalogue_changes import Changes, StoredToken
+from engine.runtime.contract.catalogue_changes import Changes, KnownToken, StoredToken
+from engine.runtime.contract.change_log import Made
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
 from engine.runtime.contract.log_records import LOGGED, Logged
 from engine.runtime.contract.measurements.figures import ClusterFigures, OtherSetting
@@ -247,11 +248,11 @@ async def test_calls_go_on_with_a_successor_and_what_was_removed_stays_so(tmp_pa
         await scheduler.ask("add_token", int, ONE, StoredToken(b"1", "hint"))
         await scheduler.ask("create_detector", int, OTHER, "other")
         directories.lose()
-        assert (await scheduler.ask("changes", Changes, 0, 0)).tokens.whole == {b"1": ONE}
+        assert (await scheduler.ask("changes", Changes, 0, 0)).tokens.whole == {b"1": KnownToken(ONE)}
         revoke_token = directories.scheduler.catalogue.revoke_token
 
-        async def lost_after(token_id: str) -> int:
-            version = await revoke_token(token_id)
+        async def lost_after(token_id: str, made: Made | None = None) -> int:
+            version = await revoke_token(token_id, made)
             directories.lose()
             return version
 

@@ -21,7 +21,7 @@ export async function comparisonOf(path, rule, promoted) {
   const section = h("section", { "aria-label": "Comparison with the draft" },
     h("p", {}, h("strong", {}, "Draft: "), numbers),
     young && h("p", { class: "quiet" }, young),
-    action("Promote the draft", async () => promoted(await call("POST", `${path}/${rule.id}/promote`))),
+    action("Promote the draft", async () => promoted(await call("POST", `${path}/${rule.id}/promote`)), { "data-needs": "write" }),
     examples.length ? h("details", { class: "folded" }, h("summary", {}, `Examples (${examples.length})`), examples)
       : nothing("No event has fired either of them since the comparison began."),
     differences);

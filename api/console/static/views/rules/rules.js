@@ -2,7 +2,7 @@
 
 import { action, h, nothing, row, say, table, unsay } from "../../shared/dom.js";
 import { count } from "../../shared/format.js";
-import { call, parseCondition, rulesOf } from "../../shared/service.js";
+import { call, may, parseCondition, rulesOf } from "../../shared/service.js";
 import { namesRead } from "../../shared/words.js";
 import { comparisonOf } from "./comparison.js";
 import { conditionTree } from "./condition.js";
@@ -43,13 +43,13 @@ export async function rulesView(detector, query, signal) {
     list.replaceChildren(
       shown.length ? table(["On", "Priority", "Rule", "Notify", ""], shown.map(ruleRow), "stacked")
         : nothing(rules.length ? `No rule's name, id or condition contains “${filter.value}”.`
-          : "The detector has no rules yet, so no event fires anything. Press New rule."),
+          : `The detector has no rules yet, so no event fires anything.${may("write") ? " Press New rule." : ""}`),
       found.length > PAGE && h("div", { class: "bar" }, turn("Previous", from - PAGE), turn("Next", from + PAGE)) || "");
   }
 
   function ruleRow(rule) {
     const on = h("input", {
-      type: "checkbox", checked: rule.enabled, "aria-label": `${rule.name} is on`,
+      type: "checkbox", disabled: !may("write"), checked: rule.enabled, "aria-label": `${rule.name} is on`,
       onchange: async () => {
         unsay();
         try {
@@ -70,9 +70,9 @@ export async function rulesView(detector, query, signal) {
         rule.timed && h("span", { class: "tag" }, "timed"), text));
     return row(on, String(rule.priority), whole, rule.notify ? "yes" : "",
       h("div", { class: "bar" },
-        action("Edit", () => edit(rule)),
+        action("Edit", () => edit(rule), { "data-needs": "write" }),
         h("a", { class: "button", href: `#/d/${detector.id}/timeline?rule=${rule.id}` }, "Timeline"),
-        action("Delete", () => remove(rule), { class: "danger" })));
+        action("Delete", () => remove(rule), { class: "danger", "data-needs": "write" })));
   }
 
   function open(rule, whole) {
@@ -129,5 +129,5 @@ export async function rulesView(detector, query, signal) {
   }
 
   draw();
-  return h("section", {}, h("div", { class: "bar" }, filter, action("New rule", add, { class: "first" })), told, list);
+  return h("section", {}, h("div", { class: "bar" }, filter, action("New rule", add, { class: "first", "data-needs": "write" })), told, list);
 }

@@ -20,7 +20,7 @@ export function versionsOf(path, reverted) {
         time_ms === null ? "not known" : time(time_ms),
         token === null ? "not known" : token.name || token.id,
         [rule.name !== now.name && h("strong", {}, rule.name), h("code", { class: "condition" }, rule.source), h("small", {}, otherwise(rule))],
-        number === 0 ? "present" : action("Revert", async () => reverted(await changeRule(path, now, changes(rule, now))))))));
+        number === 0 ? "present" : action("Revert", async () => reverted(await changeRule(path, now, changes(rule, now))), { "data-needs": "write" })))));
     } catch (error) {
       say(error.message, true);
     }

@@ -10,7 +10,7 @@ from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
 from engine.runtime.catalogue.catalogue_state import CatalogueState
 from engine.runtime.catalogue.offline import mint_offline, opened_offline
 from engine.runtime.catalogue.tokens import digest_of, mint
-from engine.runtime.contract.catalogue_changes import StoredToken, TableUpdate, TokenEntry
+from engine.runtime.contract.catalogue_changes import KnownToken, StoredToken, TableUpdate, TokenEntry
 from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import NewerFormat, OlderFormat
 from snapshots.folders import create_folder
@@ -27,7 +27,7 @@ def test_tokens_and_detectors_are_there_after_a_restart_in_order_of_creation(ope
     directory.revoke_token(A)
     directory.delete_detector(C)
     found = opened().changes(0, 0)
-    assert found.tokens.whole == {digest_of(C): C, digest_of(B): B}
+    assert found.tokens.whole == {digest_of(C): KnownToken(C), digest_of(B): KnownToken(B)}
     assert list((found.detectors.whole or {}).items()) == [(B, "detector b"), (A, "detector a")]
 
 
@@ -83,12 +83,12 @@ def test_only_what_is_new_is_told(opened):
     version = directory.add_token(A, StoredToken(b"digest", "hint"))
     directory.create_detectors({B: "b"})
     news = directory.changes(*seen)
-    assert news.tokens == TableUpdate(version, changes=[(b"digest", A)])
+    assert news.tokens == TableUpdate(version, changes=[(b"digest", KnownToken(A))])
     assert news.detectors.changes == [(B, "b")]
     directory.revoke_token(A)
     directory.delete_detector(B)
     news = directory.changes(*seen)
-    assert news.tokens.changes == [(b"digest", A), (b"digest", None)]
+    assert news.tokens.changes == [(b"digest", KnownToken(A)), (b"digest", None)]
     assert news.detectors.changes == [(B, "b"), (B, None)]
 
 
@@ -215,7 +215,7 @@ def test_no_more_tokens_are_added_than_there_may_be(tmp_path):
     again.close()
 
 
-@pytest.mark.parametrize(("version", "error"), [(1, OlderFormat), (3, NewerFormat)])
+@pytest.mark.parametrize(("version", "error"), [(1, OlderFormat), (4, NewerFormat)])
 def test_a_directory_saved_in_another_format_is_refused(opened, tmp_path, version, error):
     create_folder(tmp_path / "directory", b"", version=version)
     with pytest.raises(error, match=f"version {version}"):
@@ -224,7 +224,7 @@ def test_a_directory_saved_in_another_format_is_refused(opened, tmp_path, versio
 
 def test_a_token_is_minted_offline(opened, tmp_path):
     minted = mint_offline(tmp_path)
-    assert opened().changes(0, 0).tokens.whole == {digest_of(minted.token): minted.id}
+    assert opened().changes(0, 0).tokens.whole == {digest_of(minted.token): KnownToken(minted.id)}
 
 
 def test_detectors_that_are_created_together_share_the_syncs_of_folder_and_journal(opened, files, tmp_path):
@@ -244,5 +244,5 @@ def test_detectors_that_are_created_together_share_the_syncs_of_folder_and_journ
 def test_a_token_that_is_minted_offline_begins_the_folder(tmp_path):
     minted = mint_offline(tmp_path / "data")
     with opened_offline(tmp_path / "data") as directory:
-        assert directory.changes(0, 0).tokens.whole == {digest_of(minted.token): minted.id}
+        assert directory.changes(0, 0).tokens.whole == {digest_of(minted.token): KnownToken(minted.id)}
     assert expecting(tmp_path / "data", begin_folder(tmp_path / "data")).open().damage == ()

@@ -7,7 +7,7 @@ import pytest
 
 from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
 from engine.runtime.catalogue.offline import opened_offline
-from engine.runtime.contract.catalogue_changes import StoredToken
+from engine.runtime.contract.catalogue_changes import KnownToken, StoredToken
 from snapshots.errors import (
     FolderInUse,
     NoRoom,
@@ -144,7 +144,7 @@ def test_a_folder_that_was_begun_and_not_finished_is_begun_again(opened, tmp_pat
     (tmp_path / "directory").mkdir()
     (tmp_path / "directory" / "snapshot-00000000000000000000.rds.0.unfinished").write_bytes(b"half")
     opened().add_token(A, StoredToken(b"a", "hint"))
-    assert opened().changes(0, 0).tokens.whole == {b"a": A}
+    assert opened().changes(0, 0).tokens.whole == {b"a": KnownToken(A)}
 
 
 def test_no_room_for_a_snapshot_does_not_keep_the_folder_from_being_opened(opened, files):

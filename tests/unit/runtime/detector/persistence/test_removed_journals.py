@@ -106,9 +106,9 @@ async def test_a_segment_of_the_directory_that_goes_is_told_of_and_nothing_is_lo
         service.directories.fail()
         with pytest.raises(DetectorUnavailable):
             await service.backend.tokens()
-        assert await service.backend.token_lookup(digest_of(second.token))
+        assert await service.backend.permit_asked(digest_of(second.token))
     async with local_service(tmp_path) as service:
-        assert all(service.backend.token_known(digest_of(one.token)) for one in (first, second))
+        assert all(service.backend.permit(digest_of(one.token)) for one in (first, second))
 
 
 async def test_a_claim_of_the_directory_that_goes_is_told_of_also_when_all_goes_on(tmp_path: Path) -> None:

@@ -1,0 +1,110 @@
+"""The certificate of the front door: read at the start, and again when its files change."""
+
+import asyncio
+import logging
+import os
+import ssl
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final, Self
+
+from api.process.listening import StartError
+from api.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+_LOOK_S: Final = 1.0
+"""The interval between two looks at the files."""
+_FILE_BYTES_MAX: Final = 1024 * 1024
+
+Seen = tuple[tuple[int, int, int], ...]
+"""What shows that files have changed: of each its inode, its size and its time."""
+
+
+class Certificates:
+    """A TLS context whose certificate follows its files.
+
+    A handshake uses the certificate that is there then; connections that are open go on with theirs. Files
+    that do not fit each other change nothing: one of the two may not have been replaced yet.
+    """
+
+    def __init__(self, cert: Path, key: Path) -> None:
+        """Read the files. Raises StartError."""
+        self._paths = cert, key
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.context.set_alpn_protocols(["http/1.1"])
+        self._seen: Seen | None = None
+        try:
+            self._seen = self._look()
+            self._read()
+        except (OSError, ValueError) as error:
+            raise StartError(self._said(error)) from None
+
+    async def follow(self) -> None:
+        """Read the files whenever they have changed. What is wrong with them is logged once."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            self.follow_once()
+
+    def follow_once(self) -> None:
+        """Read the files if they have changed since they were read last."""
+        try:
+            seen = self._look()
+            if seen == self._seen:
+                return
+            self._seen = seen
+            self._read()
+        except (OSError, ValueError) as error:
+            if self._seen is not None or not isinstance(error, FileNotFoundError):
+                _log.warning("%s; the earlier certificate stays in use", self._said(error))
+            if isinstance(error, FileNotFoundError):
+                self._seen = None
+        else:
+            _log.info("the certificate in %s was read again", self._paths[0])
+
+    def _look(self) -> Seen:
+        found = [path.stat() for path in self._paths]
+        return tuple((one.st_ino, one.st_size, one.st_mtime_ns) for one in found)
+
+    def _read(self) -> None:
+        """Take over the files if they fit each other. Raises OSError and ValueError."""
+        with ExitStack() as copies:
+            # A copy in memory, so that what is tried is what is used.
+            cert, key = (copies.enter_context(_Copy(path)).path for path in self._paths)
+            trial = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            for context in (trial, self.context):
+                # Without a password, OpenSSL would ask the terminal.
+                context.load_cert_chain(cert, key, password="")
+
+    def _said(self, error: OSError | ValueError) -> str:
+        cert, key = self._paths
+        if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):
+            return f"--tls-cert, --tls-key: {error.filename}: {(error.strerror or str(error)).lower()}"
+        reason = getattr(error, "reason", None) or str(error)
+        fits = "they do not fit each other" if reason == "KEY_VALUES_MISMATCH" else None
+        return f"--tls-cert {cert}, --tls-key {key}: {fits or f'no certificate and its key: {reason}'}"
+
+
+class _Copy:
+    """A copy of a file that is only in memory, as a file."""
+
+    def __init__(self, path: Path) -> None:
+        with path.open("rb") as file:
+            content = file.read(_FILE_BYTES_MAX)
+        self._descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
+        os.write(self._descriptor, content)
+        self.path = f"/proc/self/fd/{self._descriptor}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+
+def certificates_of(settings: Settings) -> Certificates | None:
+    """Return the certificate that the settings name, None without one. Raises StartError."""
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    return Certificates(settings.tls_cert, settings.tls_key)

@@ -1,0 +1,122 @@
+"""What the token of a request may do, as a front end judges it without asking anybody."""
+
+import time
+from typing import Final
+
+from engine.runtime.contract.catalogue_changes import (
+    FULL,
+    TOKEN_DETECTORS_MAX,
+    Grant,
+    KnownToken,
+)
+from engine.runtime.contract.errors import TOO_MANY_WAIT, DetectorUnavailable
+
+_ROUNDING: Final = 0.001
+"""A part of an event for which nobody has to wait."""
+
+
+class Rate:
+    """The events of a token that is bounded to some a second: a bucket that holds those of one second.
+
+    A batch larger than the bucket is admitted when that is full, and the next ones wait the longer. What the
+    token spends at other front ends is taken out as soon as it is known.
+    """
+
+    def __init__(self, per_s: float, now_s: float) -> None:
+        self.per_s = per_s
+        self._most = max(1.0, per_s)
+        self._left = self._most
+        self._at_s = now_s
+        self.spent = 0
+        """The events since `others` was called last."""
+        self._seen: int | None = None
+        """The events at all front ends, as `others` was told last."""
+
+    def take(self, events: int, now_s: float) -> float:
+        """Take the events if they may be evaluated now, and return 0; else the seconds until then."""
+        self._left = min(self._most, self._left + (now_s - self._at_s) * self.per_s)
+        self._at_s = now_s
+        missing = min(events, self._most) - self._left
+        if missing > _ROUNDING:
+            return missing / self.per_s
+        self._left -= events
+        self.spent += events
+        return 0.0
+
+    def others(self, reported: int, total: int) -> None:
+        """Take out what was spent elsewhere: `total` is that of all front ends, with `reported` from here."""
+        self.spent -= reported
+        if self._seen is not None and total >= self._seen:
+            self._left -= total - self._seen - reported
+        self._seen = total
+
+
+class Permit:
+    """What a token may do at this front end."""
+
+    def __init__(self, token: KnownToken, now_s: float = 0.0) -> None:
+        self.token = token
+        self.known_as = token.id or "bootstrap"
+        """What the log calls it."""
+        grant = token.grant
+        self.is_full = grant == FULL
+        """Whether nothing bounds it."""
+        self._scopes = grant.scopes
+        self._detectors = None if grant.detectors is None else set(grant.detectors)
+        self.expires_at_ms = grant.expires_at_ms
+        self.rate = None if grant.events_per_s is None else Rate(grant.events_per_s, now_s)
+
+    def renew(self, token: KnownToken) -> None:
+        """Take the token as it is now: all that can change is that it is for more detectors."""
+        self.token = token
+        if self._detectors is not None:
+            self._detectors |= token.grant.detectors or frozenset()
+
+    def may(self, scope: str) -> bool:
+        """Whether the token has a scope."""
+        return self._scopes is None or scope in self._scopes
+
+    @property
+    def detectors(self) -> frozenset[str] | None:
+        """The ids of the detectors that it is for; None for all."""
+        return None if self._detectors is None else frozenset(self._detectors)
+
+    def sees(self, detector_id: str) -> bool:
+        """Whether the token is for a detector."""
+        return self._detectors is None or detector_id in self._detectors
+
+    @property
+    def grant(self) -> Grant:
+        """What the token may do, with the detectors that it has just made here."""
+        given = self.token.grant
+        return Grant(given.scopes, self.detectors, given.expires_at_ms, given.events_per_s)
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether its time is over."""
+        return self.expires_at_ms is not None and time.time() * 1000 >= self.expires_at_ms
+
+    @property
+    def owner(self) -> str:
+        """The id of the token if it is for some detectors only, to which those are added that it makes."""
+        return "" if self._detectors is None else self.token.id
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another detector can be added."""
+        return self._detectors is None or len(self._detectors) < TOKEN_DETECTORS_MAX
+
+    def made(self, detector_id: str) -> None:
+        """Note a detector that the token has made."""
+        if self._detectors is not None:
+            self._detectors.add(detector_id)
+
+    def spend(self, events: int) -> None:
+        """Count events that the token has evaluated now. Raises DetectorUnavailable 1401 past its rate."""
+        if self.rate is not None and (wait_s := self.rate.take(events, time.monotonic())):
+            message = f"the token may send {self.rate.per_s:g} events a second; nothing was evaluated"
+            raise DetectorUnavailable(TOO_MANY_WAIT, message, retry_after_s=wait_s)
+
+
+UNBOUNDED: Final = Permit(KnownToken(""))
+"""The permit of a caller that may do everything and has no stored token."""
