@@ -5,12 +5,13 @@ through no proxy.
 """
 
 import asyncio
+import selectors
 import socket
 import ssl
 import threading
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Final
+from typing import Final, TypeVar
 
 import h11
 import httpx
@@ -19,12 +20,15 @@ import msgspec
 from .results import Entry, Envelope, EventResult, ServiceError
 from .sending import OUTCOME_UNKNOWN, Event
 
+T = TypeVar("T")
+
 _CONNECT_S: Final = 10.0
 _IDLE_S: Final = 10.0
 """The time between blank lines, without which the service ends a stream that is silent for 30 s."""
 _BLANK: Final = b"1\r\n\n\r\n"
 _END: Final = b"0\r\n\r\n"
 _READ_BYTES: Final = 64 * 1024
+_LOOK_AGAIN_S: Final = 1.0
 _OK: Final = 200
 
 
@@ -118,6 +122,49 @@ def _address(url: httpx.URL, tls: ssl.SSLContext | None) -> tuple[str, int, ssl.
     return url.host, url.port or (443 if context else 80), context
 
 
+class _Encrypted:
+    """A connection over TLS that one thread reads while others send. OpenSSL takes one call at a time."""
+
+    def __init__(self, there: ssl.SSLSocket) -> None:
+        there.setblocking(False)
+        self._there = there
+        self._calling = threading.Lock()
+
+    def recv(self, bytes_max: int) -> bytes:
+        """Wait for bytes and return them."""
+        return self._called(lambda: self._there.recv(bytes_max))
+
+    def sendall(self, data: bytes) -> None:
+        """Send all bytes."""
+        left = memoryview(data)
+        while left:
+            left = left[self._called(lambda: self._there.send(left)) :]  # noqa: B023 -- called at once
+
+    def shutdown(self, how: int) -> None:
+        """End it in these directions."""
+        with self._calling:
+            self._there.shutdown(how)
+
+    def close(self) -> None:
+        """Let go of it. Whoever waits for it is told by an OSError within a second."""
+        with self._calling:
+            self._there.close()
+
+    def _called(self, call: Callable[[], T]) -> T:
+        while True:
+            with self._calling:
+                try:
+                    return call()
+                except ssl.SSLWantReadError:
+                    wanted = selectors.EVENT_READ
+                except ssl.SSLWantWriteError:
+                    wanted = selectors.EVENT_WRITE
+                ready = selectors.DefaultSelector()
+                ready.register(self._there, wanted)
+            with ready:
+                ready.select(_LOOK_AGAIN_S)
+
+
 def stream(
     url: httpx.URL,
     token: str,
@@ -129,11 +176,13 @@ def stream(
     reader = _Reader(url, token, detector_id)
     host, port, context = _address(url, tls)
     try:
-        connected = socket.create_connection((host, port), _CONNECT_S)
-        there = context.wrap_socket(connected, server_hostname=host) if context else connected
+        there: socket.socket | _Encrypted = (plain := socket.create_connection((host, port), _CONNECT_S))
+        if context:
+            there = _Encrypted(context.wrap_socket(plain, server_hostname=host))
+        else:
+            plain.settimeout(None)
     except OSError as error:
         raise ServiceError(f"no service answers at {url}: {error}", sent=False) from None
-    there.settimeout(None)
     sending = threading.Lock()
     ended = threading.Event()
     failures: list[BaseException] = []
@@ -184,7 +233,7 @@ def stream(
         there.close()
 
 
-def _received(there: socket.socket) -> bytes:
+def _received(there: socket.socket | _Encrypted) -> bytes:
     try:
         return there.recv(_READ_BYTES)
     except OSError:

@@ -27,6 +27,7 @@ from engine.runtime.contract.requests.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.catalogue_cache import CatalogueCache
 from engine.runtime.front_end.channels.channels import Channels, Connect
+from engine.runtime.front_end.channels.mailbox import Request
 from engine.runtime.front_end.memory_budget import ANSWERS, MemoryBudget
 from engine.runtime.front_end.permits import UNBOUNDED, Permit
 from engine.runtime.front_end.scheduler_client import SchedulerClient
@@ -288,14 +289,24 @@ class Backend:
 
     # -- the changes log -------------------------------------------------------------------------------------
 
-    @finished
     async def change(self, detector_id: str, operation: Operation) -> Answer:
         """Have a detector execute a change, and log it before it is answered. Raises as `call` does.
 
         The change is in the log once its answer is there. If the log cannot be reached, the answer is 1502:
-        it has happened, and its caller must not take it for acknowledged.
+        it has happened, and its caller must not take it for acknowledged. If the caller is cancelled, a
+        change that waits is dropped; one that was sent is logged.
         """
-        answer = await self.call(detector_id, operation)
+        requests: list[Request] = []
+        work = self.background.begin(self._changed(detector_id, operation, requests))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            if not any(request.sent for request in requests):
+                work.cancel()
+            raise
+
+    async def _changed(self, detector_id: str, operation: Operation, requests: list[Request]) -> Answer:
+        answer = await self.call(detector_id, operation, requests)
         if isinstance(answer, Done) and answer.changes:
             made = decode_changes(answer.changes)
             replace = msgspec.structs.replace
@@ -338,17 +349,19 @@ class Backend:
 
     # -- operations ------------------------------------------------------------------------------------------
 
-    async def call(self, detector_id: str, operation: Operation) -> Answer:
+    async def call(
+        self, detector_id: str, operation: Operation, requests: list[Request] | None = None
+    ) -> Answer:
         """Execute an operation on a detector, first come, first served.
 
         Raises Refusal 1200; DetectorUnavailable 1401, 1501, 1502 and 1503. Other refusals, and 1500, are in
-        the answer.
+        the answer. Its request is added to `requests`.
         """
         if detector_id not in self._cache.detectors:
             await self.confirm(detector_id)
         if self._closing:
             raise shutting_down()
-        answer = await self.channels.call(detector_id, operation)
+        answer = await self.channels.call(detector_id, operation, requests)
         if isinstance(answer, Refused) and answer.entries[0].code == TOO_MANY_WAIT:
             # The answers that are kept for idempotency keys have used up their memory.
             self.memory.throttled[ANSWERS] += 1

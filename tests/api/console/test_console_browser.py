@@ -227,7 +227,7 @@ async def test_a_relation_is_made_searched_changed_and_deleted(console: Console)
     await page.get_by_label("Name", exact=True).fill("bad hosts")
     await page.keyboard.press("Enter")
     await expect(page.get_by_text("It has no tuples.")).to_be_visible()
-    for value in (HOSTILE, '["b", 1]', '["b"]'):
+    for value in (HOSTILE, '["b", 1]', "[9007199254740993]", '["b"]'):
         await page.get_by_label("Tuple", exact=False).first.fill(value)
         await page.get_by_role("button", name="Add").click()
         if value == '["b", 1]':
@@ -242,6 +242,9 @@ async def test_a_relation_is_made_searched_changed_and_deleted(console: Console)
     await expect(page.get_by_text("1 tuple", exact=True)).to_be_visible()
     await page.get_by_role("button", name="Remove").click()
     await expect(page.get_by_text("No tuple contains “ONERROR”.")).to_be_visible()
+    await page.get_by_label("Find tuples").fill("9007199254740993")
+    await page.get_by_role("button", name="Remove").click()
+    await expect(page.get_by_text("No tuple contains “9007199254740993”.")).to_be_visible()
     assert (await console.caller("GET", f"{path}/bad%20hosts")).result["tuples"] == [["b"]]
 
     await page.get_by_role("link", name="owns").click()

@@ -174,3 +174,12 @@ def test_the_names_that_conditions_read_are_found() -> None:
     )
     names = evaluated("words.js", f"it.namesRead([{json.dumps(condition)}])")
     assert {"user", "amount", "e"} <= set(names) <= {"user", "amount", "e", "a.b", "c"}
+
+
+@pytest.mark.parametrize(
+    "text", ['[9007199254740993,-12345678901234567890,"9007199254740993"]', '[1,1.5,true,null,{"a":[1e300]}]']
+)
+def test_integers_of_any_size_stay_exact(text: str) -> None:
+    assert evaluated("exact.js", f"JSON.stringify(it.parseExact({json.dumps(text)}))") == text.replace(
+        "1e300", "1e+300"
+    )

@@ -95,7 +95,7 @@ async def test_every_operation_takes_a_name(caller: Caller, operation: Operation
 
 @pytest.mark.parametrize("asked_first", [True, False])
 def test_the_keys_of_a_value_are_those_of_the_table_after_every_change(asked_first: bool) -> None:
-    copy = TableCopy[str]()
+    copy = TableCopy[str, str]()
     if asked_first:
         assert copy.keys_of("a") == set()
     copy.note_added("1", "a", 1)

@@ -40,6 +40,10 @@ finally:
 """
 
 
+FAR = SPOKEN.current + 4
+"""A protocol that nobody here speaks."""
+
+
 def another(folder: Path, spoken: str) -> Path:
     """Copy the packages, as if it were of a release that speaks other protocols, or none with a number."""
     ignored = shutil.ignore_patterns("__pycache__")
@@ -61,8 +65,8 @@ def another(folder: Path, spoken: str) -> Path:
 def test_versions_of_nodes_are_compared_and_a_refusal_says_both(tmp_path: Path) -> None:
     packages = [
         another(tmp_path / "before", ""),
-        another(tmp_path / "far", "oldest=7, current=8"),
-        another(tmp_path / "neighbour", "oldest=1, current=2"),
+        another(tmp_path / "far", f"oldest={FAR}, current={FAR + 1}"),
+        another(tmp_path / "neighbour", f"oldest={SPOKEN.current - 1}, current={SPOKEN.current}"),
     ]
     command = [sys.executable, "-c", VERSIONS, *map(str, packages)]
     # Ray lets workers import from the folder in which the caller runs, before what is installed there.
@@ -71,7 +75,7 @@ def test_versions_of_nodes_are_compared_and_a_refusal_says_both(tmp_path: Path) 
     same, before, far, neighbour = run.stdout.splitlines()
     assert same == "[]"
     assert "which speaks no protocol that has a number; this service is" in before
-    assert "+g0123456789ab, which speaks protocols 7 to 8; this service is" in far
+    assert f"+g0123456789ab, which speaks protocols {FAR} to {FAR + 1}; this service is" in far
     assert f"which speaks protocol {SPOKEN.current}. Install one version on both" in far
     assert "+g0123456789ab, and this service is" in neighbour
     assert "they work together until the upgrade is over" in neighbour

@@ -54,6 +54,10 @@ class Connection:
         while self.received.count(end) < times:
             assert self._read(), self.received
 
+    def more(self) -> None:
+        """Read what comes next."""
+        assert self._read()
+
     def until_closed(self) -> None:
         while self._read():
             pass
@@ -68,6 +72,10 @@ class Connection:
     def answer(self, *parts: bytes, status: int = 200) -> None:
         """Send the head of an answer, and parts of its body, which is not over."""
         self._socket.sendall(b"HTTP/1.1 %d X\r\nTransfer-Encoding: chunked\r\n\r\n" % status)
+        self.go_on(*parts)
+
+    def go_on(self, *parts: bytes) -> None:
+        """Send more parts of the body of an answer."""
         for part in parts:
             self._socket.sendall(b"%x\r\n%b\r\n" % (len(part), part))
 
@@ -423,3 +431,34 @@ def test_a_stream_can_be_encrypted(stream: Stream, tmp_path: Path, monkeypatch: 
 
     with service(play, context) as url:
         assert streamed(stream, url, TWO_EVENTS[:1]) == ([1], None)
+
+
+def test_an_encrypted_stream_is_sent_and_read_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenSSL breaks a connection that one thread reads while another sends."""
+    files = certificates(tmp_path / "certificates")
+    monkeypatch.setenv("SSL_CERT_FILE", files["RAY_TLS_CA_CERT"])
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(files["RAY_TLS_SERVER_CERT"], files["RAY_TLS_SERVER_KEY"])
+    count = 20_000
+
+    def play(there: Connection) -> None:
+        there.until(b"\r\n\r\n")
+        there.answer()
+        answered = 0
+        while answered < count:
+            more = there.received.count(b"}\n")
+            # The end of a line may come in two pieces.
+            there.received = there.received[-1:]
+            answered += more
+            if more:
+                there.go_on(FIRED * more)
+            if answered < count:
+                there.more()
+        there.go_on(b'{"done":%d}\n' % count)
+        there.until_closed()
+
+    with service(play, context) as url:
+        fired, error = streamed(_sync, url, [Event({"a": 1}, number) for number in range(count)])
+    assert (len(fired), error) == (count, None)

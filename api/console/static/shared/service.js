@@ -49,11 +49,11 @@ export function may(scope) {
   return !document.body.dataset.lacks?.split(" ").includes(scope);
 }
 
-export async function call(method, path, body, signal) {
+export async function call(method, path, body, signal, parse = JSON.parse) {
   const response = await request(method, path, body, signal);
   let answer;
   try {
-    answer = await response.json();
+    answer = parse(await response.text());
   } catch {
     throw new ServiceError(response.status, []);
   }

@@ -1,6 +1,7 @@
 // The relations that are stored with a detector: what there is, and the tuples of one, to search, add and remove.
 
 import { action, field, h, nothing, row, say, table, unsay } from "../shared/dom.js";
+import { parseExact } from "../shared/exact.js";
 import { count, time } from "../shared/format.js";
 import { call } from "../shared/service.js";
 
@@ -46,7 +47,7 @@ export async function relationsView(detector, query, signal) {
     const more = action("Load more", page);
 
     async function page() {
-      const found = await call("GET", `${named(name)}?limit=${PAGE}${next ? `&after=${next}` : ""}`, undefined, signal);
+      const found = await call("GET", `${named(name)}?limit=${PAGE}${next ? `&after=${next}` : ""}`, undefined, signal, parseExact);
       known.push(...found.tuples);
       next = found.next;
       draw();
@@ -115,7 +116,7 @@ export async function relationsView(detector, query, signal) {
 function tuple(text) {
   if (!text.trim().startsWith("[")) return [text];
   try {
-    return JSON.parse(text);
+    return parseExact(text);
   } catch {
     throw new Error("The tuple is not JSON.");
   }

@@ -15,6 +15,7 @@ from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.requests.routes import Address, Route
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.channels.detector_channel import DetectorChannel, Locate
+from engine.runtime.front_end.channels.mailbox import Request
 from engine.runtime.front_end.memory_budget import MemoryBudget
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note
@@ -55,14 +56,18 @@ class Channels:
         self._users: dict[LinkClient, dict[int, DetectorChannel]] = {}
         """The channels to the detectors of a worker, by the epochs of their activations."""
 
-    async def call(self, detector_id: str, operation: Operation) -> Answer:
+    async def call(
+        self, detector_id: str, operation: Operation, requests: list[Request] | None = None
+    ) -> Answer:
         """Execute an operation on a detector, first come, first served.
 
         Raises Refusal 1200; DetectorUnavailable 1401, 1501, 1502 and 1503. If the caller is cancelled, a
-        waiting operation is dropped; one in flight may still be executed.
+        waiting operation is dropped; one in flight may still be executed. The request is added to `requests`.
         """
         channel = self._channels.get(detector_id) or self._new_channel(detector_id)
         request = channel.submit(operation, current_request())
+        if requests is not None:
+            requests.append(request)
         try:
             return await request.answer
         finally:

@@ -72,7 +72,7 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The tokens with which a service was called."""
     seen: list[str] = []
 
-    def client(_url: str, token: str) -> None:
+    def client(_url: str, token: str, **_: object) -> None:
         seen.append(token)
         raise ServiceError("it is not there")
 

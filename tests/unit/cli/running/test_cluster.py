@@ -28,7 +28,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     client = Client("http://s", "t", transport=httpx.MockTransport(respond))
     monkeypatch.setattr(
-        import_module("api.cli.options.service_options"), "Client", lambda _url, _token: client
+        import_module("api.cli.options.service_options"), "Client", lambda _url, _token, **_: client
     )
     return document
 

@@ -52,7 +52,7 @@ class Service:
 def service(monkeypatch: pytest.MonkeyPatch) -> Service:
     answers = Service()
 
-    def connected(_url: str, _token: str) -> Client:
+    def connected(_url: str, _token: str, **_: object) -> Client:
         return Client("http://s", "t", transport=httpx.MockTransport(answers.respond))
 
     monkeypatch.setattr(import_module("api.cli.options.service_options"), "Client", connected)

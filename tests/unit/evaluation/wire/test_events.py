@@ -185,5 +185,5 @@ def test_one_event_that_nests_too_deeply_is_found_among_many_that_do_not():
 def test_an_answer_is_sent_to_the_front_end_as_its_kind_and_its_parts():
     answers = [Done(b"[1]"), Refused((Entry(1400, "full"),))]
     encoded = msgspec.msgpack.encode(answers)
-    assert msgspec.msgpack.decode(encoded) == [["Done", b"[1]", b"[]"], ["Refused", [[1400, "full"]]]]
+    assert msgspec.msgpack.decode(encoded) == [["Done", b"[1]", b"[]", b""], ["Refused", [[1400, "full"]]]]
     assert msgspec.msgpack.decode(encoded, type=list[Answer]) == answers
