@@ -9,7 +9,13 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 from engine.runtime.catalogue.catalogue import Catalogue
 from engine.runtime.concurrency.background import Background
 from engine.runtime.concurrency.threads import Threads
-from engine.runtime.contract.catalogue_changes import Changes, Opened, StoredToken, TokenEntry
+from engine.runtime.contract.catalogue_changes import (
+    TOKEN_DETECTORS_MAX,
+    Changes,
+    Opened,
+    StoredToken,
+    TokenEntry,
+)
 from engine.runtime.contract.change_log import LoggedChange, LoggedPage, Made
 from engine.runtime.contract.errors import (
     OUTCOME_UNKNOWN,
@@ -168,7 +174,7 @@ class CatalogueClient:
 
         `owner` is the id of the token that makes it, if that is for some detectors only.
         """
-        return self._within_limit(await self._creations.call((detector_id, name, owner, made)))
+        return self._within_limit(owner, await self._creations.call((detector_id, name, owner, made)))
 
     async def _create(self, wanted: Sequence[tuple[str, str, str, Made | None]]) -> list[int | None]:
         names = {detector_id: name for detector_id, name, _, _ in wanted}
@@ -184,12 +190,12 @@ class CatalogueClient:
     ) -> int:
         """Add a detector whose folder was made, as `create_detector` does."""
         return self._within_limit(
-            await self._ask(Catalogue.enter_fork, detector_id, name, owner, made, source)
+            owner, await self._ask(Catalogue.enter_fork, detector_id, name, owner, made, source)
         )
 
-    def _within_limit(self, version: int | None) -> int:
+    def _within_limit(self, owner: str, version: int | None) -> int:
         if version is None:
-            raise too_many_detectors(self._settings.detectors_max)
+            raise too_many_detectors(self._settings.detectors_max, TOKEN_DETECTORS_MAX if owner else None)
         return version
 
     async def delete_detector(self, detector_id: str, made: Made | None = None) -> int:

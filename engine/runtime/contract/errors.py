@@ -68,9 +68,12 @@ def no_such_name(name: str, count: int) -> Refusal:
     return Refusal(Entry(NO_SUCH_DETECTOR, said if count else f"no detector is named {shown}"))
 
 
-def too_many_detectors(detectors_max: int) -> Refusal:
-    """Return the refusal for a detector past the limit."""
-    return Refusal(Entry(TOO_MANY, f"the service has {detectors_max} detectors, which is the limit"))
+def too_many_detectors(detectors_max: int, owned_max: int | None = None) -> Refusal:
+    """Return the refusal for a detector past the limit, or past the `owned_max` that its token may be for."""
+    said = f"the service has {detectors_max} detectors"
+    if owned_max is not None:
+        said = f"the token is for {owned_max} detectors, or {said}"
+    return Refusal(Entry(TOO_MANY, f"{said}, which is the limit"))
 
 
 def too_many_tokens(tokens_max: int) -> Refusal:

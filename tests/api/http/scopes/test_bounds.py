@@ -81,6 +81,12 @@ async def test_a_token_is_for_a_bounded_number_of_detectors(
     assert (refused.status, refused.codes) == (409, [1400])
     assert (await bounded("POST", f"/api/detectors/{first}/fork", {"name": "f"})).codes == [1400]
     assert len((await caller("GET", "/api/detectors")).result) == 2
+    # A front end that does not know of both yet leaves it to the directory, which says the same of the token.
+    monkeypatch.setattr("engine.runtime.front_end.permits.TOKEN_DETECTORS_MAX", 3)
+    late = await bounded("POST", "/api/detectors", {"name": "one too many"})
+    assert (late.status, late.codes) == (409, [1400])
+    assert late.texts[0].startswith("the token is for 1000 detectors")
+    assert len((await caller("GET", "/api/detectors")).result) == 2
 
 
 async def test_an_expired_token_is_refused(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
