@@ -1,9 +1,11 @@
 """The certificate of the front door: read at the start, and again when its files change."""
 
 import asyncio
+import errno
 import logging
 import os
 import ssl
+import stat
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Self
@@ -48,18 +50,20 @@ class Certificates:
             self.follow_once()
 
     def follow_once(self) -> None:
-        """Read the files if they have changed since they were read last."""
+        """Read the files if they have changed since they were read last, or could not be read then."""
+        before = self._seen
         try:
             seen = self._look()
-            if seen == self._seen:
+            if seen == before:
                 return
             self._seen = seen
             self._read()
         except (OSError, ValueError) as error:
-            if self._seen is not None or not isinstance(error, FileNotFoundError):
+            unread = _is_unread(error)
+            if before is not None or not unread:
                 _log.warning("%s; the earlier certificate stays in use", self._said(error))
-            if isinstance(error, FileNotFoundError):
-                self._seen = None
+            if unread:
+                self._seen = None  # A permission or a mount may be mended while the files stay as they are.
         else:
             _log.info("the certificate in %s was read again", self._paths[0])
 
@@ -79,18 +83,27 @@ class Certificates:
 
     def _said(self, error: OSError | ValueError) -> str:
         cert, key = self._paths
-        if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):
-            return f"--tls-cert, --tls-key: {error.filename}: {(error.strerror or str(error)).lower()}"
+        if isinstance(error, OSError) and _is_unread(error):
+            why = (error.strerror or str(error)).lower()
+            return f"--tls-cert, --tls-key: {error.filename or cert}: {why}"
         reason = getattr(error, "reason", None) or str(error)
         fits = "they do not fit each other" if reason == "KEY_VALUES_MISMATCH" else None
         return f"--tls-cert {cert}, --tls-key {key}: {fits or f'no certificate and its key: {reason}'}"
+
+
+def _is_unread(error: OSError | ValueError) -> bool:
+    """Whether the files could not be read at all, so that nothing is known of what they hold."""
+    return isinstance(error, OSError) and not isinstance(error, ssl.SSLError)
 
 
 class _Copy:
     """A copy of a file that is only in memory, as a file."""
 
     def __init__(self, path: Path) -> None:
-        with path.open("rb") as file:
+        # Without blocking, in case the path is a pipe: the event loop waits for this.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OSError(errno.EINVAL, "not a regular file", str(path))
             content = file.read(_FILE_BYTES_MAX)
         self._descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
         os.write(self._descriptor, content)

@@ -130,9 +130,10 @@ class CatalogueCache:
         rates = {one.token.id: one.rate for one in self._permits.values() if one.rate is not None}
         if rates:
             spent = {token_id: rate.spent for token_id, rate in rates.items()}
-            totals = await self._scheduler.ask("events_spent", dict[str, int], spent)
-            for token_id, total in totals.items():
-                rates[token_id].others(spent[token_id], total)
+            spent_s = {token_id: events / rates[token_id].per_s for token_id, events in spent.items()}
+            known = await self._scheduler.ask("events_spent", dict[str, tuple[float, float]], spent_s)
+            for token_id, in_all in known.items():
+                rates[token_id].others(spent[token_id], *in_all)
 
     async def ask(self) -> None:
         """Ask the directory once, now or after the minimum interval, and take over its answer.

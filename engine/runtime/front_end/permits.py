@@ -29,8 +29,8 @@ class Rate:
         self._at_s = now_s
         self.spent = 0
         """The events since `others` was called last."""
-        self._seen: int | None = None
-        """The events at all front ends, as `others` was told last."""
+        self._seen_s: float | None = None
+        """What all front ends have spent, as `others` was told last."""
 
     def take(self, events: int, now_s: float) -> float:
         """Take the events if they may be evaluated now, and return 0; else the seconds until then."""
@@ -43,12 +43,18 @@ class Rate:
         self.spent += events
         return 0.0
 
-    def others(self, reported: int, total: int) -> None:
-        """Take out what was spent elsewhere: `total` is that of all front ends, with `reported` from here."""
+    def others(self, reported: int, spent_s: float, owed_s: float) -> None:
+        """Take out what was spent elsewhere.
+
+        All front ends have spent `spent_s` seconds of the rate and owe `owed_s`, `reported` of it here.
+        """
         self.spent -= reported
-        if self._seen is not None and total >= self._seen:
-            self._left -= total - self._seen - reported
-        self._seen = total
+        reported_s = reported / self.per_s
+        if self._seen_s is None:
+            self._left -= (owed_s - reported_s) * self.per_s
+        elif spent_s >= self._seen_s:
+            self._left -= (spent_s - self._seen_s - reported_s) * self.per_s
+        self._seen_s = spent_s
 
 
 class Permit:

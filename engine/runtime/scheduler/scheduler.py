@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections import Counter
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -28,6 +28,7 @@ from engine.runtime.contract.requests.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.scheduler.adoption import Adoption
 from engine.runtime.scheduler.census import Census
+from engine.runtime.scheduler.debts import Debts
 from engine.runtime.scheduler.detectors.activation_slots import ActivationSlots
 from engine.runtime.scheduler.detectors.placed_detector import PlacedDetector
 from engine.runtime.scheduler.detectors.services import Services
@@ -93,8 +94,7 @@ class Scheduler:
         """The purges that are under way, by the ids of the detectors."""
         self._purging: asyncio.Task[None] | None = None
         self._front_end_counts: dict[tuple[str, ...], float] = {}
-        self._events_spent = Counter[str]()
-        """The events of tokens with a rate, by their ids."""
+        self._debts = Debts()
         self._closing = False
 
     def _started(self, workers: int) -> None:
@@ -304,10 +304,12 @@ class Scheduler:
             name = tuple(parts)
             self._front_end_counts[name] = self._front_end_counts.get(name, 0) + value
 
-    async def events_spent(self, spent: dict[str, int]) -> dict[str, int]:
-        """Add what tokens have spent at a front end; return what each of them has spent at all."""
-        self._events_spent.update(spent)
-        return {token_id: self._events_spent[token_id] for token_id in spent}
+    async def events_spent(self, spent_s: dict[str, float]) -> dict[str, tuple[float, float]]:
+        """Add what tokens have spent at a front end; return what each has spent and owes in all.
+
+        All are in seconds of the rates of the tokens.
+        """
+        return self._debts.add(spent_s, time.monotonic())
 
     async def status(self) -> Status:
         reasons = ["the server is shutting down"] if self._closing else []

@@ -1,6 +1,8 @@
 """The certificate of the front door follows its files, and whatever is wrong with them changes nothing."""
 
 import logging
+import os
+import resource
 import shutil
 import socket
 import ssl
@@ -86,7 +88,7 @@ def test_a_new_pair_is_taken_over_once_both_are_there(files: Files, signed: dict
     assert shown(one.context) == new
 
 
-@pytest.mark.parametrize("wrong", ["missing", "empty", "cut", "garbage"])
+@pytest.mark.parametrize("wrong", ["missing", "empty", "cut", "garbage", "a pipe", "a loop"])
 def test_wrong_files_keep_the_earlier_certificate(
     files: Files, signed: dict[str, Path], wrong: str, caplog
 ) -> None:
@@ -98,6 +100,12 @@ def test_wrong_files_keep_the_earlier_certificate(
             files.cert.unlink()
         case "empty":
             files.cert.write_bytes(b"")
+        case "a pipe":
+            files.cert.unlink()
+            os.mkfifo(files.cert)
+        case "a loop":
+            files.cert.unlink()
+            files.cert.symlink_to(files.cert)
         case "cut":
             files.cert.write_bytes(content[: len(content) // 2])
         case _:
@@ -109,6 +117,32 @@ def test_wrong_files_keep_the_earlier_certificate(
     files.put("new", "new")
     one.follow_once()
     assert shown(one.context) == leaf(signed["new"])
+
+
+def test_files_that_could_not_be_read_for_a_while_are_read_although_they_did_not_change(
+    files: Files, signed: dict[str, Path], caplog
+) -> None:
+    caplog.set_level(logging.WARNING)
+    one = Certificates(files.cert, files.key)
+    files.put("new", "new")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        for _ in range(3):
+            one.follow_once()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    [said] = [record.message for record in caplog.records]
+    assert "too many open files; the earlier certificate stays in use" in said
+    one.follow_once()
+    assert shown(one.context) == leaf(signed["new"])
+
+
+def test_a_pipe_is_refused_at_the_start(files: Files, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(StartError, match="pipe: not a regular file"):
+        Certificates(files.cert, pipe)
 
 
 def test_a_key_with_a_password_is_refused_and_nobody_is_asked_for_it(files: Files, tmp_path: Path) -> None:
