@@ -62,8 +62,8 @@ class Listing:
         if not self.dues:
             return None
         latest = max(epoch for epoch, _ in self.dues)
-        # A later owner may have died, and not have said when.
-        return 0 if self.epoch > latest else min(time_us for epoch, time_us in self.dues if epoch == latest)
+        # A later owner may have died, and not have said when. One that has said it keeps a mark of 0, too.
+        return 0 if self.epoch > latest else max(time_us for epoch, time_us in self.dues if epoch == latest)
 
     @property
     def ever_had_a_snapshot(self) -> bool:

@@ -27,8 +27,8 @@ class DueMarks:
         self._epoch = epoch
         self._marks = list(found)
         self._files = files
-        self._marked = False
-        """Whether there is a mark as long as this owner is."""
+        self._kept: str | None = None
+        """The mark that is there as long as this owner is."""
 
     @property
     def any(self) -> bool:
@@ -41,24 +41,24 @@ class DueMarks:
         If that is marked, it suffices: the owner before, if it still runs, removes no mark without making
         another one. Where nothing is due, it may remove the last one.
         """
-        self._marked = bool(self._marks)
+        self._kept = self._marks[-1] if self._marks else None
 
     def mark(self) -> None:
         """Mark that something may be due. Call it before what makes it so can be on the disk."""
-        if self._marked:
+        if self._kept is not None:
             return
         with suppress(NoRoom), storage_errors(f"{self._folder} cannot be written"):
-            self._make(UNKNOWN_US)
+            name = self._make(UNKNOWN_US)
             self._files.sync_folder(self._folder)
-            self._marked = True
+            self._kept = name
 
     def leave(self, due_us: int | None) -> None:
         """Mark when something is due after this owner, or that nothing is.
 
-        Nobody else may own the folder. The names are not synced: if the machine loses one of the two, the
-        earlier marks and this owner's files say that something may be due.
+        Nobody else may own the folder. The names are not synced. So where something is due, one earlier mark
+        stays: if the machine loses the new one, that says that something may be due.
         """
-        earlier = tuple(self._marks)
+        earlier = [name for name in self._marks if due_us is None or name != self._kept]
         with suppress(NoRoom), storage_errors(f"{self._folder} cannot be written"):
             if due_us is not None:
                 self._make(max(1, due_us))
@@ -66,10 +66,11 @@ class DueMarks:
                 with suppress(FileNotFoundError):
                     self._files.remove(self._folder / name)
 
-    def _make(self, due_us: int) -> None:
+    def _make(self, due_us: int) -> str:
         name = due_name(self._epoch, due_us)
         self._marks.append(name)
         self._files.create(self._folder / name).close()
+        return name
 
 
 def due_times(parent: Path, names: Iterable[str], files: Files) -> dict[str, int]:
