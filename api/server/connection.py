@@ -309,12 +309,12 @@ class Connection(asyncio.BufferedProtocol):
         self._end()
 
     def eof_received(self) -> bool:
-        """Called when the caller has closed its sending half. True keeps ours open for the response."""
+        """Called when the caller has closed its sending half. True keeps ours open, which TLS cannot do."""
         self._is_at_eof = True
         if self._exchange is not None:
             self._disconnect(self._exchange)
         self._tell()
-        return True
+        return self._transport.get_extra_info("sslcontext") is None
 
     def connection_lost(self, _: Exception | None) -> None:
         """Called when the connection is closed."""
