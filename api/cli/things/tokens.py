@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from math import isfinite
 from typing import Final, Literal
 
 import click
@@ -55,6 +56,12 @@ def list_(*, client: Client, output: str) -> None:
     show(output, {"tokens": found}, header, rows)
 
 
+def _finite(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not isfinite(value):
+        raise click.BadParameter(f"expected a number, got {value}")
+    return value
+
+
 @tokens.command()
 @click.argument("name", required=False)
 @click.option(
@@ -82,6 +89,7 @@ def list_(*, client: Client, output: str) -> None:
 @click.option(
     "--events-per-s",
     type=click.FloatRange(min=0, min_open=True),
+    callback=_finite,
     help="How many events it may send a second. [default: any number]",
 )
 @service_and_output_options

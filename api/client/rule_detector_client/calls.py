@@ -71,8 +71,9 @@ def list_tokens() -> Call[list[ListedToken]]:
 
 def create_token(name: str | None = None, **bounds: Unpack[TokenBounds]) -> Call[Token]:
     """Create a token. One with bounds has a name; what is left out is not bounded."""
-    given = {"name": name or "", **bounds}
-    return post(path_of("tokens"), Token, given) if name or bounds else post(path_of("token"), Token)
+    if name is None and not bounds:
+        return post(path_of("token"), Token)
+    return post(path_of("tokens"), Token, {"name": name or "", **bounds})
 
 
 def own_token() -> Call[OwnToken]:

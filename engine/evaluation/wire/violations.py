@@ -117,7 +117,8 @@ def _fits(value: object, kind: Any, meta: msgspec.Meta) -> bool:
 def _said(value: object) -> str:
     """Describe a value for a message; a string by its length, since it may contain control characters."""
     if isinstance(value, str):
-        return f"{len(value)} characters" if value else "an empty string"
+        count = len(value)
+        return f"{count} character{'s' * (count > 1)}" if value else "an empty string"
     if isinstance(value, int | float):
         return str(value)[:_NAME_CHARS_SHOWN]
     return json_type(value)

@@ -59,7 +59,7 @@ def ingest(
     if is_whole:
         kind = errors[0][1].code // 10
         same = [
-            Entry(entry.code, f"record {place}: {entry.message}")
+            Entry(entry.code, f"record {place}: {entry.message.removeprefix('record: ')}")
             for place, entry in errors[:ERRORS_MAX]
             if entry.code // 10 == kind
         ]

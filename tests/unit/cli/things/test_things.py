@@ -152,6 +152,11 @@ def test_tokens_are_created_listed_and_revoked(service: FakeService, run: Run) -
     assert [token["name"] for token in service.tokens] == [""]
 
 
+@pytest.mark.parametrize("rate", ["nan", "inf", "0", "-1"])
+def test_a_rate_of_a_token_is_a_number_above_0(run: Run, rate: str) -> None:
+    assert "--events-per-s" in run("tokens", "create", "shop", "--events-per-s", rate, status=2).stderr
+
+
 def test_a_token_is_created_for_less_than_everything(service: FakeService, run: Run) -> None:
     logins = service.create("logins")
     run("tokens", "create", "--scope", "evaluate", "--detector", "logins", "--expires", "90d")

@@ -124,6 +124,13 @@ def test_a_number_out_of_bounds_is_shown_beside_what_is_expected():
     assert refused(b'{"after": -1}', bounded) == [(1001, "after: expected a whole number, got -1")]
 
 
+def test_a_text_that_is_too_short_is_told_by_its_length():
+    named = msgspec.defstruct(
+        "Named", [("name", Annotated[str, msgspec.Meta(min_length=2, extra={"expected": "a name"})])]
+    )
+    assert refused(b'{"name": "a"}', named) == [(1001, "name: expected a name, got 1 character")]
+
+
 @pytest.mark.parametrize("name", ["", "x" * 256, "a\x00", "a\x1f", "a\x7f", "a\x85", "\x0b"])
 def test_names_past_their_bounds_are_refused(name):
     ((code, message),) = refused(msgspec.json.encode({"name": name}))

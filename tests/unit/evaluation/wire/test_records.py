@@ -123,6 +123,7 @@ def test_refused_records_are_counted_by_reason_and_the_first_of_a_whole_body_by_
     assert isinstance(answer, Refused)
     assert refused == ()
     assert [entry.code for entry in answer.entries] == [1001, 1001, 1000]
+    assert answer.entries[0].message == "record 0: expected an object, got a number"
     counts = {code: detector.refused[code] - before.get(code, 0) for code in detector.refused}
     assert {code: more for code, more in counts.items() if more} == {1000: 1, 1001: 1}
 
