@@ -29,6 +29,7 @@ _BLANK: Final = b"1\r\n\n\r\n"
 _END: Final = b"0\r\n\r\n"
 _READ_BYTES: Final = 64 * 1024
 _LOOK_AGAIN_S: Final = 1.0
+"""After which a thread that waits sees that its connection was closed meanwhile."""
 _OK: Final = 200
 
 
