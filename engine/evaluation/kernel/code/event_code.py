@@ -68,6 +68,8 @@ class EventCode:
 
     def exact(self, name: str) -> str:
         """Return the same for a fact that is compared with both ends of a range, which are doubles."""
+        if self.uses.repeats_number(name):
+            return self.number(name)
         fact = self.fact(name)
         return f"(NAN if type({fact}) is not int and type({fact}) is not float else {fact})"
 

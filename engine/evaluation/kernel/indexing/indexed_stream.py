@@ -16,7 +16,7 @@ from engine.evaluation.paths import is_filtered
 from engine.evaluation.rules import Fired, Rule
 from engine.evaluation.slices.histories import SETTLED_EVERY, Histories
 from engine.evaluation.slices.slices import SEEN, Slices
-from engine.evaluation.stamps import NEVER, NUMBER_BITS
+from engine.evaluation.stamps import MILLISECOND, NEVER, NUMBER_BITS
 from engine.language.microseconds import microseconds
 
 _NOTHING: Final[Mapping[str, Any]] = {}
@@ -68,7 +68,10 @@ class IndexedStream:
         note = self._note()
         try:
             for fields, timestamp_ms, sent in events:
-                base = microseconds(timestamp_ms, 1_000) << NUMBER_BITS
+                if type(timestamp_ms) is int:
+                    base = timestamp_ms * MILLISECOND
+                else:
+                    base = microseconds(timestamp_ms, 1_000) << NUMBER_BITS
                 if not clock <= base <= latest:
                     base = detector.time_of(base >> NUMBER_BITS, clock >> NUMBER_BITS) << NUMBER_BITS
                 if timing is not None and base >= timing.due:
@@ -78,7 +81,8 @@ class IndexedStream:
                 fired = self._decide(fields, sent or _NOTHING, base, tick, sampled=not tick % SAMPLED_EVERY)
                 if fired and note is not None:
                     fired = note(fired, fields, sent, base, tick)
-                self._commit(base, tick)
+                if outcomes or self._entered:
+                    self._commit(base, tick)
                 if timing is not None:
                     timing.touch(outcomes, self._entered, base + tick, fields, sent or _NOTHING)
                 outcomes.clear()
