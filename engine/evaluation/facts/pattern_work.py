@@ -35,6 +35,8 @@ class PatternWork:
         """The patterns of each fact in `_facts`, and of each fact that a compiled rule still refers to."""
         self._count = self._exploding = 0
         """The numbers of all patterns and of exploding ones, summed over the facts."""
+        self.bounded = False
+        """Whether `begin` must be called. Otherwise there are too few patterns to reach a bound."""
         self._changed: set[FactPatterns] = set()
         self._cut = _NONE
         self._untried = _NONE
@@ -44,17 +46,13 @@ class PatternWork:
         """Add a pattern that an enabled rule tries on a fact, or count one more use of it."""
         patterns = self._facts[fact] = self.of(fact)
         self._names.add(fact, (fact, patterns))
-        self._change(patterns, partial(patterns.add, pattern))
+        self._change(fact, partial(patterns.add, pattern))
 
     def remove(self, fact: str, pattern: str) -> None:
         """Undo one `add` of the same fact and pattern, if any."""
         self._end()
         if fact in self._facts:
-            patterns = self._facts[fact]
-            self._change(patterns, partial(patterns.remove, pattern))
-            if not patterns:
-                del self._facts[fact]
-                self._names.remove(fact)
+            self._change(fact, partial(self._facts[fact].remove, pattern))
 
     def compile_new(self) -> None:
         """Compile the patterns that were added, so that no event has to."""
@@ -78,13 +76,6 @@ class PatternWork:
             return literal.test(_fits(compile_pattern(pattern, self._limits)))
         patterns = self.of(fact)
         return partial(patterns.found, pattern, patterns.compiled(pattern))
-
-    @property
-    def bounded(self) -> bool:
-        """Whether `begin` must be called. Otherwise there are too few patterns to reach a bound."""
-        bytes_max = _CHARACTER_BYTES_MAX * self._limits.pattern_text_chars_max
-        many = self._names.of_elements or self._count * bytes_max > self._limits.pattern_event_bytes_max
-        return self._exploding > 0 or many
 
     def begin(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> frozenset[str]:
         """Return the facts on which no pattern, or no exploding one, is tried at this event.
@@ -132,13 +123,20 @@ class PatternWork:
         """Return whether no pattern at all is tried on that fact at the event that has begun."""
         return fact in self._untried
 
-    def _change(self, patterns: FactPatterns, change: Callable[[], None]) -> None:
+    def _change(self, fact: str, change: Callable[[], None]) -> None:
+        patterns = self._facts[fact]
         self._count -= len(patterns)
         self._exploding -= patterns.exploding
         change()
         self._count += len(patterns)
         self._exploding += patterns.exploding
         self._changed.add(patterns)
+        if not patterns:
+            del self._facts[fact]
+            self._names.remove(fact)
+        bytes_max = _CHARACTER_BYTES_MAX * self._limits.pattern_text_chars_max
+        many = self._names.of_elements or self._count * bytes_max > self._limits.pattern_event_bytes_max
+        self.bounded = self._exploding > 0 or many
 
     def _end(self) -> None:
         """Lift what is not tried at the previous event."""

@@ -56,7 +56,7 @@ class SliceTest(NamedTuple):
 
 def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
     met: Sequence[Bucket | Selected],
-    tests: Iterable[SliceTest],
+    tests: Sequence[SliceTest],
     fields: Mapping[str, Any],
     sent: Mapping[str, Any],
     now_us: int,
@@ -71,7 +71,7 @@ def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
     """
     groups: list[Loop] = []
     selections: dict[int, list[Shapes]] = {}
-    for test in (*tests, None):
+    for test in (*tests, None) if tests else _NO_TEST:
         for bucket in met:
             if bucket.pending:
                 bucket.take_in()
@@ -103,3 +103,4 @@ def _due(groups: list[Loop], selections: dict[int, list[Shapes]], test: SliceTes
 
 
 _stage: Final = itemgetter(0)
+_NO_TEST: Final = (None,)

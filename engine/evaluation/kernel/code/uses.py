@@ -73,9 +73,9 @@ class Uses:
         """Return whether a fact is read by more than one predicate, or by anything else."""
         return self._at_once or self._counts["fact", name] > 1
 
-    def repeats_number(self, name: str) -> bool:
-        """Return whether a fact is compared as a number more than once."""
-        return self._counts["number", name] > 1
+    def repeats_number(self, name: str, least: int = 2) -> bool:
+        """Return whether a fact is compared as a number at least so often."""
+        return self._counts["number", name] >= least
 
     def repeats_address(self, name: str) -> bool:
         """Return whether the address in a fact is asked for more than once."""

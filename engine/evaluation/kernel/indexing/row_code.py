@@ -33,11 +33,11 @@ class EverythingRepeats(Uses):
         """Return True."""
         return True
 
-    def repeats_number(self, name: str) -> bool:  # noqa: ARG002 -- the same
+    def repeats_number(self, name: str, least: int = 2) -> bool:  # noqa: ARG002 -- the same
         """Return True."""
         return True
 
-    repeats_address = repeats_number
+    repeats_address = repeats_fact
 
 
 class _Access(Access):
