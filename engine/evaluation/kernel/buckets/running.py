@@ -1,6 +1,6 @@
 """Runs the members of the buckets that an event meets, stage by stage."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, Protocol, Self
 
