@@ -132,7 +132,6 @@ ROOMS: Final = {
                 "kernel/code/event_code.py",
                 "kernel/code/given_code.py",
                 "kernel/code/predicates.py",
-                "kernel/indexing/row_code.py",
                 "kernel/indexing/rows.py",
                 "kernel/stream.py",
             ),

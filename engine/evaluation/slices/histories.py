@@ -9,7 +9,7 @@ from engine.evaluation.operators.table import parts_of, remembering
 from engine.evaluation.paths import Filter, Path
 from engine.evaluation.slices.bounds.eviction import Evicted, Eviction
 from engine.evaluation.slices.bounds.expiry import Expiry
-from engine.evaluation.slices.bounds.keyed import Keyed
+from engine.evaluation.slices.bounds.tracked import Keyed
 from engine.evaluation.slices.readers import Reader
 from engine.evaluation.slices.slices import SEEN, Remembered, Slices
 from engine.evaluation.stamps import time_of

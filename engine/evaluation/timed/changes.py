@@ -7,8 +7,7 @@ from math import floor
 from typing import Any, Final, NamedTuple, Protocol
 
 from engine.evaluation.births import Around, Births, births_alone, inside
-from engine.evaluation.operators.counting.pane_sums import pane_us
-from engine.evaluation.operators.counting.panes import OfPanes
+from engine.evaluation.operators.counting.panes import OfPanes, pane_us
 from engine.evaluation.operators.motions import crossings, motion_of, steps_us
 from engine.evaluation.operators.table import parts_of, remembering
 from engine.evaluation.operators.term_interface import Motion

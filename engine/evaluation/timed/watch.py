@@ -17,8 +17,7 @@ from engine.evaluation.timed.changes import (
     next_turn_us,
     parts_under,
 )
-from engine.evaluation.timed.rule_keys import Event, RuleKeys, event_of
-from engine.evaluation.timed.table import Entry, Table
+from engine.evaluation.timed.table import Entry, Event, RuleKeys, Table, event_of
 from engine.evaluation.times import FOREVER, NEVER
 from engine.language.condition import Condition
 

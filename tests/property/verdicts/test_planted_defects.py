@@ -13,8 +13,8 @@ from engine.evaluation.kernel.indexing.families import Family
 from engine.evaluation.operators import compare
 from engine.evaluation.operators.counting.count import CountOperator
 from engine.evaluation.operators.counting.count_since import StampsSince
+from engine.evaluation.operators.past_terms.extremes import PaneMinima
 from engine.evaluation.operators.past_terms.last import LastOperator
-from engine.evaluation.operators.past_terms.pane_extremes import PaneMinima
 from engine.evaluation.operators.past_terms.prev import PrevOperator
 from engine.evaluation.operators.temporal.aged import AgedOperator, Witnesses
 from engine.evaluation.operators.temporal.since import HeldWitnesses

@@ -4,13 +4,14 @@ from array import array
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
-from engine.evaluation.kernel.selection.known import Known
-from engine.evaluation.kernel.selection.row import Observe, Row
 from engine.evaluation.kernel.selection.selected_rows import (
     PENDING_MAX,
+    Observe,
+    Row,
     SelectedRow,
     SelectedRows,
 )
+from engine.evaluation.kernel.selection.triggers import Known
 
 _ARRAY_INT_MAX: Final = (1 << 63) - 1
 

@@ -6,8 +6,15 @@ from typing import Any, Final, NamedTuple, Protocol, Self
 
 from engine.evaluation.facts.relations import Relations
 from engine.evaluation.kernel.buckets.buckets import Bucket, Group
-from engine.evaluation.kernel.selection.row import Fire, Row
-from engine.evaluation.kernel.selection.selected_rows import Loop, Selected, Shapes, each_once, loop_over
+from engine.evaluation.kernel.selection.selected_rows import (
+    Fire,
+    Loop,
+    Row,
+    Selected,
+    Shapes,
+    each_once,
+    loop_over,
+)
 
 
 class Table(Protocol):

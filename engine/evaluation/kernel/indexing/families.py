@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from engine.evaluation.kernel.selection.row import Fire
+from engine.evaluation.kernel.selection.selected_rows import Fire
 from engine.evaluation.kernel.site import Site
 from engine.evaluation.operators.table import operator_of
 from engine.evaluation.paths import Path

@@ -13,10 +13,8 @@ from engine.evaluation.kernel.indexing.families import Family, Kin
 from engine.evaluation.kernel.indexing.rows import Outcomes, Rows
 from engine.evaluation.kernel.indexing.sampling import Samples
 from engine.evaluation.kernel.needs import Needs
-from engine.evaluation.kernel.selection.known import Known
-from engine.evaluation.kernel.selection.row import Row
-from engine.evaluation.kernel.selection.selected_rows import SelectedRow, SelectedRows
-from engine.evaluation.kernel.selection.triggers import may_meet_several
+from engine.evaluation.kernel.selection.selected_rows import Row, SelectedRow, SelectedRows
+from engine.evaluation.kernel.selection.triggers import Known, may_meet_several
 from engine.evaluation.kernel.site import Site
 from engine.evaluation.paths import membership_of
 from engine.evaluation.requirements import path_depth, requirements_of, temporal_depth

@@ -9,8 +9,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
 from engine.evaluation.paths import Path
-from engine.evaluation.slices.bounds.keyed import Keyed
-from engine.evaluation.slices.bounds.tracked import Tracked
+from engine.evaluation.slices.bounds.tracked import Keyed, Tracked
 from engine.evaluation.slices.slices import Slices
 
 NEAR_SHARE: Final = (7, 8)

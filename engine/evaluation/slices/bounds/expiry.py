@@ -4,7 +4,7 @@ from collections.abc import Hashable
 from sys import getsizeof
 from typing import Final
 
-from engine.evaluation.slices.bounds.keyed import Keyed
+from engine.evaluation.slices.bounds.tracked import Keyed
 
 LOOKED_AT: Final = 128
 """How many slices are looked at in a row, if the first of them has expired, or at every LOOKED_EVERY-th call.

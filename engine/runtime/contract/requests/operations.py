@@ -6,8 +6,12 @@ import msgspec
 
 from engine.evaluation.rules import Labels
 from engine.evaluation.wire.batches import BatchForm
-from engine.evaluation.wire.inspecting.feeds import FIRINGS_PAGE_MAX, FiringsAsked
-from engine.evaluation.wire.inspecting.looks import ComparisonAsked, TimelineAsked
+from engine.evaluation.wire.inspecting.looks import (
+    FIRINGS_PAGE_MAX,
+    ComparisonAsked,
+    FiringsAsked,
+    TimelineAsked,
+)
 from engine.evaluation.wire.inspecting.rule_lists import RulesAsked
 from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.evaluation.wire.records.decoding import Ingest

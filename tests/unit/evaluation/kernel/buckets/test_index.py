@@ -16,9 +16,7 @@ from engine.evaluation.kernel.buckets.buckets import Bucket
 from engine.evaluation.kernel.buckets.index import Index
 from engine.evaluation.kernel.buckets.running import run
 from engine.evaluation.kernel.indexing.analysis import Holding
-from engine.evaluation.kernel.selection.known import Known, Value
-from engine.evaluation.kernel.selection.row import Row
-from engine.evaluation.kernel.selection.selected_rows import SelectedRows
+from engine.evaluation.kernel.selection.selected_rows import Row, SelectedRows
 from engine.evaluation.kernel.selection.triggers import (
     PRESENT,
     Beginning,
@@ -27,9 +25,11 @@ from engine.evaluation.kernel.selection.triggers import (
     Found,
     Hit,
     InNetwork,
+    Known,
     Range,
     Trigger,
     Triggers,
+    Value,
     may_meet_several,
 )
 from engine.language.operators import LARGEST
