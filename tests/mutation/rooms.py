@@ -70,7 +70,6 @@ ROOMS: Final = {
                 "unit/evaluation/explanation/test_futures.py",
             ),
             files=(
-                "births.py",
                 "detector.py",
                 "rule_book/changes/keeping.py",
                 "rule_book/rule_book.py",

@@ -12,9 +12,8 @@ from engine.evaluation.kernel.code.given_code import GivenCode
 from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.kernel.generated import function, indented
 from engine.evaluation.kernel.needs import TimedPart, Timing, Waiting
-from engine.evaluation.kernel.site import Site
 from engine.evaluation.rules import Fired, Rule
-from engine.evaluation.slices.histories import SETTLED_EVERY, Histories
+from engine.evaluation.slices.histories import SETTLED_EVERY, Histories, Site
 from engine.evaluation.slices.slices import SHARDS
 from engine.evaluation.stamps import LATEST
 from engine.language.condition import Condition

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from engine.evaluation.births import Births
 from engine.evaluation.paths import fact_of
-from engine.evaluation.requirements import keys_of
+from engine.evaluation.requirements import Births, keys_of
 from engine.evaluation.rules import Rule
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import SHARDS, Slices

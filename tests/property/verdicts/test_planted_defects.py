@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from engine.evaluation.births import Births
 from engine.evaluation.kernel import rule_set
 from engine.evaluation.kernel.indexing.families import Family
 from engine.evaluation.operators import compare
@@ -18,6 +17,7 @@ from engine.evaluation.operators.past_terms.last import LastOperator
 from engine.evaluation.operators.past_terms.prev import PrevOperator
 from engine.evaluation.operators.temporal.aged import AgedOperator, Witnesses
 from engine.evaluation.operators.temporal.since import HeldWitnesses
+from engine.evaluation.requirements import Births
 from engine.evaluation.slices.bounds import tracked
 from engine.evaluation.slices.slices import Remembered, Slices
 from engine.evaluation.stamps import NEVER

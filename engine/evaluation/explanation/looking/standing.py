@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.explanation.documents import node_document
 from engine.evaluation.explanation.explaining import reading_at
 from engine.evaluation.explanation.looking.holdings import (
     KeyPlace,
@@ -15,7 +14,7 @@ from engine.evaluation.explanation.looking.holdings import (
     keys_from,
     seen_key,
 )
-from engine.evaluation.explanation.nodes import Future, Node
+from engine.evaluation.explanation.nodes import Future, Node, node_document
 from engine.evaluation.explanation.turning.ahead import firings_ahead
 from engine.evaluation.facts.values import Event
 from engine.evaluation.paths import Path, fact_of

@@ -5,11 +5,11 @@ from collections.abc import Hashable, Iterable
 from sys import maxsize
 from typing import Any, Final
 
-from engine.evaluation.births import Births, inside
 from engine.evaluation.facts.look_up import RUNS_PARTS_MAX, field_names
 from engine.evaluation.kernel.code.predicates import open_range
 from engine.evaluation.operators.table import operator_of, parts_of
 from engine.evaluation.paths import Path
+from engine.evaluation.requirements import Births, inside
 from engine.language import condition as language
 from engine.language.condition import Condition, Predicate
 from engine.language.forms.table import facts_of

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from engine.evaluation.facts.names import FactNames
 from engine.evaluation.facts.values import Event
-from engine.evaluation.kernel.buckets.running import run
+from engine.evaluation.kernel.buckets.buckets import run
 from engine.evaluation.kernel.indexing.members import Members
 from engine.evaluation.kernel.indexing.sampling import SAMPLED_EVERY, Samples
 from engine.evaluation.kernel.needs import Needs

@@ -15,10 +15,9 @@ from engine.evaluation.kernel.indexing.families import Family
 from engine.evaluation.kernel.needs import Needs
 from engine.evaluation.kernel.selection.selected_rows import Row
 from engine.evaluation.kernel.selection.triggers import Known, truth
-from engine.evaluation.kernel.site import Site
 from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.requirements import requirements_of
-from engine.evaluation.slices.histories import Histories
+from engine.evaluation.slices.histories import Histories, Site
 from engine.evaluation.slices.slices import MORE, Remembered, Slices
 from engine.evaluation.stamps import NUMBER_BITS
 from engine.language import condition as language

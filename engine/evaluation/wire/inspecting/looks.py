@@ -7,9 +7,9 @@ from typing import Any, Final
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.explanation.documents import node_document
 from engine.evaluation.explanation.looking.differences import Difference, watch
 from engine.evaluation.explanation.looking.timelines import Timelines
+from engine.evaluation.explanation.nodes import node_document
 from engine.evaluation.rule_book.shadows import EXAMPLES_MAX, Comparison, Example
 from engine.evaluation.times import FOREVER, milliseconds
 from engine.evaluation.wire.events import Done
