@@ -61,7 +61,7 @@ class Application:
         if self._tracing is not None:
             service.after_serving(self._tracing.close)
         self.pipeline = Pipeline(
-            FastPath(settings, service.authenticator, backend, self.memory),
+            FastPath(settings, OPERATIONS, service.authenticator, backend, self.memory),
             service,
             self._metrics,
             RequestTimeouts(settings.deadline_s),

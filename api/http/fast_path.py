@@ -1,8 +1,8 @@
 """The fast path: nearly every request is an ordinary evaluation, and is answered here."""
 
-import functools
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from api.http.authentication import Authenticator
@@ -11,99 +11,118 @@ from api.http.body.reading import part_of, read_rest
 from api.http.request.head import (
     BY_NAME,
     authorization,
+    body_bytes_max,
+    check_headers,
+    check_length,
     detector_name,
     idempotency_key,
-    media_type_of,
-    read_head,
 )
 from api.http.request.timeout import RequestTimeout
-from api.schema.envelope import BATCH_FORMS, JSON, RequestRefusal, Response, answered
-from api.schema.operation import ID_PATTERN
+from api.schema.envelope import BATCH_FORMS, NDJSON, Response, answered
+from api.schema.operation import ID_PATTERN, Operation
 from api.server.asgi import Receive, Scope
+from api.server.http1.request_head import Fields
 from api.settings import Settings
-from engine.evaluation.wire.batches import BatchForm
 from engine.evaluation.wire.records.decoding import Ingest
 from engine.runtime.contract.requests.operations import evaluate, evaluate_batch, ingest
 from engine.runtime.front_end.backend import Backend
 from engine.runtime.front_end.permits import Permit
 
-_PATH: Final = re.compile(
-    f"/api/detectors/(?:({ID_PATTERN})|{BY_NAME}[^/]+)/(evaluate(?:/batch)?|ingest)".encode()
-)
+_PATH: Final = f"/api/detectors/(?:({ID_PATTERN})|{BY_NAME}[^/]+)/"
 _INGEST_QUERY: Final = re.compile(rb"time=([A-Za-z0-9_.@-]{1,255})")
-_HEADERS: Final = frozenset({b"authorization", b"content-type", b"content-length"})
-_HEADERS_WITH_KEY: Final = _HEADERS | {b"idempotency-key"}
-_HEADERS_OF_RECORDS: Final = _HEADERS - {b"content-type"}
+_BODY_IS_ENCODED: Final = frozenset({b"content-encoding", b"transfer-encoding"})
 
 _EVALUATE: Final = "evaluate"
 _INGEST: Final = "ingest"
-_NAMES: Final = {b"evaluate": _EVALUATE, b"evaluate/batch": "evaluate_batch", b"ingest": _INGEST}
-"""The names of the operations, by the ends of their paths."""
 
 
-@functools.lru_cache(maxsize=64)
-def _form(content_type: bytes) -> BatchForm | None:
-    """Return the form that an unusual spelling of a Content-Type names."""
-    return BATCH_FORMS.get(media_type_of(content_type))
+class _Taken(NamedTuple):
+    """What an operation takes."""
+
+    name: str
+    media_types: tuple[bytes, ...]
+    takes_any_type: bool
+    body_bytes_max: int
 
 
-class _Head(NamedTuple):
-    """What the head of an evaluation says. The key is empty where there is none."""
-
-    key: str
-    form: BatchForm
-    body_bytes: int
-    permit: Permit
-
-
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class FastPath:
-    """Answers valid evaluations of known detectors by known callers, and refuses those without a token.
+    """Answers evaluations of known detectors by known callers, and refuses those that are wrong.
 
-    It leaves everything else untouched, and Quart reports what is wrong with it.
+    It judges by the functions of the checks before Quart's views, and in their order. It leaves everything
+    else untouched: other operations, streams, bodies that are encoded, and what the directory must be asked.
     """
 
     settings: Settings
+    operations: Iterable[Operation]
+    """All operations, of which it answers three."""
     authenticator: Authenticator
     backend: Backend
     memory: BodyMemory
+    _taken: dict[bytes, _Taken] = field(init=False, default_factory=dict)
+    """The operations that it answers, by the ends of their paths."""
+    _path: re.Pattern[bytes] = field(init=False)
 
-    async def answer(self, scope: Scope, receive: Receive, progress: RequestTimeout) -> Response | None:
-        """Return the response, or None if Quart has to answer: then nothing was read."""
-        found = _PATH.fullmatch(scope["raw_path"])
-        if found is None:
+    def __post_init__(self) -> None:
+        for one in self.operations:
+            if one.is_evaluation:
+                bytes_max = body_bytes_max(one, self.settings)
+                end = one.path.partition("}/")[2].encode()
+                self._taken[end] = _Taken(one.name, one.media_types, one.takes_any_type, bytes_max)
+        self._path = re.compile(b"%b(%b)" % (_PATH.encode(), b"|".join(self._taken)))
+
+    async def answer(
+        self, scope: Scope, head: Fields, receive: Receive, progress: RequestTimeout
+    ) -> Response | None:
+        """Return the response, or None if Quart has to answer: then nothing was read.
+
+        Raises what the checks raise.
+        """
+        found = self._path.fullmatch(scope["raw_path"])
+        if found is None or scope["method"] != "POST" or scope["http_version"] != "1.1":
             return None
-        name = _NAMES[found[2]]
+        taken = self._taken[found[2]]
+        name = taken.name
         query = None
         if scope["query_string"]:
             query = _INGEST_QUERY.fullmatch(scope["query_string"])
             if query is None or name != _INGEST:
                 return None
-        head = self._check(scope, name)
-        if head is None:
+        permit = self.authenticator.permit(authorization(head))
+        if permit is None or not (permit.is_full or _may_pass(permit, name)):
             return None
-        permit = head.permit
         progress.mark_authenticated(permit)
-        detector_id = self._detector(found[1], scope["raw_path"], permit)
-        if detector_id is None:
-            return None
         progress.operation = name
+        if not _BODY_IS_ENCODED.isdisjoint(head.found):
+            return None
+        media_type = check_headers(
+            head,
+            bytes_max=self.settings.max_header_bytes,
+            media_types=taken.media_types,
+            takes_key=True,
+            takes_any_type=taken.takes_any_type,
+        )
+        body_bytes = None if media_type == NDJSON else check_length(head, taken.body_bytes_max)
+        detector_id = self._detector(found[1], scope["raw_path"], permit)
+        if detector_id is None or body_bytes is None:
+            return None
         message = await receive()
         if message.get("more_body", False):
-            reservation = self.memory.reserve(head.body_bytes, progress.end)
-            body = await read_rest(message, receive, head.body_bytes, reservation)
+            reservation = self.memory.reserve(body_bytes, progress.end)
+            body = await read_rest(message, receive, body_bytes, reservation)
             reservation.release()
         else:
             body = part_of(message)
         progress.body_read()
         if permit.rate is not None:
             permit.spend(1)
+        key = idempotency_key(head) if b"idempotency-key" in head.found else ""
         if name == _INGEST:
-            call = ingest(Ingest(body, query[1].decode() if query else None), head.key)
+            call = ingest(Ingest(body, query[1].decode() if query else None), key)
         elif name == _EVALUATE:
-            call = evaluate(body, head.key)
+            call = evaluate(body, key)
         else:
-            call = evaluate_batch(body, head.key, head.form)
+            call = evaluate_batch(body, key, BATCH_FORMS[media_type])
         return answered(await self.backend.call(detector_id, call))
 
     def _detector(self, given: bytes | None, raw_path: bytes, permit: Permit) -> str | None:
@@ -117,40 +136,6 @@ class FastPath:
             return detector_id if is_there else None
         name = detector_name(raw_path)
         return None if name is None else self.backend.only_named(name, permit)
-
-    def _check(self, scope: Scope, name: str) -> _Head | None:
-        """Return what the head says if it is valid, with a known token and a known length, otherwise None.
-
-        Raises RequestRefusal 1100 or 1101, and DetectorUnavailable where no token can be judged.
-        """
-        settings = self.settings
-        head = read_head(scope["headers"])
-        # The token is judged before all else, so a missing or malformed one is refused here.
-        permit = self.authenticator.permit(authorization(head))
-        if permit is None or not (permit.is_full or _may_pass(permit, name)):
-            return None
-        if scope["method"] != "POST" or scope["http_version"] != "1.1":
-            return None
-        sent = head.found
-        has_key = b"idempotency-key" in sent
-        if sent.keys() != (_HEADERS_WITH_KEY if has_key else _HEADERS) and not (
-            name == _INGEST and _HEADERS_OF_RECORDS <= sent.keys() <= _HEADERS_WITH_KEY
-        ):
-            return None
-        if head.repeated or head.size_bytes > settings.max_header_bytes:
-            return None
-        try:
-            key = idempotency_key(head) if has_key else ""
-        except RequestRefusal:
-            # The checks meet the same defect, and perhaps others.
-            return None
-        bytes_max = settings.max_body_bytes if name == _EVALUATE else settings.max_batch_body_bytes
-        content_type = JSON if name == _INGEST else sent[b"content-type"]
-        form = BATCH_FORMS.get(content_type) or _form(content_type)
-        body_bytes = int(sent[b"content-length"])
-        if form is None or body_bytes > bytes_max or (name == _EVALUATE and form != "json"):
-            return None
-        return _Head(key, form, body_bytes, permit)
 
 
 def _may_pass(permit: Permit, name: str) -> bool:

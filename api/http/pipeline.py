@@ -16,7 +16,7 @@ from api.schema.envelope import error_code, error_response
 from api.server.asgi import App, CallerGone, Message, Receive, Scope, Send
 from api.server.connection_limit import STATE
 from api.server.http1.exchange import RESPOND
-from api.server.http1.request_head import REQUEST_ID_STATE
+from api.server.http1.request_head import FIELDS_STATE, REQUEST_ID_STATE, Fields
 from engine.runtime.contract.requests.current_request import begin_request
 
 
@@ -37,22 +37,23 @@ class Pipeline:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         state = scope.get("state", {})
-        preflight = None if self.cors is None else self.cors.preflight(scope)
-        begin_request(HttpRequest(state.get(REQUEST_ID_STATE, b"").decode("ascii"), scope["headers"]))
+        head = state.get(FIELDS_STATE) or Fields(scope["headers"])
+        preflight = None if self.cors is None else self.cors.preflight(scope["method"], head)
+        begin_request(HttpRequest(state.get(REQUEST_ID_STATE, b"").decode("ascii"), head))
         progress = RequestTimeout(self.timeouts, receive, state.get(STATE))
         try:
             with progress:
-                response = preflight or await self.fast_path.answer(scope, receive, progress)
+                response = preflight or await self.fast_path.answer(scope, head, receive, progress)
         except CallerGone:
             self._finish(scope, progress, CALLER_GONE)
             return
         except Exception as error:  # noqa: BLE001 -- whatever it is, the caller is owed a response
             response = error_response(error)
         if response is None:
-            await self._answer_by_quart(scope, receive, send, progress)
+            await self._answer_by_quart(scope, head, receive, send, progress)
             return
         if self.cors is not None and response is not preflight:
-            response = response._replace(headers=(*response.headers, *self.cors.headers(scope)))
+            response = response._replace(headers=(*response.headers, *self.cors.headers(head)))
         self._finish(scope, progress, response.status, response.body)
         respond = state.get(RESPOND)
         if respond is None:
@@ -61,7 +62,7 @@ class Pipeline:
             await respond(response.status, response.own_headers(), *response.pieces)
 
     async def _answer_by_quart(
-        self, scope: Scope, receive: Receive, send: Send, progress: RequestTimeout
+        self, scope: Scope, head: Fields, receive: Receive, send: Send, progress: RequestTimeout
     ) -> None:
         status, body = CALLER_GONE, b""
 
@@ -70,7 +71,7 @@ class Pipeline:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 if self.cors is not None:
-                    message["headers"] = [*message["headers"], *self.cors.headers(scope)]
+                    message["headers"] = [*message["headers"], *self.cors.headers(head)]
             body = body or message.get("body", b"")
             await send(message)
 
@@ -78,7 +79,7 @@ class Pipeline:
         if path[:1] != "/" or path[1:2] == "/":
             # Werkzeug would add a missing slash, and drop all but one. This leads nowhere.
             path = f"/.{path}"
-        state = {**scope.get("state", {}), PROGRESS: progress}
+        state = {**scope.get("state", {}), PROGRESS: progress, FIELDS_STATE: head}
         try:
             await self.quart({**scope, "path": path, "state": state}, receive, send_on)
         except CallerGone:

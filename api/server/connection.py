@@ -258,7 +258,7 @@ class Connection(asyncio.BufferedProtocol):
         self._idle.stop()
         self._is_amid_head = False
         self._requests += 1
-        exchange = self._exchange = Exchange(head, request_id(head.headers), self, self._sender)
+        exchange = self._exchange = Exchange(head, request_id(head.fields), self, self._sender)
         if head.expects_continue and not (self._reader.unread_bytes or exchange.body_is_whole):
             self._sender.send(_CONTINUE)
         if self._is_at_eof:

@@ -201,9 +201,9 @@ async def explain(detectorId: str, body: bytes) -> Response:
 )
 async def firings(detectorId: str, query: messages.FiringsQuery) -> Response | FeedStream:
     after, limit = given(query.after), given(query.limit) or messages.FIRINGS_DEFAULT
-    if not accepts(request.scope["headers"], EVENT_STREAM):
+    if not accepts(request.head, EVENT_STREAM):
         return await service.call(detectorId, operations.firings(after or 0, limit))
-    if (last := last_event_id(request.scope["headers"])) is not None:
+    if (last := last_event_id(request.head)) is not None:
         after = last
     # What is wrong with the request has a status of its own.
     answer = await service.backend.call(detectorId, operations.firings(after, 1))

@@ -179,7 +179,7 @@ async def versions(detectorId: str, id: str) -> Response:
 )
 async def timeline(detectorId: str, id: str, query: explanations.TimelineQuery) -> Response | TimelineStream:
     key = read_key(query.key)
-    if accepts(request.scope["headers"], EVENT_STREAM):
+    if accepts(request.head, EVENT_STREAM):
         request.progress.operation = TIMELINE_STREAM
         return TimelineStream(service.timelines, detectorId, authorization(request.head), rule_id=id, key=key)
     return await service.call(detectorId, operations.timeline(id, key, query.after))
