@@ -9,7 +9,7 @@ from msgspec import UNSET
 from api.schema.envelope import Response, failure, refused, success
 from api.schema.messages import cluster
 from engine.language.diagnostics import Entry
-from engine.runtime.concurrency.kept import Kept
+from engine.runtime.concurrency.background import Kept
 from engine.runtime.contract.measurements.status import Status
 
 _KEPT_S: Final = 1.0

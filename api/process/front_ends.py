@@ -16,7 +16,7 @@ from api.settings import Settings
 from engine.runtime.concurrency.beats import answer_within
 from engine.runtime.contract.measurements.counters import FRONT_ENDS_LOST
 from engine.runtime.front_end.scheduler_client import ABANDONABLE, SchedulerClient
-from engine.runtime.process.deaths import STOPPED, state_of
+from engine.runtime.process.processes import STOPPED, state_of
 from engine.runtime.transport import tls
 from engine.runtime.transport.messages import Note
 from engine.runtime.transport.server_connection import ServerConnection

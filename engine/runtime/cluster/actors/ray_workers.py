@@ -25,7 +25,7 @@ from engine.runtime.contract.ports import Survivor, WorkerPort, WorkerStarter
 from engine.runtime.contract.requests.calls import REPORT, Activated, Held, Report, decode_report
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.process.deaths import Process
+from engine.runtime.process.processes import Process
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note
 

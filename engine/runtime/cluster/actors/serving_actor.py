@@ -12,7 +12,7 @@ import msgspec
 import ray
 
 from engine.runtime.activation.detector_service import Node
-from engine.runtime.concurrency.loop_thread import LoopThread, turn_of
+from engine.runtime.concurrency.threads import LoopThread, turn_of
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.contract.settings import Transport
 from engine.runtime.transport import tls

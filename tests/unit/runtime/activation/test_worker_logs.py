@@ -20,7 +20,7 @@ from engine.runtime.contract.requests.replies import Crash
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
-from engine.runtime.process.deaths import Process
+from engine.runtime.process.processes import Process
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note, responses
