@@ -24,8 +24,7 @@ from api.schema.openapi.docs import TO_DOCS, pages
 from api.server.asgi import App, Receive, Scope, Send
 from api.settings import Settings
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.contract.measurements.figures import ClusterFigures
-from engine.runtime.contract.measurements.status import Status
+from engine.runtime.contract.figures import ClusterFigures, Status
 from engine.runtime.front_end import memory_budget
 from engine.runtime.front_end.backend import Backend
 

@@ -9,8 +9,7 @@ from api.schema.envelope import Response
 from engine.runtime.concurrency.background import Kept
 from engine.runtime.concurrency.threads import off_loop
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.contract.measurements.figures import ClusterFigures
-from engine.runtime.contract.measurements.status import Status
+from engine.runtime.contract.figures import ClusterFigures, Status
 from engine.runtime.front_end.backend import Backend
 
 KEPT_S: Final = 1.0

@@ -14,7 +14,7 @@ from typing import Final
 from api.process import front_end_process
 from api.settings import Settings
 from engine.runtime.concurrency.beats import answer_within
-from engine.runtime.contract.measurements.counters import FRONT_ENDS_LOST
+from engine.runtime.contract.measures import FRONT_ENDS_LOST
 from engine.runtime.front_end.scheduler_client import ABANDONABLE, SchedulerClient
 from engine.runtime.process.processes import STOPPED, state_of
 from engine.runtime.transport import tls

@@ -17,11 +17,11 @@ from engine.runtime.activation.waiting_batches import Submission
 from engine.runtime.concurrency.background import Background
 from engine.runtime.concurrency.beats import LoopLag
 from engine.runtime.contract.errors import ActorDied, Superseded
-from engine.runtime.contract.log_records import LOGGED, Logged
-from engine.runtime.contract.measurements.figures import ProcessFigures, WorkerAnswer
-from engine.runtime.contract.measurements.measures import Measures
+from engine.runtime.contract.figures import ProcessFigures, WorkerAnswer
+from engine.runtime.contract.measures import Measures
 from engine.runtime.contract.requests.calls import LEFT, REPORT, Activated, Ended, Held, Report, encode_report
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.process.log_records import LOGGED, Logged
 from engine.runtime.process.processes import resident_bytes, usage
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.messages import Batch, Note

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from engine.runtime.concurrency.threads import FREE, Threads, Turn, Turns
-from engine.runtime.contract.measurements.figures import DetectorFigures
+from engine.runtime.contract.figures import DetectorFigures
 from engine.runtime.contract.requests.calls import Activated
 from engine.runtime.contract.requests.operations import PUT_RULES, TICK, TICK_DUE, Operation
 from engine.runtime.contract.requests.replies import Reply

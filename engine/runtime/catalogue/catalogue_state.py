@@ -7,8 +7,8 @@ from typing import Final, assert_never
 import msgspec
 
 from engine.runtime.catalogue.change_log import ChangeLog
-from engine.runtime.contract.catalogue_changes import FULL, TOKEN_DETECTORS_MAX, Grant, StoredToken
-from engine.runtime.contract.change_log import LoggedChange, Made
+from engine.runtime.contract.catalogue_changes import LoggedChange, Made
+from engine.runtime.contract.tokens import FULL, TOKEN_DETECTORS_MAX, Grant, StoredToken
 from snapshots.errors import Damaged, NewerFormat, OlderFormat
 from snapshots.takeover.recovered import Recovered
 

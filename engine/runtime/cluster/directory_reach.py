@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from engine.runtime.cluster.ray_calls import RayActor
 from engine.runtime.concurrency.beats import answer_within
 from engine.runtime.contract.errors import ActorDied
-from engine.runtime.contract.requests.routes import Address
+from engine.runtime.contract.requests.calls import Address
 from engine.runtime.front_end.scheduler_client import Unreachable
 from engine.runtime.transport import tls
 from engine.runtime.transport.connecting import OtherProtocolError

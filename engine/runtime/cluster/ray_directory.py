@@ -26,11 +26,11 @@ from engine.runtime.cluster.ray_nodes import look, node_for_directory
 from engine.runtime.concurrency.background import mark_retrieved
 from engine.runtime.concurrency.threads import LoopThread, off_loop
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
-from engine.runtime.contract.log_records import LOGGED, Logged
-from engine.runtime.contract.measurements.figures import OtherSetting
+from engine.runtime.contract.figures import OtherSetting
 from engine.runtime.contract.settings import CatalogueSettings, RuntimeSettings
 from engine.runtime.front_end.backend import Backend
 from engine.runtime.front_end.scheduler_client import SchedulerClient, Unreachable
+from engine.runtime.process.log_records import LOGGED, Logged
 from engine.runtime.process.processes import Process
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note

@@ -12,13 +12,13 @@ from engine.evaluation.wire.events import Answer, Refused
 from engine.language.diagnostics import Entry
 from engine.language.limits import Limits
 from engine.runtime.contract.errors import STARTING
-from engine.runtime.contract.log_records import WORK
 from engine.runtime.contract.requests.operations import READS, Operation
 from engine.runtime.contract.requests.replies import Crash, Reply
 from engine.runtime.detector.apply import apply
 from engine.runtime.detector.persistence import replay
 from engine.runtime.detector.persistence.idempotency import IdempotencyCache
 from engine.runtime.detector.persistence.replay_attempts import ReplayAttempt
+from engine.runtime.process.log_records import WORK
 from snapshots.errors import NoRoom, StorageError
 from snapshots.files import NO_ROOM, Files
 from snapshots.inspection import read_only

@@ -3,13 +3,8 @@
 import time
 from typing import Final
 
-from engine.runtime.contract.catalogue_changes import (
-    FULL,
-    TOKEN_DETECTORS_MAX,
-    Grant,
-    KnownToken,
-)
 from engine.runtime.contract.errors import TOO_MANY_WAIT, DetectorUnavailable
+from engine.runtime.contract.tokens import FULL, TOKEN_DETECTORS_MAX, Grant, KnownToken
 
 _ROUNDING: Final = 0.001
 """A part of an event for which nobody has to wait."""

@@ -11,7 +11,7 @@ import msgspec
 from engine.runtime.concurrency.background import Kept
 from engine.runtime.concurrency.beats import LoopLag
 from engine.runtime.concurrency.threads import off_loop
-from engine.runtime.contract.measurements.figures import (
+from engine.runtime.contract.figures import (
     ClusterFigures,
     DetectorFigures,
     FolderFigures,

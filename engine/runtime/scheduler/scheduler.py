@@ -12,19 +12,17 @@ import msgspec
 from engine.language.diagnostics import Refusal
 from engine.runtime.catalogue.catalogue_client import CatalogueClient
 from engine.runtime.concurrency.background import Background
-from engine.runtime.contract.catalogue_changes import Changes
-from engine.runtime.contract.change_log import Made
+from engine.runtime.contract.catalogue_changes import Changes, Made
 from engine.runtime.contract.errors import (
     STARTING,
     ActorDied,
     DetectorUnavailable,
     shutting_down,
 )
-from engine.runtime.contract.measurements.counters import COUNTERS, DIRECTORIES_LOST
-from engine.runtime.contract.measurements.figures import ClusterFigures, FrontEndFigures, NodeFigures
-from engine.runtime.contract.measurements.status import Status
+from engine.runtime.contract.figures import ClusterFigures, FrontEndFigures, NodeFigures, Status
+from engine.runtime.contract.measures import COUNTERS, DIRECTORIES_LOST
 from engine.runtime.contract.ports import NodesPort, WorkerStarter
-from engine.runtime.contract.requests.routes import Route
+from engine.runtime.contract.requests.calls import Route
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.scheduler.adoption import Adoption
 from engine.runtime.scheduler.census import Census

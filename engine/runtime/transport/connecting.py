@@ -8,7 +8,7 @@ from typing import Final, Generic, TypeVar, cast
 
 from engine.runtime.contract import build
 from engine.runtime.contract.build import Protocols
-from engine.runtime.contract.requests.routes import Address
+from engine.runtime.contract.requests.calls import Address
 from engine.runtime.transport.link import HEADER, PROTOCOLS, TOKEN, WELCOME, pieces
 from engine.runtime.transport.tls import client_context
 

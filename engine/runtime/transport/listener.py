@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable
 from typing import Final, Self
 
-from engine.runtime.contract.requests.routes import Address
+from engine.runtime.contract.requests.calls import Address
 from engine.runtime.process.temporary import TemporaryFolder
 from engine.runtime.transport.connecting import TokenHandshake
 from engine.runtime.transport.link import Link

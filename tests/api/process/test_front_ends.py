@@ -13,7 +13,7 @@ from api.process import front_end_process, front_ends
 from api.process.front_ends import FrontEndFailed, FrontEnds, Signs
 from api.process.listening import StartError, listening
 from api.settings import Settings
-from engine.runtime.contract.measurements.counters import FRONT_ENDS_LOST
+from engine.runtime.contract.measures import FRONT_ENDS_LOST
 from engine.runtime.contract.settings import RuntimeSettings
 from tests.local_runtime.service import local_service, until
 

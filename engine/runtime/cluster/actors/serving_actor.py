@@ -13,7 +13,7 @@ import ray
 
 from engine.runtime.activation.detector_service import Node
 from engine.runtime.concurrency.threads import LoopThread, turn_of
-from engine.runtime.contract.requests.routes import Address
+from engine.runtime.contract.requests.calls import Address
 from engine.runtime.contract.settings import Transport
 from engine.runtime.transport import tls
 from engine.runtime.transport.link import Link

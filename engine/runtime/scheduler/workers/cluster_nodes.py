@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
 
-from engine.runtime.contract.measurements.figures import NodeFigures
+from engine.runtime.contract.figures import NodeFigures
 from engine.runtime.contract.ports import NodesPort
 from engine.runtime.contract.settings import RuntimeSettings
 

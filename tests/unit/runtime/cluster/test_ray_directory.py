@@ -17,7 +17,7 @@ from engine.runtime.cluster import ray_directory
 from engine.runtime.cluster.ray_calls import RayActor
 from engine.runtime.cluster.ray_directory import RayDirectory
 from engine.runtime.concurrency.threads import LoopThread
-from engine.runtime.contract.requests.routes import Address
+from engine.runtime.contract.requests.calls import Address
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.listener import Listener
 from engine.runtime.transport.server_connection import ServerConnection

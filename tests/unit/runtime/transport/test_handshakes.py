@@ -11,7 +11,7 @@ import pytest
 
 from engine.runtime.contract import build
 from engine.runtime.contract.build import Protocols
-from engine.runtime.contract.requests.routes import Address
+from engine.runtime.contract.requests.calls import Address
 from engine.runtime.transport import connecting, tls
 from engine.runtime.transport.connecting import OtherProtocolError, connect
 from engine.runtime.transport.link import HEADER, MESSAGES, PROTOCOLS, TOKEN, WELCOME, Link, pieces

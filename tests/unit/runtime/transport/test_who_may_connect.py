@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.evaluation.wire.events import Done
-from engine.runtime.contract.requests.routes import Address
+from engine.runtime.contract.requests.calls import Address
 from engine.runtime.process import temporary
 from engine.runtime.transport import tls
 from engine.runtime.transport.connecting import connect
