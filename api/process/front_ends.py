@@ -17,7 +17,7 @@ from engine.runtime.concurrency.beats import answer_within
 from engine.runtime.contract.measures import FRONT_ENDS_LOST
 from engine.runtime.front_end.scheduler_client import ABANDONABLE, SchedulerClient
 from engine.runtime.process.processes import STOPPED, state_of
-from engine.runtime.transport import tls
+from engine.runtime.transport.connecting import TLS_VARIABLES
 from engine.runtime.transport.messages import Note
 from engine.runtime.transport.server_connection import ServerConnection
 
@@ -231,5 +231,5 @@ def _environment() -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith("RAY_") or name in tls.VARIABLES
+        if not name.startswith("RAY_") or name in TLS_VARIABLES
     }

@@ -27,9 +27,9 @@ from api.process.ray_lifetime import LastWords, RayLoss, start_ray, stop_when_lo
 from api.setting import option_of
 from api.settings import Settings
 from api.settings_sources import TRACING_HINT, can_trace
-from engine.runtime.cluster.joined_folder import begin_joined_folder
 from engine.runtime.cluster.node_checks import (
     OtherVersionError,
+    begin_joined_folder,
     patience_warning,
     refuse_other_versions,
     try_nodes,

@@ -18,12 +18,13 @@ from engine.runtime.catalogue.catalogue_state import (
     Reported,
     TokenAdded,
     TokenRevoked,
+    delete_leftovers,
+    prepare_folder,
     record_version,
     recovered_state,
     room_for_detectors,
     state_version,
 )
-from engine.runtime.catalogue.new_folder import delete_leftovers, prepare_folder
 from engine.runtime.contract.catalogue_changes import (
     Changes,
     LoggedChange,

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.runtime.catalogue.catalogue import Catalogue
-from engine.runtime.catalogue.catalogue_state import recovered_state
-from engine.runtime.catalogue.new_folder import UNFINISHED_COPY
+from engine.runtime.catalogue.catalogue_state import UNFINISHED_COPY, recovered_state
 from engine.runtime.contract.catalogue_changes import Made
 from engine.runtime.contract.settings import CatalogueSettings
 from engine.runtime.contract.tokens import MintedToken, mint

@@ -18,9 +18,8 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from engine.runtime.cluster.actors.directory_actor import DirectoryActor
-from engine.runtime.cluster.directory_reach import DirectoryReach, Places
-from engine.runtime.cluster.directory_watch import DirectoryWatch
-from engine.runtime.cluster.joined_folder import DIRECTORY, begin_joined_folder
+from engine.runtime.cluster.directory_reach import DirectoryReach, DirectoryWatch, Places
+from engine.runtime.cluster.node_checks import DIRECTORY, begin_joined_folder
 from engine.runtime.cluster.ray_calls import OPTIONS, RayActor, first_line
 from engine.runtime.cluster.ray_nodes import look, node_for_directory
 from engine.runtime.concurrency.background import mark_retrieved

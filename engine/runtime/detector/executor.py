@@ -41,8 +41,7 @@ from engine.runtime.detector.persistence.journal_entries import (
     estimated_bytes,
 )
 from engine.runtime.detector.persistence.replay import note_lag
-from engine.runtime.detector.read_only import ReadOnlyDetector, cannot_write
-from engine.runtime.detector.taking_over import check_data_folder, take_over
+from engine.runtime.detector.taking_over import ReadOnlyDetector, cannot_write, check_data_folder, take_over
 from engine.runtime.process.log_records import WORK
 from engine.runtime.process.processes import resident_bytes
 from snapshots.clock import wall_clock_us

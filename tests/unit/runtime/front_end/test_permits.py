@@ -4,8 +4,7 @@ import pytest
 
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.tokens import Grant, KnownToken, digest_of
-from engine.runtime.front_end.permits import Permit, Rate
-from engine.runtime.scheduler.debts import Debts
+from engine.runtime.front_end.permits import Debts, Permit, Rate
 from tests.local_runtime.service import front_end, local_service, until
 
 
