@@ -9,8 +9,7 @@ from api.console.pages import console_pages
 from api.http.body.memory import BodyMemory
 from api.http.checks import CHECKS
 from api.http.cors import cors_of
-from api.http.fast_path import FastPath
-from api.http.pipeline import Pipeline
+from api.http.pipeline import FastPath, Pipeline
 from api.http.request.log import RequestLog
 from api.http.request.timeout import RequestTimeouts
 from api.http.routes import BLUEPRINTS, BY_ENDPOINT, OPERATIONS

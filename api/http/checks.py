@@ -4,8 +4,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from api.http.body.inflating import GZIP, Inflating
-from api.http.body.reading import read_body, skip_body
+from api.http.body.reading import GZIP, Inflating, read_body, skip_body
 from api.http.request.head import (
     announced_length,
     authorization,

@@ -19,10 +19,9 @@ from api.observability.metrics_page import MetricsPage, look_at
 from api.observability.probes import Probes, probes
 from api.observability.readiness import Readiness
 from api.process.certificates import Certificates, certificates_of
-from api.process.descriptors import raise_limit
 from api.process.front_end import serve_on
 from api.process.front_ends import FrontEndFailed, FrontEnds
-from api.process.listening import StartError, listening, listening_for_probes, url_at
+from api.process.listening import StartError, listening, listening_for_probes, raise_limit, url_at
 from api.process.ray_lifetime import LastWords, RayLoss, start_ray, stop_when_lost, stopping_ray
 from api.setting import option_of
 from api.settings import Settings

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from api.http.fast_path import FastPath
+from api.http.pipeline import FastPath
 from api.http.routes import OPERATIONS
 from api.schema.operation import Operation
 from engine.runtime.contract.catalogue_changes import TableUpdate
