@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
@@ -56,37 +57,31 @@ Submit = Callable[[Batch, Callable[[Outcome], None]], Released | None]
 """Takes a batch, and calls back once with its outcome. Returns None if it has called back already."""
 
 
+@dataclass(eq=False)
 class ServerConnection:
     """Serves one connection until it ends, then withdraws its pending batches.
 
-    `methods` are those that can be asked for. What is asked for is executed to its end, even if the other
-    process no longer waits or is gone: a caller that leaves must not cut a change short. Only the methods in
-    `abandonable`, which do something for nobody but the caller, are cancelled then. `noted` is called with
-    notes, and `lost` when the other process is gone.
+    What is asked for is executed to its end, even if the other process no longer waits or is gone: a caller
+    that leaves must not cut a change short.
     """
 
-    def __init__(
-        self,
-        methods: Methods,
-        submit: Submit | None = None,
-        *,
-        abandonable: Collection[str] = (),
-        noted: Callable[[Note], None] = lambda _: None,
-        lost: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.methods = methods
-        self._abandonable = abandonable
-        self._submit = submit
-        self._noted = noted
-        self._when_lost = lost
-        self._link: Link | None = None
-        self._batches: dict[int, Released] = {}
-        self._asks: dict[int, tuple[str, asyncio.Task[None]]] = {}
-        """The methods and the tasks of unanswered asks, by their numbers."""
-        self._announced: dict[int, Answered] = {}
-        """The answers that are sent once they are fetched, by the numbers of their batches."""
-        self.heard = 0
-        """How often messages arrived."""
+    methods: Methods
+    """Those that can be asked for."""
+    submit: Submit | None = None
+    abandonable: Collection[str] = ()
+    """The methods that do something for nobody but the caller: they are cancelled when it is gone."""
+    noted: Callable[[Note], None] = lambda _: None
+    """Called with notes."""
+    lost: Callable[[], None] = lambda: None
+    """Called when the other process is gone."""
+    heard: int = 0
+    """How often messages arrived."""
+    _link: Link | None = None
+    _batches: dict[int, Released] = field(default_factory=dict)
+    _asks: dict[int, tuple[str, asyncio.Task[None]]] = field(default_factory=dict)
+    """The methods and the tasks of unanswered asks, by their numbers."""
+    _announced: dict[int, Answered] = field(default_factory=dict)
+    """The answers that are sent once they are fetched, by the numbers of their batches."""
 
     @property
     def under_way(self) -> int:
@@ -144,13 +139,13 @@ class ServerConnection:
                     self._asks[message.number] = message.method, task
                     task.add_done_callback(partial(self._ask_over, message.number))
                 case Note():
-                    self._noted(message)
+                    self.noted(message)
                 case Confirm():
                     self._confirm(message.numbers)
 
     def _begin(self, batch: Batch) -> None:
-        assert self._submit is not None, "this process executes no batches"
-        request = self._submit(batch, partial(self._settle, batch.number))
+        assert self.submit is not None, "this process executes no batches"
+        request = self.submit(batch, partial(self._settle, batch.number))
         if request is not None:
             self._batches[batch.number] = request
 
@@ -172,7 +167,7 @@ class ServerConnection:
         if (request := self._batches.pop(number, None)) is not None:
             request.release()
         method, task = self._asks.get(number, ("", None))
-        if task is not None and method in self._abandonable:
+        if task is not None and method in self.abandonable:
             task.cancel()
 
     def _confirm(self, numbers: Sequence[int]) -> None:
@@ -200,7 +195,7 @@ class ServerConnection:
         self._announced.clear()
         for number in [*self._batches, *self._asks]:
             self._withdraw(number)
-        self._when_lost()
+        self.lost()
 
 
 def _raised(number: int, error: Exception, operation: str) -> Response:

@@ -243,13 +243,13 @@ class Mailbox:
             self._memory.requests -= COPIES * size
 
 
+@dataclass(eq=False)
 class Outcomes:
     """Settles requests. Those of a batch that were not executed go back to the mailbox."""
 
-    def __init__(self, detector_id: str, settings: RuntimeSettings, mailbox: Mailbox) -> None:
-        self._detector_id = detector_id
-        self._settings = settings
-        self._mailbox = mailbox
+    _detector_id: str
+    _settings: RuntimeSettings
+    _mailbox: Mailbox
 
     def settle(self, batch: list[Request], response: Response | None) -> bool:
         """Settle or queue again each request of a batch; None as the response says that the worker was lost.
