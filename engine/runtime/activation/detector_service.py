@@ -309,21 +309,13 @@ class DetectorService:
     async def _figures(self) -> WorkerAnswer:
         node = self._node
         return WorkerAnswer(
-            ProcessFigures(*usage()),
-            node.id,
-            node.address,
-            Counter(self.servers.values()),
-            [queue.figures() for queue in self.queues.values()],
-            self._measures.histograms,
-            self._measures.keys_evicted,
-            self._measures.shadows,
-            self._lag.longest_s,
-            self._measures.events,
-            self._measures.actions,
-            self._measures.refused,
-            self._measures.ticks,
-            self._measures.firings_by_time,
-            self._measures.firings,
+            **msgspec.structs.asdict(self._measures),
+            process=ProcessFigures(*usage()),
+            node=node.id,
+            address=node.address,
+            connections=Counter(self.servers.values()),
+            detectors=[queue.figures() for queue in self.queues.values()],
+            loop_lag_s=self._lag.longest_s,
         )
 
     def _noted(self, note: Note) -> None:
