@@ -66,7 +66,7 @@ def _no_observations() -> dict[str, Histogram]:
 
 
 class Measured(msgspec.Struct):
-    """What was measured since a start: by a worker, or by all workers of a node, those that ended included."""
+    """What was measured since a start: by a worker, or by all of a node, those that ended included."""
 
     histograms: dict[str, Histogram] = {}
     keys_evicted: int = 0
