@@ -218,7 +218,7 @@ class DetectorService:
             return
         loop = asyncio.get_running_loop()
         totals = {
-            epoch: Totals(queue.figures().events, queue.activation.cpu_s)
+            epoch: Totals(queue.figures().events, queue.activation.port.cpu_s)
             for epoch, queue in self.queues.items()
         }
         for epoch, rates in self._meter.measure(loop.time(), totals).items():
@@ -232,7 +232,7 @@ class DetectorService:
             return
         self._looking = asyncio.get_running_loop().call_later(self._settings.load_s, self._look)
         before_s = self._cpu_s
-        self._cpu_s = {epoch: queue.activation.cpu_s for epoch, queue in self.queues.items()}
+        self._cpu_s = {epoch: queue.activation.port.cpu_s for epoch, queue in self.queues.items()}
         loads = {
             epoch: Load(cpu_s - before_s[epoch], self.queues[epoch].figures().held_bytes)
             for epoch, cpu_s in self._cpu_s.items()
