@@ -13,7 +13,6 @@ import msgspec
 from engine.runtime.activation.detector_queue import DetectorQueue
 from engine.runtime.activation.detector_thread import DetectorThread
 from engine.runtime.activation.loads import MEASURED_S, Load, RateMeter, Totals, leaver
-from engine.runtime.activation.waiting_batches import Submission
 from engine.runtime.concurrency.background import Background
 from engine.runtime.concurrency.beats import LoopLag
 from engine.runtime.contract.errors import ActorDied, Superseded
@@ -25,7 +24,7 @@ from engine.runtime.process.log_records import LOGGED, Logged
 from engine.runtime.process.processes import resident_bytes, usage
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.messages import Batch, Note
-from engine.runtime.transport.server_connection import MOVED, Outcome, ServerConnection
+from engine.runtime.transport.server_connection import MOVED, Outcome, Release, ServerConnection
 from snapshots.clock import wall_clock_us
 
 _log = logging.getLogger(__name__)
@@ -148,12 +147,13 @@ class DetectorService:
         await asyncio.gather(*(queue.close() for queue in self.queues.values()))
         self._abandoned()
 
-    def _submit(self, batch: Batch, settled: Callable[[Outcome], None]) -> Submission | None:
+    def _submit(self, batch: Batch, settled: Callable[[Outcome], None]) -> Release | None:
         queue = self.queues.get(batch.epoch)
         if queue is None:
             settled(MOVED)
             return None
-        return queue.submit(batch.operations, settled)
+        submission = queue.submit(batch.operations, settled)
+        return None if submission is None else submission.release
 
     async def _command(
         self,

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -46,14 +46,9 @@ Outcome = Reply | Exception
 Methods = Mapping[str, Callable[..., Awaitable[Any]]]
 
 
-class Released(Protocol):
-    """A batch in progress, which its caller may abandon."""
-
-    def release(self) -> None:
-        """Drop the batch: its caller is gone."""
-
-
-Submit = Callable[[Batch, Callable[[Outcome], None]], Released | None]
+Release = Callable[[], None]
+"""Drops a batch in progress: its caller is gone."""
+Submit = Callable[[Batch, Callable[[Outcome], None]], Release | None]
 """Takes a batch, and calls back once with its outcome. Returns None if it has called back already."""
 
 
@@ -77,7 +72,7 @@ class ServerConnection:
     heard: int = 0
     """How often messages arrived."""
     _link: Link | None = None
-    _batches: dict[int, Released] = field(default_factory=dict)
+    _batches: dict[int, Release] = field(default_factory=dict)
     _asks: dict[int, tuple[str, asyncio.Task[None]]] = field(default_factory=dict)
     """The methods and the tasks of unanswered asks, by their numbers."""
     _announced: dict[int, Answered] = field(default_factory=dict)
@@ -145,9 +140,9 @@ class ServerConnection:
 
     def _begin(self, batch: Batch) -> None:
         assert self.submit is not None, "this process executes no batches"
-        request = self.submit(batch, partial(self._settle, batch.number))
-        if request is not None:
-            self._batches[batch.number] = request
+        release = self.submit(batch, partial(self._settle, batch.number))
+        if release is not None:
+            self._batches[batch.number] = release
 
     def _settle(self, number: int, outcome: Outcome) -> None:
         self._batches.pop(number, None)
@@ -164,8 +159,8 @@ class ServerConnection:
 
     def _withdraw(self, number: int) -> None:
         self._announced.pop(number, None)
-        if (request := self._batches.pop(number, None)) is not None:
-            request.release()
+        if (release := self._batches.pop(number, None)) is not None:
+            release()
         method, task = self._asks.get(number, ("", None))
         if task is not None and method in self.abandonable:
             task.cancel()

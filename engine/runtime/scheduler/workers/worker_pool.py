@@ -292,7 +292,7 @@ class WorkerPool:
         self._serve()
         self.fill()
 
-    def _died(self, worker: DetectorWorker, *, silent: bool) -> None:
+    def _died(self, worker: DetectorWorker, silent: bool) -> None:
         node = worker.port.node
         if silent and all(one.heartbeat.doubtful for one in self._all if one.port.node == node):
             self.avoid(node)

@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from engine.runtime.concurrency.beats import Beats
 from engine.runtime.contract.errors import ActorDied
@@ -98,13 +98,6 @@ class Comparison:
                 self._drop(worker, mend.epoch)
 
 
-class Died(Protocol):
-    """Called when a worker turns out to be dead."""
-
-    def __call__(self, worker: DetectorWorker, *, silent: bool) -> None:
-        """`silent` says that it has stopped answering, which its whole node may have."""
-
-
 @dataclass(eq=False)
 class WorkerWatch:
     """Watches each worker in three ways, until one of them finds it dead."""
@@ -113,7 +106,8 @@ class WorkerWatch:
     _avoided: AvoidedNodes
     _doubted: Callable[[], None]
     """Called when a worker begins to be doubtful, or no longer is."""
-    _died: Died
+    _died: Callable[[DetectorWorker, bool], None]
+    """Called when a worker turns out to be dead: perhaps silent, as its whole node may be."""
     _drop: Callable[[DetectorWorker, int], object]
     """Called with the epoch of an activation that a worker should not have."""
 
@@ -158,7 +152,7 @@ class WorkerWatch:
         had = [one.detector_id for one in worker.active.values()]
         # One of the watchers is this task, which ends now.
         worker.watchers = [one for one in worker.watchers if one is not asyncio.current_task()]
-        self._died(worker, silent=silent)
+        self._died(worker, silent)
         # Its connections end a moment before the kernel knows how it ended. Its successor need not wait.
         await asyncio.sleep(_REAPED_S)
         of = f"; its detectors: {', '.join(had[:_SHOWN])}" if had else ""
