@@ -292,15 +292,19 @@ def compiled_set(patterns: list[str], memory_bytes_max: int) -> Callable[[bytes]
     """
     made = re2.Set.SearchSet(_options(memory_bytes_max))
     try:
-        for pattern in (_ALWAYS, *patterns):
+        for pattern in (*patterns, _ALWAYS):
             made.Add(pattern)
         made.Compile()
     except re2.error:
         return None
 
     def match(text: bytes) -> list[int] | None:
-        found = made.Match(text)
-        return found and [number - 1 for number in sorted(found) if number]
+        found: list[int] | None = made.Match(text)
+        if found is not None:
+            found.sort()
+            # That of the one that always matches.
+            found.pop()
+        return found
 
     return match
 

@@ -6,8 +6,8 @@ from typing import Final
 import msgspec
 
 from api.http.handling.condition_parsing import parse_condition as parsed
-from api.http.handling.condition_parsing import put_rules_operation
 from api.http.handling.event_stream import EVENT_STREAM, TimelineStream
+from api.http.handling.rules_body import put_rules_operation
 from api.http.request.head import accepts, authorization
 from api.http.request.query import read_key
 from api.http.request.timeout import TIMELINE_STREAM

@@ -5,7 +5,9 @@ from typing import Any, Final, Generic, TypeVar
 
 from engine.evaluation.facts.look_up import (
     ELEMENTS_MAX,
+    OF_ELEMENTS,
     RUNS_PARTS_MAX,
+    Look,
     Name,
     fields_of_element,
     split_elements,
@@ -14,6 +16,10 @@ from engine.evaluation.facts.look_up import (
 from engine.language.condition import STRINGS
 
 T = TypeVar("T")
+
+
+LOOKED_UP_MAX: Final = 8
+"""So few facts are looked up one by one."""
 
 
 class _Branch(Generic[T]):
@@ -166,6 +172,13 @@ class Names(Generic[T]):
             if value is not None:
                 found.append((item, value))
         return found
+
+
+def few_looks(items: Mapping[str, T]) -> list[tuple[T, Look]] | None:
+    """Return each item with the look-up of its fact; None for many facts, or for others than of fields."""
+    if len(items) > LOOKED_UP_MAX or any(fact[:1] == "$" or OF_ELEMENTS in fact for fact in items):
+        return None
+    return [(item, split_name(fact).look) for fact, item in items.items()]
 
 
 def _is_far(name: Name) -> bool:

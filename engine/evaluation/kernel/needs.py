@@ -101,7 +101,8 @@ class Needs:
     def texts(self) -> Texts:
         """The facts whose texts patterns are matched against."""
         if self._texts is None:
-            self._texts = Texts(self._bounds) if self._bounds else NO_TEXTS
+            chars_max = self.limits.pattern_text_chars_max
+            self._texts = Texts(self._bounds, chars_max) if self._bounds else NO_TEXTS
         return self._texts
 
     @property

@@ -1,6 +1,7 @@
 """`compare`: two terms have values, and these compare so."""
 
 from collections.abc import Iterable
+from itertools import count
 from math import inf, nan
 from typing import Final, NamedTuple, Protocol
 
@@ -18,7 +19,7 @@ from engine.language.terms import CountTerm, Fact, SumTerm, Term, terms_in
 MIRRORED: Final = {"gt": "lt", "gte": "lte", "lt": "gt", "lte": "gte", "eq": "eq", "neq": "neq"}
 """The comparison that is true of two values in the other order."""
 
-_NUMBERS: Final = frozenset({Kind.DOUBLE, Kind.NUMBER})
+_NUMBERS: Final = frozenset({Kind.COMPUTED, Kind.DOUBLE, Kind.NUMBER})
 _ORDERS: Final = frozenset({"gt", "gte", "lt", "lte"})
 
 
@@ -37,8 +38,6 @@ class _Value(NamedTuple):
 
     text: str
     kind: Kind
-    is_computed: bool = False
-    """Whether infinities stand for a missing number, too."""
     is_constant: bool = False
 
 
@@ -47,7 +46,7 @@ class _Code:
 
     def __init__(self, values: Values) -> None:
         self._values = values
-        self._variables = 0
+        self._variables = count()
 
     def truth(self, node: Compare) -> str:
         """Return the expression for the truth of a comparison."""
@@ -62,8 +61,8 @@ class _Code:
         if kinds <= _NUMBERS:
             return self._numbers(left, op, right)
         if kinds == {Kind.TEXT}:
-            return self._texts(left, op, right)
-        if left.kind is right.kind is Kind.BOOLEAN and op not in _ORDERS:
+            return self._present(left, op, right)
+        if kinds == {Kind.BOOLEAN} and op not in _ORDERS:
             return f"({left.text} {COMPARISONS[op]} {right.text})"
         if op != "neq":
             return "False"
@@ -85,7 +84,7 @@ class _Code:
         operator = term_operator(term)
         operands = [self._double(operand) for operand in operator.operands(term)]
         text = self._values.shared(term, operator.value(term, self._values.reading(term), operands))
-        return _Value(text, operator.kind(term), operator.is_computed)
+        return _Value(text, operator.kind(term))
 
     def _double(self, term: Term) -> str:
         """Return the expression for a value as a double: one that is not finite if it is missing."""
@@ -93,7 +92,7 @@ class _Code:
             number = double(term)
             return self._values.constant(nan if number is None else number)
         value = self.value(term)
-        if value.kind is Kind.DOUBLE:
+        if value.kind in (Kind.COMPUTED, Kind.DOUBLE):
             return value.text
         if value.kind is Kind.NUMBER:
             return f"({value.text} + 0.0)"
@@ -107,27 +106,24 @@ class _Code:
         """Return the expression that is evaluated first, and that for all other places."""
         if value.text.isidentifier():
             return value.text, value.text
-        self._variables += 1
-        return f"(v{self._variables} := {value.text})", f"v{self._variables}"
+        name = f"v{next(self._variables)}"
+        return f"({name} := {value.text})", name
 
     # -- comparisons ----------------------------------------------------------------------------------------
 
     def _numbers(self, left: _Value, op: str, right: _Value) -> str:
         if op in ("lt", "lte"):
             return self._numbers(right, MIRRORED[op], left)
-        if op == "neq":
-            one, again = self._named(left)
-            other, other_again = self._named(right)
-            tests = [*self._tests(left, one, again), *self._tests(right, other, other_again)]
-            return f"({' and '.join([*tests, f'{again} != {other_again}'])})"
-        # No comparison with NaN is true. Where infinities stand for missing numbers, they are beyond all.
-        above = "INFINITE > " if left.is_computed else ""
-        below = " > -INFINITE" if right.is_computed or (op == "eq" and above) else ""
-        if op == "eq" and below:
-            above = "INFINITE > "
+        # A sum can be infinite. Then it equals the infinity that stands for a missing number.
+        if op == "neq" or (op != "gt" and {left.kind, right.kind} == {Kind.COMPUTED, Kind.DOUBLE}):
+            return self._present(left, op, right)
+        # No comparison with NaN is true. Infinities that stand for missing numbers are beyond all others.
+        above = "INFINITE > " if left.kind is Kind.COMPUTED else ""
+        below = " > -INFINITE" if right.kind is Kind.COMPUTED else ""
         return f"({above}{left.text} {COMPARISONS[op]} {right.text}{below})"
 
-    def _texts(self, left: _Value, op: str, right: _Value) -> str:
+    def _present(self, left: _Value, op: str, right: _Value) -> str:
+        """Return the comparison of two values of a type, after tests whether they are there."""
         one, again = self._named(left)
         other, other_again = self._named(right)
         tests = [*self._tests(left, one, again), *self._tests(right, other, other_again)]
@@ -174,7 +170,7 @@ class _Code:
         if value.kind not in _NUMBERS:
             return [f"{first} is not None"]
         # NaN does not equal itself, and an infinity less itself is NaN.
-        return [f"{first} - {again} == 0.0" if value.is_computed else f"{first} == {again}"]
+        return [f"{first} - {again} == 0.0" if value.kind is Kind.COMPUTED else f"{first} == {again}"]
 
 
 def comparison(node: Compare, values: Values) -> str:

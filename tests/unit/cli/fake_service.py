@@ -10,7 +10,8 @@ import httpx
 import msgspec
 import pytest
 
-from api.http.handling.condition_parsing import parse_condition, put_rules_operation
+from api.http.handling.condition_parsing import parse_condition
+from api.http.handling.rules_body import put_rules_operation
 from api.http.handling.state_view import state_view
 from api.http.request.query import read_query
 from api.schema.messages.catalogue import PAGE_MAX

@@ -327,3 +327,11 @@ def test_values_weigh_what_they_are() -> None:
     assert value_bytes(1) == value_bytes(True) == value_bytes(1.5) == value_bytes(-(2**62))
     assert value_bytes(2**70) == value_bytes(2.0**70) > value_bytes(1)
     assert value_bytes(10**3999) > 1_600
+
+
+def test_an_explanation_tells_what_was_computed_and_no_facts_and_constants() -> None:
+    detector = Detector()
+    detector.add_rule("rule", "x + 1 > last(x) * 2")
+    detector.evaluate({"x": 1}, 0)
+    [rule] = explain(detector, {"x": 2}, 1).rules
+    assert rule.node.found == {"x + 1": 3.0, "last(x) * 2": 2.0, "last(x)": 1}
