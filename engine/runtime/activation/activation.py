@@ -203,7 +203,6 @@ class Activation:
         return resident_bytes
 
     async def discard(self) -> None:
-        """Drop the detector without saving it. Raises ActorDied."""
         await self._wait_until_saved()
         await self._call(self.port.discard())
 

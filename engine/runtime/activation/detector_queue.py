@@ -233,7 +233,6 @@ class DetectorQueue:
             self.activation.tell_end(ended)
 
     async def _step(self) -> None:
-        """Do the next thing due."""
         activation, schedule = self.activation, self.activation.schedule
         try:
             if self._failed is not None:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 
@@ -96,6 +97,7 @@ def _asked(
     return asked
 
 
+@dataclass(eq=False)
 class CatalogueClient:
     """Executes the methods of Catalogue in a thread, one at a time.
 
@@ -103,31 +105,25 @@ class CatalogueClient:
     After an error of the disk, memory and disk may differ: the next call opens the catalogue again.
     """
 
-    def __init__(
-        self,
-        make: Callable[[], Catalogue],
-        settings: RuntimeSettings,
-        thread: Threads,
-        give_up: Callable[[str], object],
-    ) -> None:
-        """`make` makes a catalogue that is not opened yet, and `thread` executes its methods.
+    _make: Callable[[], Catalogue]
+    """Makes a catalogue that is not opened yet."""
+    _settings: RuntimeSettings
+    _thread: Threads
+    """Executes its methods."""
+    _give_up: Callable[[str], object]
+    """Ends the process: a later directory owns the folder, or the disk hangs."""
+    term: int = 0
+    """The number of the directory's last opening; 0 before the first one."""
+    problem: str | None = None
+    """Why the last call failed; None if it did not."""
+    removed: list[str] = field(default_factory=list)
+    """What happened to the files of the last few catalogues that were given up."""
+    _opened: Catalogue | None = None
+    _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _background: Background = field(default_factory=Background)
 
-        `give_up` ends the process: a later directory owns the folder, or the disk hangs.
-        """
-        self._make = make
-        self._settings = settings
-        self._thread = thread
-        self._give_up = give_up
-        self._opened: Catalogue | None = None
-        self._opening = asyncio.Lock()
-        self._background = Background()
+    def __post_init__(self) -> None:
         self._creations = Batches(self._create, _CREATED_AT_ONCE_MAX)
-        self.term = 0
-        """The number of the directory's last opening; 0 before the first one."""
-        self.problem: str | None = None
-        """Why the last call failed; None if it did not."""
-        self.removed: list[str] = []
-        """What happened to the files of the last few catalogues that were given up."""
 
     async def start(self) -> Opened:
         """Open the catalogue. Raises StorageError, including FolderInUse."""

@@ -101,7 +101,6 @@ class Measured(msgspec.Struct):
             self.shadows[name] = self.shadows.get(name, 0) + times
 
     def count_refused(self, refused: Mapping[int, int]) -> None:
-        """Add refusals by code."""
         for code, times in refused.items():
             self.refused[code] = self.refused.get(code, 0) + times
 
@@ -130,7 +129,6 @@ class Measures(Measured):
                 self.shadows[name] = self.shadows.get(name, 0) + times - before.shadows[name]
 
     def observe(self, name: str, value: float) -> None:
-        """Count one observation."""
         histogram = self.histograms[name]
         histogram.within[bisect_left(_BOUNDS[name], value)] += 1
         histogram.total += value

@@ -83,7 +83,6 @@ class Permit:
         return None if self._detectors is None else frozenset(self._detectors)
 
     def sees(self, detector_id: str) -> bool:
-        """Whether the token is for a detector."""
         return self._detectors is None or detector_id in self._detectors
 
     @property
@@ -94,7 +93,6 @@ class Permit:
 
     @property
     def is_expired(self) -> bool:
-        """Whether its time is over."""
         return self.expires_at_ms is not None and time.time() * 1000 >= self.expires_at_ms
 
     @property

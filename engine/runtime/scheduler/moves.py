@@ -112,7 +112,6 @@ class Moves:
             await asyncio.sleep(self._settings.nodes_s)
 
     async def look(self) -> None:
-        """Do what is due."""
         await self._nodes.look()
         self._workers.look_for_room()
         self._give_up_without_room(self._loop.time())

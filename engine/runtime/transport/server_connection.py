@@ -80,7 +80,6 @@ class ServerConnection:
 
     @property
     def under_way(self) -> int:
-        """The number of unanswered batches and asks."""
         return len(self._batches) + len(self._asks)
 
     @property
@@ -90,7 +89,6 @@ class ServerConnection:
 
     @property
     def waiting(self) -> int:
-        """The number of messages that wait for the peer to read."""
         return 0 if self._link is None else self._link.waiting
 
     def link(self) -> Link:
@@ -104,7 +102,6 @@ class ServerConnection:
         await asyncio.get_running_loop().create_unix_connection(self.link, sock=end)
 
     def note(self, name: str, body: bytes = b"") -> None:
-        """Send a note; does nothing if the other process is gone."""
         self._send(Note(name, body))
 
     def close(self) -> None:

@@ -20,7 +20,6 @@ class Shares:
         return bool(self._of)
 
     def add(self, token_id: str, bytes_: int) -> None:
-        """Count a request that waits."""
         share = self._of.get(token_id)
         if share is None:
             share = self._of[token_id] = Share()
@@ -28,7 +27,6 @@ class Shares:
         share.bytes += bytes_
 
     def take(self, token_id: str, bytes_: int) -> None:
-        """Count a request no more."""
         share = self._of[token_id]
         share.requests -= 1
         share.bytes -= bytes_

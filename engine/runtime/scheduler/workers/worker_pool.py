@@ -188,7 +188,6 @@ class WorkerPool:
             one.on_death()
 
     async def close(self) -> None:
-        """End every worker."""
         self._closed = True
         if self._trimming is not None:
             self._trimming.cancel()

@@ -63,7 +63,6 @@ class WorkerStarts:
             self._cancel()
 
     async def close(self) -> None:
-        """End all starts."""
         self._closed = True
         await asyncio.gather(*self._cancel(), return_exceptions=True)
 
