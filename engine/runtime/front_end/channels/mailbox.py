@@ -21,7 +21,6 @@ from engine.runtime.contract.requests.current_request import CurrentRequest
 from engine.runtime.contract.requests.operations import ANSWERS_MUCH, LONG, LONG_S, Operation
 from engine.runtime.contract.requests.replies import Took
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.front_end.channels.shares import Shares
 from engine.runtime.front_end.memory_budget import (
     BUSY,
     BYTES,
@@ -32,6 +31,7 @@ from engine.runtime.front_end.memory_budget import (
     STARTING_UP,
     MemoryBudget,
 )
+from engine.runtime.front_end.permits import Shares
 from engine.runtime.transport.link_client import error_in
 from engine.runtime.transport.messages import Answered, Failed, Moved, Response, Unknown
 from snapshots.errors import StorageError, WriteFailed
