@@ -1,4 +1,4 @@
-"""What a token may do, as a front end judges it without asking anybody; what it owes, and its share of a queue."""
+"""What a token may do, as a front end judges it without asking; what it owes, and its share of a queue."""
 
 import time
 from typing import Final
