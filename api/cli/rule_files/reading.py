@@ -175,7 +175,8 @@ class _Reader:
                 continue
             if expanded is not None:
                 texts[name] = PlacedText(definitions, at, members.condition, expanded)
-                rules[name] = msgspec.structs.replace(members, condition=expanded)
+                if expanded is not members.condition:
+                    rules[name] = msgspec.structs.replace(members, condition=expanded)
         definitions.check()
         self._defects += definitions.defects
         for name, said in draft_defects(rules):
