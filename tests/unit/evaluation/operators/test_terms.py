@@ -70,6 +70,9 @@ def at(time: str) -> float:
         (Add((Fact("x"), Fact("y"))), 2, None, None),
         (Add((Fact("x"), 1)), 2**53 + 1, None, 2.0**53 + 1),
         (Add((Fact("x"), 1)), 10**400, None, None),
+        (Add((Fact("x"), 10**400)), 1, None, None),
+        (Add((Fact("x"), True)), 1, None, None),
+        (Add((Fact("x"), "1")), 1, None, None),
         (Add((Fact("x"), 0)), 2**1024 - 2**970 - 1, None, 1.7976931348623157e308),
         (Add((Fact("x"), 0)), -(2**1024 - 2**970), None, None),
         (Add((Fact("x"), Fact("y"))), 1e308, 1e308, None),
@@ -86,6 +89,7 @@ def at(time: str) -> float:
         (Length("x"), [1, [2, 3]], None, 2),
         (Length("x"), {"a": 1}, None, None),
         (Length("x"), 5, None, None),
+        (Add((Length("x"), 0.5)), "ab", None, 2.5),
         (Time("x"), "2024-02-01", None, 1_706_745_600.0),
     ],
 )
