@@ -95,8 +95,7 @@ class _Code:
             return value.text
         if value.kind is Kind.NUMBER:
             return f"({value.text} + 0.0)"
-        if value.kind is not Kind.SCALAR:
-            return "NAN"
+        # Of a text, the test gives NaN.
         first, again = self._named(value)
         is_whole = f"type({again}) is int and LEAST_DOUBLED <= {again} <= MOST_DOUBLED"
         return f"(NAN if type({first}) is not float and not ({is_whole}) else {again} + 0.0)"
