@@ -19,17 +19,16 @@ from api.observability.metrics_page import MetricsPage, look_at
 from api.observability.probes import Probes, probes
 from api.observability.readiness import Readiness
 from api.process.certificates import Certificates, certificates_of
-from api.process.descriptors import raise_limit
 from api.process.front_end import serve_on
 from api.process.front_ends import FrontEndFailed, FrontEnds
-from api.process.listening import StartError, listening, listening_for_probes, url_at
+from api.process.listening import StartError, listening, listening_for_probes, raise_limit, url_at
 from api.process.ray_lifetime import LastWords, RayLoss, start_ray, stop_when_lost, stopping_ray
 from api.setting import option_of
 from api.settings import Settings
 from api.settings_sources import TRACING_HINT, can_trace
-from engine.runtime.cluster.joined_folder import begin_joined_folder
 from engine.runtime.cluster.node_checks import (
     OtherVersionError,
+    begin_joined_folder,
     patience_warning,
     refuse_other_versions,
     try_nodes,

@@ -9,12 +9,11 @@ from typing import Any, Final, cast
 from hypercorn.config import Config
 
 from api.server.asgi import App
-from api.server.connection_limit import STATE, ConnectionLimit, RequestBounds, Slot
-from api.server.connection_timeouts import IdleTimeout
+from api.server.connection_limit import STATE, ConnectionLimit, IdleTimeout, RequestBounds, Slot
+from api.server.flow_control import READ_BUFFER, UNCOUNTED_BYTES
 from api.server.http1.exchange import Exchange, connection_scope, refusal
 from api.server.http1.request_head import RequestError, request_id
 from api.server.http1.request_reader import RequestReader
-from api.server.read_ahead import READ_BUFFER, UNCOUNTED_BYTES
 from api.server.sender import Sender
 
 _log = logging.getLogger(__name__)
@@ -258,7 +257,7 @@ class Connection(asyncio.BufferedProtocol):
         self._idle.stop()
         self._is_amid_head = False
         self._requests += 1
-        exchange = self._exchange = Exchange(head, request_id(head.headers), self, self._sender)
+        exchange = self._exchange = Exchange(head, request_id(head.fields), self, self._sender)
         if head.expects_continue and not (self._reader.unread_bytes or exchange.body_is_whole):
             self._sender.send(_CONTINUE)
         if self._is_at_eof:

@@ -1,6 +1,7 @@
 """What rules files want of a detector: the rules and relations of all files that name it."""
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,9 +24,21 @@ class Wanted:
     rules: dict[str, RuleMembers] = field(default_factory=dict)
     relations: dict[str, list[Tuple]] = field(default_factory=dict)
 
-    def bodies(self, *, keep_history: bool) -> list[dict[str, Any]]:
-        """Return the rules as the service takes them; with `keep_history`, all keep what they can."""
-        return [body_of(name, rule, keep_history=keep_history) for name, rule in self.rules.items()]
+    def bodies(self, names: Container[str] | None = None, *, keep_history: bool) -> msgspec.Raw:
+        """Return the rules of these names, or all, as the service takes them: the JSON of an array.
+
+        With `keep_history`, all keep what they can.
+        """
+        bodies = [
+            body_of(name, rule, keep_history=keep_history)
+            for name, rule in self.rules.items()
+            if names is None or name in names
+        ]
+        try:
+            return msgspec.Raw(msgspec.json.encode(bodies))
+        except (OverflowError, ValueError):
+            # The standard encoder writes integers past 64 bits, and half of a surrogate pair as an escape.
+            return msgspec.Raw(json.dumps(bodies, allow_nan=False).encode())
 
 
 def wanted_of(files: Sequence[RulesFile], detector: str | None) -> list[Wanted]:

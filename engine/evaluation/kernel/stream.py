@@ -43,7 +43,7 @@ _OBSERVE_MANY: Final = """\
     tick += 1
     {decided}
 {noted}    {written}
-    if tick >= pause or histories.due:
+    if tick >= pause{or_due}:
      detector.settle(clock >> NUMBER_BITS, tick)
      pause, tracking = tick - tick % SETTLED_EVERY + SETTLED_EVERY, histories.tracking
     append({firing})
@@ -163,6 +163,8 @@ class _Code:
         self._written = indented(code.written(touching.lines), 4)
         self._due = touching.due
         self._is_noting = "NOTED" in tools
+        # Without keys nothing can pass a bound at an event.
+        self._or_due = " or histories.due" if code.has_keys or self._is_noting or touching.due else ""
 
     def observe_many(self, taken: Sequence[str] = _STAMPED, checked: Sequence[str] = ()) -> str:
         """Return the source of `observe_many`; each event is first taken, and a time out of order checked."""
@@ -170,6 +172,7 @@ class _Code:
             taken=indented(taken, 4),
             checked="".join(f"     {line}\n" for line in checked),
             due="".join(f"    {line}\n" for line in self._due),
+            or_due=self._or_due,
             decided=indented(self.decided, 4),
             written=self._written,
             noted=_NOTED if self._is_noting else "",
@@ -257,4 +260,4 @@ class Functions:
 def _fired(code: ConditionCode, rules: Sequence[tuple[Condition, Site]]) -> Iterator[str]:
     yield "fired = 0"
     for place, (condition, site) in enumerate(rules):
-        yield f"if {code.truth(condition, site)}: fired |= {1 << place}"
+        yield f"if {code.truth(condition, site)}: fired {'|=' if place else '='} {1 << place}"

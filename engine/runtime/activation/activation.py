@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 from engine.runtime.activation.detector_thread import DetectorThread
 from engine.runtime.activation.schedule import Schedule
 from engine.runtime.contract.errors import ActorDied
-from engine.runtime.contract.measurements.counters import (
+from engine.runtime.contract.figures import DetectorFigures
+from engine.runtime.contract.measures import (
     FENCED,
     FORKS,
     SNAPSHOTS_FAILED,
     SNAPSHOTS_WRITTEN,
     WITHOUT_ROOM,
 )
-from engine.runtime.contract.measurements.figures import DetectorFigures
 from engine.runtime.contract.requests.calls import Activated, Ended, Report
 from engine.runtime.contract.requests.operations import LONG, TICK_DUE, Operation
 from engine.runtime.contract.requests.replies import Reply

@@ -13,8 +13,8 @@ from engine.runtime.activation.detector_thread import DetectorThread
 from engine.runtime.activation.loads import Rates
 from engine.runtime.activation.waiting_batches import Submission, WaitingBatches, operations_of, settle
 from engine.runtime.contract.errors import ActorDied, no_such_detector, outcome_unknown, shutting_down
-from engine.runtime.contract.measurements.counters import DETECTORS_LOST, FENCED, JOURNAL_FAILED
-from engine.runtime.contract.measurements.figures import DetectorFigures
+from engine.runtime.contract.figures import DetectorFigures
+from engine.runtime.contract.measures import DETECTORS_LOST, FENCED, JOURNAL_FAILED
 from engine.runtime.contract.requests.calls import Activated, Ended, Held, Report
 from engine.runtime.contract.requests.operations import TICK_DUE, Operation
 from engine.runtime.contract.requests.replies import Reply

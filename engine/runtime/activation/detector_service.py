@@ -15,14 +15,14 @@ from engine.runtime.activation.detector_thread import DetectorThread
 from engine.runtime.activation.loads import MEASURED_S, Load, RateMeter, Totals, leaver
 from engine.runtime.activation.waiting_batches import Submission
 from engine.runtime.concurrency.background import Background
-from engine.runtime.concurrency.loop_lag import LoopLag
+from engine.runtime.concurrency.beats import LoopLag
 from engine.runtime.contract.errors import ActorDied, Superseded
-from engine.runtime.contract.log_records import LOGGED, Logged
-from engine.runtime.contract.measurements.figures import ProcessFigures, WorkerAnswer
-from engine.runtime.contract.measurements.measures import Measures
+from engine.runtime.contract.figures import ProcessFigures, WorkerAnswer
+from engine.runtime.contract.measures import Measures
 from engine.runtime.contract.requests.calls import LEFT, REPORT, Activated, Ended, Held, Report, encode_report
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.process.usage import resident_bytes, usage
+from engine.runtime.process.log_records import LOGGED, Logged
+from engine.runtime.process.processes import resident_bytes, usage
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.messages import Batch, Note
 from engine.runtime.transport.server_connection import MOVED, Outcome, ServerConnection

@@ -18,24 +18,24 @@ from engine.runtime.catalogue.catalogue_state import (
     Reported,
     TokenAdded,
     TokenRevoked,
+    delete_leftovers,
+    prepare_folder,
     record_version,
     recovered_state,
     room_for_detectors,
     state_version,
 )
-from engine.runtime.catalogue.new_folder import delete_leftovers, prepare_folder
-from engine.runtime.catalogue.table_updates import TableVersions
 from engine.runtime.contract.catalogue_changes import (
     Changes,
-    KnownToken,
+    LoggedChange,
+    LoggedPage,
+    Made,
     Opened,
-    StoredToken,
-    TokenEntry,
-    known_token,
+    TableVersions,
 )
-from engine.runtime.contract.change_log import LoggedChange, LoggedPage, Made
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from engine.runtime.contract.settings import CatalogueSettings
+from engine.runtime.contract.tokens import KnownToken, StoredToken, TokenEntry, known_token
 from engine.runtime.detector.persistence import detector_snapshot
 from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
 from snapshots.data_folder.identity import check_identity

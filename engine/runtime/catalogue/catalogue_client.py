@@ -9,14 +9,7 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 from engine.runtime.catalogue.catalogue import Catalogue
 from engine.runtime.concurrency.background import Background
 from engine.runtime.concurrency.threads import Threads
-from engine.runtime.contract.catalogue_changes import (
-    TOKEN_DETECTORS_MAX,
-    Changes,
-    Opened,
-    StoredToken,
-    TokenEntry,
-)
-from engine.runtime.contract.change_log import LoggedChange, LoggedPage, Made
+from engine.runtime.contract.catalogue_changes import Changes, LoggedChange, LoggedPage, Made, Opened
 from engine.runtime.contract.errors import (
     OUTCOME_UNKNOWN,
     STARTING,
@@ -27,6 +20,7 @@ from engine.runtime.contract.errors import (
     too_many_tokens,
 )
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.contract.tokens import TOKEN_DETECTORS_MAX, StoredToken, TokenEntry
 from snapshots.errors import ClaimRemoved, Fenced, NoRoom, StorageError, WriteFailed
 
 T = TypeVar("T")

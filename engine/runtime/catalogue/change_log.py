@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from engine.runtime.contract.change_log import LoggedChange, LoggedPage
+from engine.runtime.contract.catalogue_changes import LoggedChange, LoggedPage
 from snapshots.format.pages import Page
 from snapshots.store import Store
 

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from engine.language.diagnostics import Entry, Refusal, quoted
-from engine.runtime.contract.log_records import bounded
+from engine.runtime.process.log_records import bounded
 from snapshots import errors
 from snapshots.errors import StorageError
 

@@ -10,8 +10,8 @@ import msgspec
 from engine.evaluation.detector import Detector
 from engine.evaluation.wire.events import Answer, Done
 from engine.evaluation.wire.inspecting.states import StateAsked
-from engine.runtime.contract.measurements.figures import DetectorFigures
-from engine.runtime.contract.measurements.measures import Counted
+from engine.runtime.contract.figures import DetectorFigures
+from engine.runtime.contract.measures import Counted
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.detector.apply import due_of
 from engine.runtime.detector.persistence import detector_snapshot, journal_entries

@@ -18,7 +18,7 @@ from engine.runtime.contract.errors import (
     DetectorUnavailable,
     shutting_down,
 )
-from engine.runtime.contract.measurements.status import Status
+from engine.runtime.contract.figures import Status
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note

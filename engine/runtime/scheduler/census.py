@@ -8,10 +8,10 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from engine.runtime.concurrency.kept import Kept
-from engine.runtime.concurrency.loop_lag import LoopLag
+from engine.runtime.concurrency.background import Kept
+from engine.runtime.concurrency.beats import LoopLag
 from engine.runtime.concurrency.threads import off_loop
-from engine.runtime.contract.measurements.figures import (
+from engine.runtime.contract.figures import (
     ClusterFigures,
     DetectorFigures,
     FolderFigures,
@@ -22,7 +22,7 @@ from engine.runtime.contract.measurements.figures import (
     WorkerAnswer,
     WorkerFigures,
 )
-from engine.runtime.process.usage import usage
+from engine.runtime.process.processes import usage
 from engine.runtime.scheduler.detectors.placed_detector import PlacedDetector
 from engine.runtime.scheduler.workers.detector_worker import DetectorWorker
 

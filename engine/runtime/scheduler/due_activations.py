@@ -8,7 +8,7 @@ from typing import Final
 from engine.language.diagnostics import Refusal
 from engine.runtime.concurrency.background import Background
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.contract.measurements.counters import DUE_ACTIVATIONS
+from engine.runtime.contract.measures import DUE_ACTIVATIONS
 from engine.runtime.scheduler.detectors.placed_detector import PlacedDetector
 from engine.runtime.scheduler.detectors.services import Services
 

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Collection
 
 from engine.language.diagnostics import Refusal
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable, no_other_node, no_such_node
-from engine.runtime.contract.measurements.figures import NodeFigures
-from engine.runtime.contract.requests.routes import Route
+from engine.runtime.contract.figures import NodeFigures
+from engine.runtime.contract.requests.calls import Route
 from engine.runtime.scheduler.detectors.placed_detector import PlacedDetector
 from engine.runtime.scheduler.detectors.services import Services
 from engine.runtime.scheduler.workers.cluster_nodes import Nodes

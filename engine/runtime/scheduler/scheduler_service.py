@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.runtime.contract.catalogue_changes import StoredToken
-from engine.runtime.contract.change_log import LoggedChange, Made
+from engine.runtime.contract.catalogue_changes import LoggedChange, Made
 from engine.runtime.contract.errors import shutting_down
-from engine.runtime.contract.log_records import LOGGED, Logged
-from engine.runtime.contract.measurements.figures import ClusterFigures, OtherSetting
-from engine.runtime.contract.requests.routes import Route
+from engine.runtime.contract.figures import ClusterFigures, OtherSetting
+from engine.runtime.contract.requests.calls import Route
+from engine.runtime.contract.tokens import StoredToken
 from engine.runtime.front_end.scheduler_client import ABANDONABLE
+from engine.runtime.process.log_records import LOGGED, Logged
 from engine.runtime.scheduler.scheduler import Scheduler
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.server_connection import Methods, ServerConnection

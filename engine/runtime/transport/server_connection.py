@@ -12,7 +12,7 @@ import msgspec
 from engine.language.diagnostics import Refusal
 from engine.runtime.contract.errors import DetectorUnavailable, Superseded, encode_failure
 from engine.runtime.contract.requests.replies import Reply
-from engine.runtime.transport.link import Link
+from engine.runtime.transport.link import Link, bytes_of
 from engine.runtime.transport.messages import (
     ANNOUNCED_BYTES,
     Announced,
@@ -31,7 +31,6 @@ from engine.runtime.transport.messages import (
     Unavailable,
     Unknown,
     Withdraw,
-    bytes_of,
     encoder,
     requests,
 )

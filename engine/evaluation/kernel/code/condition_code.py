@@ -207,6 +207,11 @@ class ConditionCode(PresentCode):
             return None
         return Access(self, remembered, outcome=self._known[remembered], path=number, born=remembered.born)
 
+    @property
+    def has_keys(self) -> bool:
+        """Whether the code remembers anything for keys."""
+        return any(self._slices)
+
     # -- code -----------------------------------------------------------------------------------------------
 
     def decided(self) -> list[str]:

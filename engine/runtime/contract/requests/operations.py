@@ -138,17 +138,19 @@ class PutRule(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     draft_of: str | None = None
     description: str = ""
     labels: str = "{}"
-    history: Literal["keep"] | None = None
     timed: bool = False
     every_secs: int | float = 0
     every_by: list[str] | None = None
+    history: Literal["keep"] | None = None
 
 
-class PutRules(msgspec.Struct, forbid_unknown_fields=True):
+class PutRules(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The payload of `put_rules` and `put_rules_dry`."""
 
     rules: list[PutRule]
     prune: bool = False
+    details: bool = False
+    """Whether the result has how each changed rule differs."""
 
 
 class ChangeRule(msgspec.Struct, forbid_unknown_fields=True):
@@ -318,9 +320,14 @@ def remove_rule(rule_id: str) -> Operation:
     return Operation(REMOVE_RULE, msgspec.json.encode(NamedRule(rule_id)))
 
 
-def put_rules(rules: list[PutRule], *, prune: bool = False, dry_run: bool = False) -> Operation:
-    """Make the named rules what is given, as one change: `{"created", "changed", "removed", "unchanged"}`."""
-    payload = msgspec.json.encode(PutRules(rules, prune))
+def put_rules(
+    rules: list[PutRule], *, prune: bool = False, dry_run: bool = False, details: bool = False
+) -> Operation:
+    """Make the named rules what is given, as one change: `{"created", "changed", "removed", "unchanged"}`.
+
+    With `details`, the result also has how each changed rule differs.
+    """
+    payload = msgspec.json.encode(PutRules(rules, prune, details))
     return Operation(PUT_RULES_DRY if dry_run else PUT_RULES, payload)
 
 

@@ -9,10 +9,9 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from engine.evaluation.wire.events import Answer
-from engine.runtime.contract.requests.calls import LEFT
+from engine.runtime.contract.requests.calls import LEFT, Address, Route
 from engine.runtime.contract.requests.current_request import current_request
 from engine.runtime.contract.requests.operations import Operation
-from engine.runtime.contract.requests.routes import Address, Route
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.channels.detector_channel import DetectorChannel, Locate
 from engine.runtime.front_end.channels.mailbox import Request

@@ -13,9 +13,9 @@ from engine.runtime.contract.errors import (
     outcome_unknown,
     shutting_down,
 )
+from engine.runtime.contract.requests.calls import Route
 from engine.runtime.contract.requests.current_request import CurrentRequest
 from engine.runtime.contract.requests.operations import Operation
-from engine.runtime.contract.requests.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.channels.mailbox import COPIES, Mailbox, Outcomes, Request
 from engine.runtime.front_end.memory_budget import SMALL_BYTES_MAX, MemoryBudget

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from engine.runtime.catalogue.catalogue_client import CatalogueClient
-from engine.runtime.contract.measurements.counters import (
+from engine.runtime.contract.measures import (
     ACTIVATIONS,
     DAMAGED,
     DETECTORS_LOST,

@@ -11,9 +11,8 @@ from engine.runtime.concurrency.background import Background
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.ports import WorkerPort, WorkerStarter
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.scheduler.workers.cluster_nodes import Nodes, NoNodes
+from engine.runtime.scheduler.workers.cluster_nodes import AvoidedNodes, Nodes, NoNodes
 from engine.runtime.scheduler.workers.detector_worker import DetectorWorker, best
-from engine.runtime.scheduler.workers.heartbeat import AvoidedNodes
 from engine.runtime.scheduler.workers.worker_starts import WorkerStarts
 from engine.runtime.scheduler.workers.worker_watch import WorkerWatch
 

@@ -9,8 +9,7 @@ from typing import Final
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.ports import WorkerPort, WorkerStarter
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.scheduler.workers.cluster_nodes import Nodes
-from engine.runtime.scheduler.workers.heartbeat import AvoidedNodes
+from engine.runtime.scheduler.workers.cluster_nodes import AvoidedNodes, Nodes
 
 _log = logging.getLogger(__name__)
 

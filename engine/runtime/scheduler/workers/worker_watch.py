@@ -12,8 +12,8 @@ from engine.runtime.concurrency.beats import Beats
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.requests.calls import Ended, Held, Report
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.scheduler.workers.detector_worker import DetectorWorker, Granted, look_s
-from engine.runtime.scheduler.workers.heartbeat import BEATS, AvoidedNodes
+from engine.runtime.scheduler.workers.cluster_nodes import AvoidedNodes
+from engine.runtime.scheduler.workers.detector_worker import BEATS, DetectorWorker, Granted, look_s
 
 _log = logging.getLogger(__name__)
 

@@ -9,8 +9,7 @@ import pytest
 
 from api.http.app import Application
 from api.server.connection import Connection as Served
-from api.server.read_ahead import READ_BYTES
-from api.server.turns import REQUESTS_MAX, TURN_BYTES, ReadingTurns, RequestTurns
+from api.server.flow_control import READ_BYTES, REQUESTS_MAX, TURN_BYTES, ReadingTurns, RequestTurns
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer
 from engine.runtime.contract.errors import DetectorUnavailable

@@ -13,9 +13,10 @@ from engine.language.diagnostics import Refusal
 from engine.runtime.catalogue.catalogue import Catalogue
 from engine.runtime.catalogue.catalogue_client import CatalogueClient
 from engine.runtime.concurrency.threads import Threads
-from engine.runtime.contract.catalogue_changes import Opened, StoredToken
+from engine.runtime.contract.catalogue_changes import Opened
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.settings import CatalogueSettings, RuntimeSettings
+from engine.runtime.contract.tokens import StoredToken
 from snapshots.errors import Fenced, NoRoom, StorageError, SyncFailed, WriteFailed
 from tests.local_runtime.service import local_service
 

@@ -18,7 +18,7 @@ from engine.runtime.contract.requests.operations import Operation, PutRule
 from engine.runtime.contract.requests.replies import Reply
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
-from engine.runtime.detector.read_only import ReadOnlyDetector
+from engine.runtime.detector.taking_over import ReadOnlyDetector
 from snapshots.files import RealFiles
 from tests.local_runtime.catalogues import newborn
 from tests.local_runtime.service import local_service

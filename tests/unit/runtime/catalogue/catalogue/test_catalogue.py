@@ -9,8 +9,8 @@ from engine.runtime.catalogue import catalogue_state
 from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
 from engine.runtime.catalogue.catalogue_state import CatalogueState
 from engine.runtime.catalogue.offline import mint_offline, opened_offline
-from engine.runtime.catalogue.tokens import digest_of, mint
-from engine.runtime.contract.catalogue_changes import KnownToken, StoredToken, TableUpdate, TokenEntry
+from engine.runtime.contract.catalogue_changes import TableUpdate
+from engine.runtime.contract.tokens import KnownToken, StoredToken, TokenEntry, digest_of, mint
 from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import NewerFormat, OlderFormat
 from snapshots.folders import create_folder

@@ -6,8 +6,8 @@ import pytest
 
 from engine.runtime.catalogue import change_log
 from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
-from engine.runtime.contract.catalogue_changes import StoredToken
-from engine.runtime.contract.change_log import LoggedChange, Made
+from engine.runtime.contract.catalogue_changes import LoggedChange, Made
+from engine.runtime.contract.tokens import StoredToken
 from tests.unit.runtime.catalogue.catalogue.directories import A, B
 
 DAY_MS = 24 * 60 * 60 * 1000

@@ -7,7 +7,7 @@ import pytest
 
 from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
 from engine.runtime.catalogue.offline import opened_offline
-from engine.runtime.contract.catalogue_changes import KnownToken, StoredToken
+from engine.runtime.contract.tokens import KnownToken, StoredToken
 from snapshots.errors import (
     FolderInUse,
     NoRoom,

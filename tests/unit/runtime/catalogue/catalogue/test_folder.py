@@ -4,7 +4,7 @@ import pytest
 
 from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
 from engine.runtime.catalogue.offline import mint_offline, opened_offline
-from engine.runtime.contract.catalogue_changes import StoredToken
+from engine.runtime.contract.tokens import StoredToken
 from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import (
     Fenced,

@@ -13,7 +13,7 @@ from engine.runtime.catalogue.catalogue_state import (
     recovered_state,
     state_version,
 )
-from engine.runtime.contract.catalogue_changes import FULL, Grant, KnownToken, StoredToken
+from engine.runtime.contract.tokens import FULL, Grant, KnownToken, StoredToken
 from snapshots.errors import NewerFormat
 from snapshots.inspection import read_only
 from tests.unit.runtime.catalogue.catalogue.directories import A, B, C, D

@@ -7,12 +7,12 @@ import pytest
 
 from engine.evaluation.wire.events import Done
 from engine.runtime.contract.errors import ActorDied
-from engine.runtime.contract.measurements.counters import DETECTORS_LOST
+from engine.runtime.contract.measures import DETECTORS_LOST
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.calls import Held
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.scheduler.workers.cluster_nodes import AvoidedNodes
 from engine.runtime.scheduler.workers.detector_worker import Callbacks, DetectorWorker, Granted
-from engine.runtime.scheduler.workers.heartbeat import AvoidedNodes
 from engine.runtime.scheduler.workers.worker_watch import (
     Comparison,
     Drop,

@@ -3,12 +3,13 @@
 Times end in `_ms` and count from 1970; durations end in `_s`.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
-from engine.runtime.contract.measurements.measures import Histogram
+from engine.runtime.contract.measures import Histogram
 
 
 class DetectorFigures(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -200,3 +201,24 @@ class ClusterFigures(msgspec.Struct, frozen=True):
     """How long something has been due by time in a passive detector: the longest."""
     waiting_for_slots: int = 0
     """How many detectors wait for an activation slot because all are taken."""
+
+
+Counts = Mapping[tuple[str, ...], float]
+"""Increments of front-end metrics, by name and labels."""
+
+
+class Status(msgspec.Struct, frozen=True):
+    """The state of the scheduler and its detectors."""
+
+    reasons: list[str]
+    """Why requests cannot be served now."""
+    problems: list[str]
+    """Problems that do not prevent serving."""
+    active_detectors: int
+    """The number of active detectors."""
+    detectors_with_problems: int
+    """The number of detectors that cannot be activated or saved."""
+    counts: dict[str, int]
+    """Counts since the start, for each name of `counters.COUNTERS`."""
+    front_end_counts: dict[tuple[str, ...], float]
+    """The metrics of all front ends since the start."""
