@@ -339,3 +339,31 @@ def test_an_explanation_tells_what_was_computed_and_no_facts_and_constants() -> 
     detector.evaluate({"x": 1}, 0)
     [rule] = explain(detector, {"x": 2}, 1).rules
     assert rule.node.found == {"x + 1": 3.0, "last(x) * 2": 2.0, "last(x)": 1}
+
+
+@pytest.mark.parametrize("is_new", [False, True], ids=["from the beginning", "since the last event"])
+@pytest.mark.parametrize(
+    ("condition", "x", "witness_us"),
+    [
+        ("x != prev(x)", [1, 2, 3], 1_000_000),
+        ("x != prev(x)", [1, None, 3], None),
+        ("x != last(x)", [1, None, 3], 0),
+        ("x != last(x)", [None, None, 3], None),
+        ("age(x == 1) >= 0", [1, 2, 3], 0),
+        ("age(x == 1) >= 0", [1, 1, 1], 2_000_000),
+        ("age(x == 1) >= 0", [3, 2, 3], None),
+    ],
+)
+def test_an_explanation_tells_the_one_event_that_a_value_comes_from(
+    condition: str, x: Sequence[int | None], witness_us: int | None, *, is_new: bool
+) -> None:
+    detector = Detector()
+    detector.add_rule("rule", condition)
+    for number, value in enumerate(x[:-1]):
+        detector.evaluate({"x": value}, 1_000 * number)
+    if is_new:
+        # It shares what is remembered, and knows nothing of it.
+        detector.add_rule("new", condition)
+    now_us = 1_000_000 * (len(x) - 1)
+    node = explain(detector, {"x": x[-1]}, now_us / 1_000).rules[-1].node
+    assert node.witness_us == (witness_us if not is_new or witness_us == now_us else None)
