@@ -367,3 +367,34 @@ def test_an_explanation_tells_the_one_event_that_a_value_comes_from(
     now_us = 1_000_000 * (len(x) - 1)
     node = explain(detector, {"x": x[-1]}, now_us / 1_000).rules[-1].node
     assert node.witness_us == (witness_us if not is_new or witness_us == now_us else None)
+
+
+@pytest.mark.parametrize(
+    ("condition", "verdict", "until_us"),
+    [
+        ("x * 2 < 10", True, None),
+        ("now() < 5", True, 4_999_999),
+        ("2 * now() * 3 < 30", True, 4_999_999),
+        ("now() / 2 < 2.5", True, 4_999_999),
+        ("10 / now() > x", True, 4_999_999),
+        ("10 / (now() + now()) > 1", True, 4_999_999),
+        ("10 / (now() + now()) < 1", False, 5_000_000),
+        ("now() / now() == 1", True, None),
+        ("x / now() + x > 3", True, 1_999_999),
+        ("abs(now() - 3) <= 2", True, 5_000_000),
+        ("abs(now() - 3) < 2", False, 1_000_000),
+        ("now() - now() == 0", True, None),
+        # These change in ways that are not followed.
+        ("now() * now() < 25", True, 1_000_000),
+        ("5 / (now() * now()) > 0.2", True, 1_000_000),
+        ("1 / now() / now() > 0.1", True, 1_000_000),
+        ("now() + 10 / now() > 0", True, 1_000_000),
+    ],
+)
+def test_an_explanation_tells_until_when_a_comparison_stays(
+    condition: str, until_us: int | None, *, verdict: bool
+) -> None:
+    detector = Detector()
+    detector.add_rule("rule", condition)
+    node = explain(detector, {"x": 2}, 1_000).rules[0].node
+    assert (node.verdict, node.until_us) == (verdict, until_us)
