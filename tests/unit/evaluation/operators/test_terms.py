@@ -384,6 +384,16 @@ def test_an_explanation_tells_the_one_event_that_a_value_comes_from(
         ("abs(now() - 3) <= 2", True, 5_000_000),
         ("abs(now() - 3) < 2", False, 1_000_000),
         ("now() - now() == 0", True, None),
+        ("hour() == 0", True, 3_599_999_999),
+        ("3 > minute()", True, 179_999_999),
+        ('clock() < "06:30"', True, 23_399_999_999),
+        ('clock() != "06:30"', True, 23_399_999_999),
+        ("weekday() == 4", True, 86_399_999_999),
+        ("month() < 3", True, 59 * 86_400_000_000 - 1),
+        ("hour() + minute() < 61", True, (3600 + 59 * 60 + 3600) * 1_000_000 - 1),
+        # So many changes of the hour are looked at, or of the day where only midnight could matter.
+        ("hour() < 24", True, 1_500 * 3_600_000_000 - 1),
+        ('clock() < "24:00"', True, 1_500 * 86_400_000_000 - 1),
         # These change in ways that are not followed.
         ("now() * now() < 25", True, 1_000_000),
         ("5 / (now() * now()) > 0.2", True, 1_000_000),
