@@ -379,6 +379,7 @@ def test_an_explanation_tells_the_one_event_that_a_value_comes_from(
         ("10 / now() > x", True, 4_999_999),
         ("10 / (now() + now()) > 1", True, 4_999_999),
         ("10 / (now() + now()) < 1", False, 5_000_000),
+        ("10 / (5 - now()) < 5", True, 2_999_999),
         ("now() / now() == 1", True, None),
         ("x / now() + x > 3", True, 1_999_999),
         ("abs(now() - 3) <= 2", True, 5_000_000),
