@@ -96,6 +96,7 @@ ROOMS: Final = {
                 "unit/evaluation/test_paths.py",
                 "unit/evaluation/test_requirements.py",
                 "unit/evaluation/events/test_warnings.py",
+                "unit/evaluation/explanation/test_futures.py",
                 "unit/evaluation/facts/test_names.py",
                 "unit/evaluation/facts/test_texts.py",
                 "unit/evaluation/rule_book/test_record_room.py",

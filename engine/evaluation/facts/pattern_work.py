@@ -76,11 +76,11 @@ class PatternWork:
     def finder(self, fact: str, pattern: str) -> Callable[[str], bool]:
         """Return the test whether the pattern is found in a text of the fact, at the event that has begun.
 
-        The pattern is tried once on each text, however many rules use it.
+        The pattern is tried once on each text, however many rules use it. Of a literal, which the code of the
+        rule looks for, the test tells whether the text is short enough.
         """
-        literal = literal_of(pattern)
-        if literal is not None:
-            return literal.test(_fits(compile_pattern(pattern, self._limits)))
+        if literal_of(pattern) is not None:
+            return _fits(compile_pattern(pattern, self._limits))
         patterns = self.of(fact)
         return partial(patterns.found, pattern, patterns.compiled(pattern))
 

@@ -39,7 +39,6 @@ class _Value(NamedTuple):
 
     text: str
     kind: Kind
-    is_constant: bool = False
 
 
 class _Code:
@@ -59,7 +58,7 @@ class _Code:
                 left, op, right = right, MIRRORED[op], left
             both = right.kind is Kind.SCALAR
             return self._scalars(left, op, right) if both else self._scalar(left, op, right)
-        if kinds <= _NUMBERS:
+        if not kinds - _NUMBERS:
             return self._numbers(left, op, right)
         if kinds == {Kind.TEXT}:
             return self._present(left, op, right)
@@ -69,7 +68,7 @@ class _Code:
             return "False"
         # Values of different types are never equal.
         tests = [test for value in (left, right) for test in self._tests(value, *self._named(value))]
-        return f"({' and '.join(tests) or 'True'})"
+        return f"({' and '.join(tests)})"
 
     def value(self, term: Term | TermNode) -> _Value:
         """Return the value of a term."""
@@ -81,7 +80,7 @@ class _Code:
                 if isinstance(term, str)
                 else Kind.NUMBER
             )
-            return _Value(self._values.constant(term), kind, is_constant=True)
+            return _Value(self._values.constant(term), kind)
         operator = term_operator(term)
         operands = [self._double(operand) for operand in operator.operands(term)]
         text = self._values.shared(term, operator.value(term, self._values.reading(term), operands))
@@ -97,8 +96,7 @@ class _Code:
             return value.text
         if value.kind is Kind.NUMBER:
             return f"({value.text} + 0.0)"
-        if value.kind is not Kind.SCALAR:
-            return "NAN"
+        # Of a text, the test gives NaN.
         first, again = self._named(value)
         is_whole = f"type({again}) is int and LEAST_DOUBLED <= {again} <= MOST_DOUBLED"
         return f"(NAN if type({first}) is not float and not ({is_whole}) else {again} + 0.0)"
@@ -166,8 +164,6 @@ class _Code:
 
     def _tests(self, value: _Value, first: str, again: str) -> list[str]:
         """Return the tests whether a value is there, which name it `first`, and then `again`."""
-        if value.is_constant:
-            return []
         if value.kind not in _NUMBERS:
             return [f"{first} is not None"]
         # NaN does not equal itself, and an infinity less itself is NaN.

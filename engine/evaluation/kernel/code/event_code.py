@@ -13,9 +13,13 @@ from engine.evaluation.facts.values import KEY_CHARS_MAX
 from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.stamps import NUMBER_BITS
 from engine.language.condition import FactArg, Scalar
+from engine.patterns.text_tests import literal_of
 
 Finder = Callable[[str, str], object]
-"""Gives the test whether a pattern is found in a text, by fact and pattern."""
+"""Gives the test whether a pattern is found in a text, by fact and pattern.
+
+Of a literal that is in the text, it only has to tell whether it is looked for in one so long.
+"""
 
 LookupOf = Callable[[str], object]
 """Gives the look-up of a fact, which bounds the work on large values."""
@@ -90,9 +94,11 @@ class EventCode:
         self._lookups.setdefault(self._facts[name], self._lookup_of(name))
         return f"l{fact[1:]}"
 
-    def pattern(self, name: str, pattern: str) -> str:
-        """Return the variable of the test whether a pattern is found in a text of the fact."""
-        return self.constant(self._finder(name, pattern))
+    def matches(self, name: str, pattern: str) -> str:
+        """Return the expression for whether a pattern is found in a fact that is a text."""
+        text, test = self.fact(name), f"{self.constant(self._finder(name, pattern))}({self.fact(name)})"
+        literal = literal_of(pattern)
+        return test if literal is None else f"{literal.code(text, self.constant(literal.text))} and {test}"
 
     def relations(self) -> str:
         """Return the variable of the relations that an event has."""
