@@ -3,8 +3,8 @@
     python -m tests.bench.applying            seconds, and the CPU of each process
     python -m tests.bench.applying --rules N  of N rules
 
-The command runs as its users run it, with byte code, beside a service that evaluates one event after another. It
-first creates all rules, then changes one of them a few times, without and with `--prune`.
+The command runs as its users run it, with byte code, beside a service that evaluates one event after another.
+It first creates all rules, then changes one of them a few times, without and with `--prune`.
 """
 
 import argparse
