@@ -15,7 +15,7 @@ from engine.evaluation.kernel.site import Site
 from engine.evaluation.rules import Fired
 from engine.evaluation.slices.histories import SETTLED_EVERY, Histories
 from engine.evaluation.slices.slices import SHARDS
-from engine.evaluation.stamps import LATEST
+from engine.evaluation.timed.table import NOT_WAITING
 from engine.language.condition import Condition
 
 FIELDS_TAKEN_MAX: Final = 16
@@ -91,7 +91,7 @@ class _Touching:
             return
         self._code = code
         self.due = ["if base >= timing.due: timing.pass_time(base, tick)"]
-        self.given = [("timing", timing), ("NOT_WAITING", (LATEST,))]
+        self.given = [("timing", timing), ("NOT_WAITING", NOT_WAITING)]
         for number, waiting in enumerate(timing.watches.values()):
             key = code.key_of(waiting.path)
             if key is None:

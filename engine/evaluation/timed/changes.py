@@ -18,7 +18,8 @@ from engine.evaluation.slices.readers import Reader, Readers
 from engine.evaluation.slices.slices import SEEN, Remembered, Slice, Slices
 from engine.evaluation.stamps import NUMBER_BITS, time_of
 from engine.evaluation.times import FOREVER, NEVER
-from engine.language.condition import Compare, Condition, Keyed, Predicate
+from engine.language import condition as language
+from engine.language.condition import Compare, Condition, Keyed, Not, Predicate
 from engine.language.forms.table import facts_of
 from engine.language.nodes import Node, TermNode
 from engine.language.terms import Age
@@ -46,7 +47,10 @@ class Written(Protocol):
 
 
 class Part:
-    """A part of a rule that remembers something of the slice that an event with the keys is in."""
+    """A part of a rule that remembers something of the slice that an event with the keys is in.
+
+    If `to` is not None, what time turns in it matters only where it turns to that.
+    """
 
     def __init__(
         self,
@@ -54,11 +58,13 @@ class Part:
         births: Births,
         remembered: Remembered,
         keys: Sequence[str],
-        ages_us: Sequence[int] = (),
+        *,
+        to: bool | None,
+        ages: "Ages",
     ) -> None:
         """Take a part of a node, and the ages at which a comparison of its own turns."""
         self.slices: Slices = remembered.slices
-        self._remembered, self._node, self._born = remembered, node, births.born
+        self._remembered, self._node, self._born, self._to = remembered, node, births.born, to
         self._operator = remembering(node)
         self._window_us = self._operator.window_us(node)
         self._readers = Readers(remembered.memory)
@@ -68,13 +74,19 @@ class Part:
         """Whether the event's own number is added, in another order once its pane is another."""
         self.soonest_us = 0 if self._turns_by_pane else self._operator.soonest_us(node)
         """How long after an event time may turn what it wrote, at least: 0 if that is not known, None if time
-        never does."""
-        self._ages_us = ages_us
-        if ages_us:
-            self.soonest_us = ages_us[0]
+        never does, or only in a way that does not matter."""
+        self._ages_us = ages.ages_us
+        if self._ages_us:
+            self.soonest_us = self._ages_us[0]
+        self.is_still = self.soonest_us is None
+        """Whether time never turns it."""
+        drift = ages.drift if self._ages_us else self._operator.drift(node)
+        self._matters = to is None or drift is None or drift is to or self._turns_by_pane
+        if not self._matters:
+            self.soonest_us = None
         self.is_met_by_all = memory.by_exception or memory.begins or self._operator.only_next
         """Whether an event may change what is remembered though its outcome is the usual one."""
-        self._is_stamp = not (memory.is_record or self.is_met_by_all or ages_us or self._turns_by_pane)
+        self._is_stamp = not (memory.is_record or self.is_met_by_all or self._ages_us or self._turns_by_pane)
         self._leaves_us = self._window_us if self._is_stamp and self._operator.turns_at_edge else None
         """The window of a stamp that turns nothing but when it leaves that; else None."""
 
@@ -103,19 +115,22 @@ class Part:
             if stamp <= self._born:
                 return FOREVER, NEVER
             until_us = (stamp >> NUMBER_BITS) + self._leaves_us
-            return until_us + 1 if until_us >= now_us else FOREVER, until_us
+            return until_us + 1 if self._matters and until_us >= now_us else FOREVER, until_us
         entry = remembered.slices.entry_in(slice_, remembered)
         if not entry or entry == remembered.blank or remembered.memory.latest(entry) <= self._born:
             return FOREVER, NEVER
+        until_us = self._readers.until_us(entry, slice_[SEEN])
+        if not self._matters:
+            return FOREVER, until_us
         next_us = self._pane_ends_us(entry, now_us)
-        turn_us = self._operator.next_us(self._node, entry, now_us)
+        turn_us = self._operator.next_us(self._node, entry, now_us, None if self._turns_by_pane else self._to)
         if turn_us is not None and turn_us < next_us:
             next_us = turn_us + 1
         for age_us in self._ages_us:
             us = time_of(entry) + age_us
             if now_us < us < next_us:
                 next_us = us
-        return next_us, self._readers.until_us(entry, slice_[SEEN])
+        return next_us, until_us
 
     def _pane_ends_us(self, entry: Any, now_us: int) -> int:
         if not self._turns_by_pane or self._window_us is None:
@@ -128,37 +143,66 @@ def parts_under(
     keys: Sequence[str], condition: Condition, births: Births, histories: Histories
 ) -> Iterator[Part]:
     """Yield the parts of a condition that an event with only these keys can read, in order."""
-    for node, within, path, _ in _under(keys, condition, births, (), ()):
-        ages_us = _ages_us(node) if isinstance(node, Compare) else ()
+    for node, within, path, _, to in _under(keys, condition, births):
+        ages = _ages(node) if isinstance(node, Compare) else NO_AGES
         for part in parts_of(node):
             own = within.of(part, path)
-            yield Part(part, own, histories.of(part, path, own.birth), keys, ages_us)
+            yield Part(part, own, histories.of(part, path, own.birth), keys, to=to, ages=ages)
 
 
-def _ages_us(node: Compare) -> tuple[int, ...]:
-    """Return the ages, in order, from which on a comparison of an age with a number may be another."""
-    age, number = (node.left, node.right) if isinstance(node.left, Age) else (node.right, node.left)
+class Ages(NamedTuple):
+    """The ages at which a comparison of an age with a number turns."""
+
+    ages_us: tuple[int, ...] = ()
+    """Those from which on it may be another, in order."""
+    drift: bool | None = None
+    """The only verdict to which it turns then; None if it turns to either."""
+
+
+NO_AGES: Final = Ages()
+
+
+def _ages(node: Compare) -> Ages:
+    is_left = isinstance(node.left, Age)
+    age, number = (node.left, node.right) if is_left else (node.right, node.left)
     if not isinstance(age, Age) or isinstance(number, str | bool | TermNode) or not 0 < number < AGE_SECS_MAX:
-        return ()
+        return NO_AGES
     reached = floor(number * MICROSECONDS) - 1
     while reached / MICROSECONDS < number:
         reached += 1
-    return (reached, reached + 1)
+    drift = None if node.op in ("eq", "neq") else (node.op in ("gt", "gte")) is is_left
+    return Ages((reached, reached + 1), drift)
+
+
+_Under = tuple[Condition, Births, Path, tuple[Around, ...], bool | None]
 
 
 def _under(
-    keys: Sequence[str], node: Condition, births: Births, path: Path, around: tuple[Around, ...]
-) -> Iterator[tuple[Condition, Births, Path, tuple[Around, ...]]]:
-    """Yield a condition and all in it that an event with only these keys can decide."""
-    yield node, births, path, around
+    keys: Sequence[str],
+    node: Condition,
+    births: Births,
+    path: Path = (),
+    around: tuple[Around, ...] = (),
+    *,
+    to: bool | None = True,
+) -> Iterator[_Under]:
+    """Yield a condition and all in it that an event with only these keys can decide.
+
+    With each comes the only verdict that may make the whole true by turning to it; None if either may.
+    """
+    yield node, births, path, around, to
     if isinstance(node, Predicate):
         return
+    if isinstance(node, Not):
+        to = None if to is None else not to
+    elif not isinstance(node, language.All | language.Any | Keyed):
+        to = None
     for child, within, longer in inside(node, births, path):
         if longer == path:
-            yield from _under(keys, child, within, longer, around)
+            yield from _under(keys, child, within, longer, around, to=to)
         elif fact_of(longer[-1]) in keys:
             assert isinstance(node, Keyed), "it has made the path longer"
-            yield from _under(keys, child, within, longer, (*around, Around(node, births, path)))
+            yield from _under(keys, child, within, longer, (*around, Around(node, births, path)), to=to)
 
 
 class Moving(NamedTuple):
@@ -180,7 +224,7 @@ def moving_in(keys: Sequence[str], condition: Condition, births: Births) -> Movi
     by_slice: list[Compare] = []
     crossing: list[tuple[Condition, Births]] = []
     crosses_shared = False
-    for node, within, path, around in _under(keys, condition, births, (), ()):
+    for node, within, path, around, _ in _under(keys, condition, births):
         if not isinstance(node, Compare):
             continue
         steps = any(next(each, None) is not None for each in steps_us(node, 0))
@@ -188,7 +232,7 @@ def moving_in(keys: Sequence[str], condition: Condition, births: Births) -> Movi
         alone = not parts_of(node) and not moves and not set(keys) & set(facts_of(node))
         if steps:
             (stepping if alone else by_slice).append(node)
-        if moves and not _ages_us(node):
+        if moves and not _ages(node).ages_us:
             crosses_shared |= bool(parts_of(node)) and {each.keyed.key for each in around} < {*keys}
             own = births_alone(node, within, path, around)
             for each in crossings(node):

@@ -10,8 +10,11 @@ Entry = tuple[int, int, int, Hashable]
 """When time may turn the verdict next, as the stamp before all events of that time; the rule's priority; the
 number of the slice's first event; its key. Entries are in the order in which rules fire."""
 
-NONE: Final = (LATEST,)
-"""In place of the entry of a key that has none."""
+NO_SOONEST: Final = LATEST << 1
+"""As a difference of stamps: no time that an entry may have is this long after an event."""
+
+NOT_WAITING: Final = (LATEST << 2,)
+"""In place of the entry of a key that has none: it is after any event by more than that."""
 
 _EMPTY: Final[dict[Hashable, Entry]] = {}
 

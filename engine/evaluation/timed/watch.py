@@ -18,7 +18,7 @@ from engine.evaluation.timed.changes import (
     parts_under,
 )
 from engine.evaluation.timed.rule_keys import Event, RuleKeys, event_of
-from engine.evaluation.timed.table import Entry, Table
+from engine.evaluation.timed.table import NO_SOONEST, Entry, Table
 from engine.evaluation.times import FOREVER, NEVER
 from engine.language.condition import Condition
 
@@ -83,8 +83,7 @@ class Watch:
         moving = self._moving
         self._is_moved = bool(moving.stepping or moving.stepping_by_slice or moving.crossing)
         """Whether time changes it besides by what leaves a window."""
-        known = [part.soonest_us for part in self.parts if part.soonest_us is not None]
-        self.is_still = not (known or self._is_moved)
+        self.is_still = not self._is_moved and all(part.is_still for part in self.parts)
         """Whether time never turns its verdict."""
         self.own_parts = [part for _, parts in self._own for part in parts]
         self.shared_parts = [part for _, parts in self._shared for part in parts]
@@ -336,6 +335,9 @@ class Watch:
                     live_us = max(live_us, until_us)
         if self._is_moved and live_us >= now_us:
             best = self._moved_us(event or self.keys.event(key, long), now_us, best)
+        if now_us <= live_us < best:
+            # Then the slice is forgotten.
+            best = live_us + 1
         return best, live_us
 
     def _moved_us(self, event: Event, now_us: int, best: int) -> int:
@@ -378,4 +380,6 @@ class Watch:
 
 def _soonest(parts: Sequence[Part]) -> int | None:
     known = [part.soonest_us for part in parts if part.soonest_us is not None]
-    return None if 0 in known else min([*known, SOONEST_MAX_US]) << NUMBER_BITS
+    if 0 in known:
+        return None
+    return min([*known, SOONEST_MAX_US]) << NUMBER_BITS if known else NO_SOONEST

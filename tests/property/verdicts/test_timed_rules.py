@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from engine.evaluation.operators.interface import Operator
 from engine.evaluation.operators.temporal.aged import AgedOperator
 from engine.evaluation.operators.temporal.historically import HistoricallyForStrongOperator
 from engine.evaluation.stamps import NUMBER_BITS
@@ -102,6 +103,7 @@ DEFECTS: dict[str, tuple[tuple[Any, str, Any], str]] = {
         "fused",
     ),
     "what slices share": ((Watch, "look_at_all_from", _rest_is_forgotten), "fused"),
+    "which way time turns": ((Operator, "drift", lambda self, node: self.grows(node)), "fused"),
     "order": ((Timing, "pass_time", _last_first), "fused"),
     "ages": ((changes, "crossings", lambda _: ()), "fused"),
     "what an event has changed": ((Part, "changed", lambda *_: "False"), "fused"),
