@@ -62,7 +62,12 @@ class Waiting(Protocol):
 class Timing(Protocol):
     """The timed rules of a detector."""
 
-    due: int
+    not_waiting: tuple[int]
+    """In place of the entry of a key that has none."""
+
+    @property
+    def queue(self) -> Any:
+        """What waits for its time: it is `due` when the first is."""
 
     @property
     def watches(self) -> Mapping[int, Waiting]:

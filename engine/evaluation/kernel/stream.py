@@ -15,7 +15,6 @@ from engine.evaluation.kernel.site import Site
 from engine.evaluation.rules import Fired
 from engine.evaluation.slices.histories import SETTLED_EVERY, Histories
 from engine.evaluation.slices.slices import SHARDS
-from engine.evaluation.timed.table import NOT_WAITING
 from engine.language.condition import Condition
 
 FIELDS_TAKEN_MAX: Final = 16
@@ -90,8 +89,8 @@ class _Touching:
         if timing is None or not timing.watches:
             return
         self._code = code
-        self.due = ["if base >= timing.due: timing.pass_time(base, tick)"]
-        self.given = [("timing", timing), ("NOT_WAITING", NOT_WAITING)]
+        self.due = ["if base >= queue.due: timing.pass_time(base, tick)"]
+        self.given = [("timing", timing), ("queue", timing.queue), ("NOT_WAITING", timing.not_waiting)]
         for number, waiting in enumerate(timing.watches.values()):
             key = code.key_of(waiting.path)
             if key is None:

@@ -1,6 +1,6 @@
 """When time alone may change what a condition is at an event that has only the keys of its rule."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import islice
 from math import floor
@@ -14,9 +14,9 @@ from engine.evaluation.operators.table import parts_of, remembering
 from engine.evaluation.operators.term_interface import Motion
 from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.slices.histories import Histories
-from engine.evaluation.slices.readers import Reader, Readers
 from engine.evaluation.slices.slices import SEEN, Remembered, Slice, Slices
-from engine.evaluation.stamps import NUMBER_BITS, time_of
+from engine.evaluation.stamps import LATEST_US, NUMBER_BITS, time_of
+from engine.evaluation.timed.rule_keys import Event
 from engine.evaluation.times import FOREVER, NEVER
 from engine.language import condition as language
 from engine.language.condition import Compare, Condition, Keyed, Not, Predicate
@@ -35,6 +35,17 @@ STEPS_MAX: Final = 1_500
 longer is looked at again then."""
 
 
+Decide = Callable[[Mapping[str, Any], Mapping[str, Any], int, int], Any]
+"""Gives a bit for each of some conditions that is true at an event, by the stamp of its time."""
+
+
+class Deciders(Protocol):
+    """Makes functions that decide conditions of a rule."""
+
+    def decider(self, conditions: Sequence[tuple[Condition, Births]]) -> Decide:
+        """Return what decides conditions whose histories have births."""
+
+
 class Written(Protocol):
     """Gives the names by which code reads what an event has written in its slice."""
 
@@ -44,6 +55,10 @@ class Written(Protocol):
     @property
     def entry(self) -> str:
         """What the slice remembers."""
+
+
+Given = list[tuple[str, Any]]
+"""Names in generated code, and their values."""
 
 
 class Part:
@@ -67,8 +82,6 @@ class Part:
         self._remembered, self._node, self._born, self._to = remembered, node, births.born, to
         self._operator = remembering(node)
         self._window_us = self._operator.window_us(node)
-        self._readers = Readers(remembered.memory)
-        self._readers.read_by(Reader(self._window_us, births.born, self._operator.only_next))
         memory = remembered.memory
         self._turns_by_pane = isinstance(memory, OfPanes) and getattr(memory, "fact", None) in keys
         """Whether the event's own number is added, in another order once its pane is another."""
@@ -81,14 +94,15 @@ class Part:
         self.is_still = self.soonest_us is None
         """Whether time never turns it."""
         drift = ages.drift if self._ages_us else self._operator.drift(node)
-        self._matters = to is None or drift is None or drift is to or self._turns_by_pane
-        if not self._matters:
+        self.matters = to is None or drift is None or drift is to or self._turns_by_pane
+        """Whether time may turn it in a way that matters."""
+        if not self.matters:
             self.soonest_us = None
         self.is_met_by_all = memory.by_exception or memory.begins or self._operator.only_next
         """Whether an event may change what is remembered though its outcome is the usual one."""
-        self._is_stamp = not (memory.is_record or self.is_met_by_all or self._ages_us or self._turns_by_pane)
-        self._leaves_us = self._window_us if self._is_stamp and self._operator.turns_at_edge else None
-        """The window of a stamp that turns nothing but when it leaves that; else None."""
+        is_stamp = not (memory.is_record or self.is_met_by_all or self._turns_by_pane)
+        self._turns_simply = is_stamp and bool(self._operator.turns_at_edge or self._ages_us)
+        """Whether it remembers a stamp, which turns nothing but as it leaves its window, or is of an age."""
 
     @property
     def remembered(self) -> Remembered:
@@ -107,20 +121,55 @@ class Part:
         entry = self._remembered.slices.entry_in(slice_, self._remembered)
         return bool(entry) and self._remembered.memory.latest(entry) >= stamp
 
+    def next_turn(self, slice_: str, number: str, *, is_keyed: bool) -> tuple[list[str], Given]:
+        """Return the statements that have `turn` and `live` heed it, and what is given to their names.
+
+        In these variables is the last stamp before time turns something, not before that of the time `now`,
+        and the last one at which something matters to a key.
+        """
+        place, born = f"{slice_}[{self._remembered.place}]", (f"born{number}", self._born)
+        if not (self._turns_simply and self._remembered.has_place):
+            lines = [
+                f"us, until = ahead{number}({slice_}, now >> NUMBER_BITS)",
+                "if (end := us - 1 << NUMBER_BITS) < turn: turn = end",
+                *["if (end := until << NUMBER_BITS) > live: live = end"] * is_keyed,
+            ]
+            return lines, [(f"ahead{number}", self.ahead)]
+        given: Given = [born]
+        lines = ["live = FOREVER"] * is_keyed
+        if self._ages_us and self.matters:
+            given.append((f"age{number}", self._ages_us[0] - 1 << NUMBER_BITS))
+            lines += [
+                f"end = stamp + age{number}",
+                "if end < now: end += MICROSECOND",
+                "if now <= end < turn: turn = end",
+            ]
+        elif self._window_us is not None and (self.matters or is_keyed):
+            given.append((f"window{number}", self._window_us << NUMBER_BITS))
+            lines = [
+                f"end = stamp + window{number}",
+                "if end >= now:",
+                *[" if end < turn: turn = end"] * self.matters,
+                *[" if end > live: live = end"] * is_keyed,
+            ]
+        return [
+            f"if (stamp := {place}) > born{number}:",
+            *(f" {line}" for line in lines),
+        ] if lines else [], given
+
     def ahead(self, slice_: Slice, now_us: int) -> tuple[int, int]:
         """Return when time may change what it is next, after a time, and until when it matters."""
         remembered = self._remembered
-        if self._leaves_us is not None and remembered.has_place:
-            stamp = slice_[remembered.place]
-            if stamp <= self._born:
-                return FOREVER, NEVER
-            until_us = (stamp >> NUMBER_BITS) + self._leaves_us
-            return until_us + 1 if self._matters and until_us >= now_us else FOREVER, until_us
         entry = remembered.slices.entry_in(slice_, remembered)
-        if not entry or entry == remembered.blank or remembered.memory.latest(entry) <= self._born:
+        if not entry or entry == remembered.blank:
             return FOREVER, NEVER
-        until_us = self._readers.until_us(entry, slice_[SEEN])
-        if not self._matters:
+        latest = remembered.memory.latest(entry)
+        if latest <= self._born or (self._operator.only_next and latest != slice_[SEEN]):
+            return FOREVER, NEVER
+        until_us = FOREVER
+        if self._window_us is not None:
+            until_us = min(FOREVER, remembered.memory.until_us(entry, self._window_us))
+        if not self.matters:
             return FOREVER, until_us
         next_us = self._pane_ends_us(entry, now_us)
         turn_us = self._operator.next_us(self._node, entry, now_us, None if self._turns_by_pane else self._to)
@@ -256,3 +305,54 @@ def next_turn_us(compares: Sequence[Compare], bits_at: Callable[[int], object], 
         if bits_at(step_us + 1) != before:
             break
     return step_us + 1
+
+
+class Movement:
+    """When what moves turns the verdict of a rule."""
+
+    def __init__(self, keys: Sequence[str], condition: Condition, births: Births, deciders: Deciders) -> None:
+        self.moving = moving_in(keys, condition, births)
+        self._births, self._deciders = births, deciders
+        self._crossing: Decide | None = None
+        self._turn_us: tuple[int, int] = (0, 0)
+
+    def rules_changed(self) -> None:
+        """Make a function anew when it is needed."""
+        self._crossing = None
+
+    def turns_us(self, event: Event, now_us: int, best: int) -> int:
+        """Return when something moves that turns a verdict, if that is before all else changes."""
+        moving = self.moving
+        if moving.stepping_by_slice:
+            best = min(best, next_step_us(moving.stepping_by_slice, now_us))
+        if moving.stepping:
+            best = min(best, self._next_turn_us(now_us))
+        return self.crossed_us(event, now_us, best) if moving.crossing else best
+
+    def _next_turn_us(self, now_us: int) -> int:
+        from_us, turn_us = self._turn_us
+        if not from_us <= now_us < turn_us:
+            stepping = self.moving.stepping
+            decide = self._deciders.decider([(each, self._births) for each in stepping])
+            turn_us = next_turn_us(stepping, lambda us: decide({}, {}, us << NUMBER_BITS, 0), now_us)
+            self._turn_us = now_us, turn_us
+        return turn_us
+
+    def crossed_us(self, event: Event, now_us: int, end_us: int) -> int:
+        """Return when a comparison turns whose values move, if that is before all else changes."""
+        if self._crossing is None:
+            self._crossing = self._deciders.decider(self.moving.crossing)
+        decide = self._crossing
+        before = decide(*event, now_us << NUMBER_BITS, 0)
+        last_us = min(end_us - 1, LATEST_US)
+        if decide(*event, last_us << NUMBER_BITS, 0) == before:
+            return end_us
+        # At most one of them turns at a time, so that the first is found if what has turned is asked for.
+        low_us, high_us = now_us, last_us
+        while high_us - low_us > 1:
+            middle_us = (low_us + high_us) // 2
+            if decide(*event, middle_us << NUMBER_BITS, 0) == before:
+                low_us = middle_us
+            else:
+                high_us = middle_us
+        return high_us

@@ -25,7 +25,8 @@ class Table:
     def __init__(self) -> None:
         self.shards: list[dict[Hashable, Entry]] = [_EMPTY] * SHARDS
         """Generated code reads them. The list stays the same."""
-        self._shared = bytearray(b"\1" * SHARDS)
+        self.shared = bytearray(b"\1" * SHARDS)
+        """By number, whether a capture has a shard, too. It stays the same, and generated code reads it."""
         self._size = 0
 
     def __len__(self) -> int:
@@ -42,23 +43,24 @@ class Table:
     def put(self, entry: Entry) -> None:
         """Add the entry of a key, or replace it."""
         number = hash(entry[3]) % SHARDS
-        shard = self._own(number) if self._shared[number] else self.shards[number]
+        shard = self.own(number) if self.shared[number] else self.shards[number]
         before = len(shard)
         shard[entry[3]] = entry
         self._size += len(shard) - before
 
     def remove(self, key: Hashable) -> None:
         """Remove the entry of a key that has one."""
-        del self._own(hash(key) % SHARDS)[key]
+        del self.own(hash(key) % SHARDS)[key]
         self._size -= 1
 
     def captured(self) -> list[dict[Hashable, Entry]]:
         """Return the shards as they are now. Nobody changes them from now on."""
-        self._shared = bytearray(b"\1" * SHARDS)
+        self.shared[:] = b"\1" * SHARDS
         return self.shards[:]
 
-    def _own(self, number: int) -> dict[Hashable, Entry]:
-        if self._shared[number]:
-            self._shared[number] = 0
+    def own(self, number: int) -> dict[Hashable, Entry]:
+        """Return a shard, which no capture has from now on."""
+        if self.shared[number]:
+            self.shared[number] = 0
             self.shards[number] = self.shards[number].copy()
         return self.shards[number]

@@ -9,7 +9,7 @@ from engine.evaluation.events.intake import Intake
 from engine.evaluation.explanation.firings import dry_run, evaluate_explained
 from engine.evaluation.explanation.looking.standing import standing
 from engine.evaluation.slices import slices
-from engine.evaluation.timed import timing
+from engine.evaluation.timed import queue, timing
 from engine.language.limits import Limits
 from tests.differential.modes import in_mode
 
@@ -381,12 +381,12 @@ def test_rules_that_are_not_timed_pay_nothing() -> None:
 
 
 def test_the_queue_has_no_more_than_twice_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "_SPARE", 8)
+    monkeypatch.setattr(queue, "_SPARE", 8)
     detector = timed(SILENT, limits=Limits(keys_max=100))
     for number in range(1_000):
         detector.evaluate({"host": number, "beat": 1}, 0)
     assert len(detector.timing.watches[1].table) == 100
-    assert len(detector.timing._queue) <= 209
+    assert len(detector.timing.queue) <= 209
 
 
 def test_a_replay_that_fires_otherwise_has_another_checksum() -> None:
