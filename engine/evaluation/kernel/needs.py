@@ -24,6 +24,9 @@ class TimedPart(Protocol):
     def changed(self, read: Any) -> str | None:
         """Return the test whether an event has changed what time will change; None if each event may have."""
 
+    def wakes(self, read: Any, made: str) -> str | None:
+        """Return the test, before an event is written, whether it may bring forward what its slice awaits."""
+
 
 class Waiting(Protocol):
     """The slices of one timed rule, which wait for their time."""
@@ -32,6 +35,7 @@ class Waiting(Protocol):
     soonest: int | None
     shared_soonest: int | None
     rest: list[int]
+    made: int
 
     @property
     def shares(self) -> bool:
@@ -49,7 +53,7 @@ class Waiting(Protocol):
     def shards(self) -> Any:
         """The entries by key, whose first member is the stamp of the time."""
 
-    def touch(self, key: Any, stamp: int, fields: Any, sent: Any) -> None:
+    def touch(self, key: Any, stamp: int, fields: Any, sent: Any, *, is_changed: bool = False) -> None:
         """See what an event has made of the slice of a key."""
 
     def share(self, stamp: int, fields: Any, sent: Any) -> None:

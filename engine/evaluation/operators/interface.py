@@ -133,6 +133,8 @@ class Memory(ABC):
 
     is_record: ClassVar[bool] = False
     """Whether an entry is a record, not a stamp. Where nothing is remembered, it is `()`, or else `NEVER`."""
+    renews: ClassVar[bool] = False
+    """Whether the stamp of each event whose outcome is true becomes the entry, which is a stamp."""
     splits: ClassVar[bool] = True
     """Whether rules of different births can share it, because each can tell what came after its birth."""
 

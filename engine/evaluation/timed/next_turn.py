@@ -8,7 +8,7 @@ from engine.evaluation.paths import Path
 from engine.evaluation.slices.slices import Slices
 from engine.evaluation.stamps import LATEST, LATEST_US, NUMBER_BITS
 from engine.evaluation.timed.changes import Part
-from engine.evaluation.timed.queue import Bucket
+from engine.evaluation.timed.queue import SPAN_BITS, Buckets
 from engine.evaluation.timed.rule_keys import Event
 from engine.evaluation.timed.table import Entry, Table
 from engine.evaluation.times import FOREVER, NEVER
@@ -17,10 +17,9 @@ NextTurn: TypeAlias = Callable[..., tuple[int, int]]
 """Takes a time in microseconds and slices. Gives the next time after it at which time may turn a verdict, or
 at which the slices matter no more, and the last time at which they do."""
 
-Sift: TypeAlias = Callable[[Sequence[Entry], int, Bucket, Callable[[Entry], Bucket]], int]
-"""Finds the same for entries that wait, has them wait again, and forgets those that matter no more. Takes
-entries, the stamp of the time, a bucket, and what puts an entry into another one, which is filled from then
-on. Gives how many entries it has put into buckets itself."""
+Sift: TypeAlias = Callable[[Sequence[Entry], int, int], None]
+"""Finds the same for entries that wait, and has them wait again, or forgets those that matter no more. Takes
+entries, the stamp of the time, and one before which what is due waits in exact order."""
 
 _NEXT: Final = """\
  def next_turn(now, {slices}):
@@ -33,8 +32,8 @@ _NEXT: Final = """\
 """
 
 _SIFT: Final = """\
- def sift(entries, now, bucket, put):
-  filled = 0
+ def sift(entries, start, near):
+  now, filled = start - MICROSECOND, 0
   for entry in entries:
    _, priority, first, key = entry
    place = hash(key) % PLACES
@@ -50,13 +49,18 @@ _SIFT: Final = """\
    due = (turn >> NUMBER_BITS) + 1 << NUMBER_BITS if turn < LATEST_TURN else LATEST
    if shared[place]: shard = own(place)
    entry = shard[key] = (due, priority, first, key)
-   if bucket.start <= due < bucket.end:
+   if due < near:
+    push(entry)
+    continue
+   shift = (due - start).bit_length() - SPAN_BITS
+   bucket = buckets.get((due >> shift << 7) + shift)
+   if bucket is None:
+    put(entry, start)
+   else:
     bucket.entries.append(entry)
     if due < bucket.due: bucket.due = due
     filled += 1
-   else:
-    bucket = put(entry)
-  return filled
+  if filled: has_filled(filled)
  return sift
 """
 
@@ -71,6 +75,8 @@ class Looks(NamedTuple):
 def looks(
     groups: Sequence[tuple[Slices, Sequence[Part]]],
     table: Table,
+    buckets: Buckets,
+    *,
     path: Path | None,
     event: Callable[[Hashable], Event],
     dropped: Callable[[Hashable], None],
@@ -89,7 +95,8 @@ def looks(
             ("shared", table.shared),
             ("own", table.own),
         ),
-        *(("dropped", dropped), ("event", event)),
+        *(("dropped", dropped), ("event", event), ("push", buckets.queue.push), ("put", buckets.put)),
+        *(("buckets", buckets.by_place), ("has_filled", buckets.filled), ("SPAN_BITS", SPAN_BITS)),
     ]
     for number, (slices, parts) in enumerate(groups):
         if not slices.path:

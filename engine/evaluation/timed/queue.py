@@ -17,7 +17,7 @@ ALL: Final = -1
 BUCKET: Final = -2
 """In place of a priority: the time of a bucket begins. A number of its own follows, and the bucket."""
 
-_BITS: Final = 4
+SPAN_BITS: Final = 4
 """A bucket spans less than an eighth of the time to it. So much too early a slice may be looked at."""
 
 _NARROWEST: Final = NUMBER_BITS + 8
@@ -33,62 +33,55 @@ class Bucket:
 
     __slots__ = ("due", "end", "entries", "of", "place", "start")
 
-    def __init__(self, start: int, end: int, of: "Buckets | None", place: int) -> None:
+    def __init__(self, start: int, end: int, of: "Buckets", place: int) -> None:
         self.start, self.end, self.of, self.place = start, end, of, place
         self.entries: list[Entry] = []
         self.due = LATEST
         """When the first is due."""
 
 
-NO_BUCKET: Final = Bucket(LATEST, 0, None, 0)
-"""Nothing falls into it."""
-
-
 class Buckets:
     """The buckets of one rule."""
 
     def __init__(self, queue: "Queue", priority: int) -> None:
-        self._queue, self.priority = queue, priority
-        self._by_place: dict[int, Bucket] = {}
+        self.queue, self.priority = queue, priority
+        self.by_place: dict[int, Bucket] = {}
+        """Generated code reads it."""
 
-    def put(self, entry: Entry, now: int, near: int = 0) -> "Bucket":
-        """Have an entry wait, given the stamp of the time, and one before which it waits in exact order.
-
-        Return its bucket; `NO_BUCKET` if it is in none.
-        """
-        due, queue = entry[0], self._queue
+    def put(self, entry: Entry, now: int) -> None:
+        """Have an entry wait, given the stamp of the time."""
+        due, queue = entry[0], self.queue
         if due >= LATEST:
-            return NO_BUCKET
-        shift = (due - now).bit_length() - _BITS
-        if due < near or shift < _NARROWEST:
+            return
+        shift = (due - now).bit_length() - SPAN_BITS
+        if shift < _NARROWEST:
             queue.push(entry)
-            return NO_BUCKET
+            return
         place = (due >> shift << 7) + shift
-        bucket = self._by_place.get(place)
+        bucket = self.by_place.get(place)
         if bucket is None:
             start = due >> shift << shift
-            bucket = self._by_place[place] = Bucket(start, start + (1 << shift), self, place)
+            bucket = self.by_place[place] = Bucket(start, start + (1 << shift), self, place)
             queue.mark(bucket)
         bucket.due = min(bucket.due, due)
         bucket.entries.append(entry)
         self.filled(1)
-        return bucket
 
     def filled(self, count: int) -> None:
         """See that so many entries were put into buckets."""
-        self._queue.in_buckets += count
-        self._queue.trim()
+        self.queue.in_buckets += count
+        self.queue.trim()
 
     def take(self, bucket: Bucket) -> list[Entry]:
         """Return the entries of a bucket, which are in the queue no more."""
         entries, bucket.entries, bucket.due = bucket.entries, [], LATEST
-        self._by_place.pop(bucket.place, None)
-        self._queue.in_buckets -= len(entries)
+        self.by_place.pop(bucket.place, None)
+        self.queue.in_buckets -= len(entries)
         return entries
 
     def clear(self) -> None:
         """Drop all entries."""
-        for bucket in [*self._by_place.values()]:
+        for bucket in [*self.by_place.values()]:
             self.take(bucket)
 
 

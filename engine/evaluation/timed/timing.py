@@ -71,7 +71,7 @@ class Timing:
         if before is not None and before.births == births and before.rule.condition == rule.condition:
             before.rule = rule
             return
-        watch = self._watch(rule, births)
+        watch = self._watch(rule, births, now_us)
         waiting: list[Waiting] = []
         if before is not None:
             if births.kept and {*before.names} == {*watch.names}:
@@ -91,7 +91,7 @@ class Timing:
         self.queue.purge()
         for live, entries in zip((one, other), waiting, strict=True):
             if live.rule.enabled and live.rule.timed:
-                self._place(self._watch(live.rule, live.births), entries, now_us)
+                self._place(self._watch(live.rule, live.births, now_us), entries, now_us)
 
     def remove(self, priority: int) -> None:
         """Forget a rule, if it is one of these."""
@@ -111,8 +111,8 @@ class Timing:
         if not self.watches:
             self.queue.clear()
 
-    def _watch(self, rule: Rule, births: Births) -> Watch:
-        return Watch(rule, births, self._histories, self._deciders, self.queue)
+    def _watch(self, rule: Rule, births: Births, now_us: int | None) -> Watch:
+        return Watch(rule, births, self._histories, self._deciders, queue=self.queue, now_us=now_us)
 
     def _place(self, watch: Watch, waiting: Sequence[Waiting], now_us: int | None) -> None:
         self.watches.pop(watch.rule.priority, None)

@@ -1,7 +1,6 @@
 """One timed rule: which of its slices are live, and when time may turn the verdict of each."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 from engine.evaluation.births import Births
@@ -10,7 +9,7 @@ from engine.evaluation.requirements import keys_of
 from engine.evaluation.rules import Rule
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import SHARDS, Slices
-from engine.evaluation.stamps import EVENT, LATEST, LATEST_US, NUMBER_BITS, time_of
+from engine.evaluation.stamps import EVENT, LATEST, LATEST_US, NUMBER_BITS, UNSET, stamp_of, time_of
 from engine.evaluation.timed.changes import (
     Decide,
     Deciders,
@@ -19,7 +18,7 @@ from engine.evaluation.timed.changes import (
     parts_under,
 )
 from engine.evaluation.timed.next_turn import Looks, looks
-from engine.evaluation.timed.queue import ALL, NO_BUCKET, Bucket, Buckets, Queue
+from engine.evaluation.timed.queue import ALL, Bucket, Buckets, Queue
 from engine.evaluation.timed.rule_keys import Event, RuleKeys, event_of
 from engine.evaluation.timed.table import NO_SOONEST, Entry, Table
 from engine.evaluation.times import FOREVER
@@ -49,9 +48,13 @@ class Watch:
         births: Births,
         histories: Histories,
         deciders: Deciders,
+        *,
         queue: Queue,
+        now_us: int | None,
     ) -> None:
         self.rule, self.births = rule, births
+        self.made = UNSET if now_us is None else stamp_of(now_us, EVENT)
+        """After all stamps that were written before it was made."""
         self.names = keys_of(rule.condition)
         self.table = Table()
         self.long: dict[Hashable, tuple[Any, ...]] = {}
@@ -128,15 +131,21 @@ class Watch:
     # -- slices ---------------------------------------------------------------------------------------------
 
     def touch(
-        self, key: Hashable, stamp: int, fields: Mapping[str, Any], sent: Mapping[str, Any] | None
+        self,
+        key: Hashable,
+        stamp: int,
+        fields: Mapping[str, Any],
+        sent: Mapping[str, Any] | None,
+        *,
+        is_changed: bool = False,
     ) -> None:
-        """See what an event has made of the slice of a key."""
+        """See what an event has made of the slice of a key, and perhaps, as is known, changed in it."""
         entry = self.table.shards[hash(key) % SHARDS].get(key)
         if entry is not None and self.soonest is not None and entry[0] <= stamp + self.soonest:
             return
         if (
             entry is None
-            and not self.begins_unchanged
+            and not (is_changed or self.begins_unchanged)
             and not self._is_changed(key, stamp, fields, sent or _NOTHING)
         ):
             return
@@ -251,13 +260,10 @@ class Watch:
 
         `between` is called about once in a millisecond.
         """
-        before = time_of(bucket.start) - 1 << NUMBER_BITS
-        put, filled = partial(self._buckets.put, now=bucket.start, near=bucket.end), self._buckets.filled
         for start in range(0, len(entries), _BETWEEN):
             if between is not None:
                 between()
-            portion = entries[start : start + _BETWEEN]
-            filled(self._looks.sift(portion, before, NO_BUCKET, put))
+            self._looks.sift(entries[start : start + _BETWEEN], bucket.start, bucket.end)
 
     def look(self, entry: Entry) -> tuple[bool, dict[str, Any] | None]:
         """Look at a slice when its time has come, and have it wait for the next if it is still live.
@@ -358,7 +364,8 @@ class Watch:
     def _looks(self) -> Looks:
         if self._made_looks is None:
             self._made_looks = looks(
-                *(self._groups, self.table, self.path),
+                *(self._groups, self.table, self._buckets),
+                path=self.path,
                 event=lambda key: self.keys.event(key, self.long.get(key)),
                 dropped=self.dropped,
             )
