@@ -30,6 +30,7 @@ class RuleKeys:
         self._slices = slices
         self._in_key = names if self.path is None else [fact_of(step) for step in self.path]
         self._split = [split_name(name) for name in names]
+        self._has_variables = any(name.startswith("$") for name in names)
 
     def key_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Hashable | None:
         """Return the key of an event, if it has all keys of the rule."""
@@ -46,11 +47,14 @@ class RuleKeys:
         """Return the values of a key by name."""
         if long is not None:
             return dict(zip(self.names, long, strict=True))
+        if self.is_single:
+            return {self._in_key[0]: scalar_of(key)}
         return dict(zip(self._in_key, map(scalar_of, self._parts_of(key)), strict=True))
 
     def event(self, key: Any, long: Long) -> Event:
         """Return the event that has only a key."""
-        return event_of(self.values(key, long))
+        values = self.values(key, long)
+        return event_of(values) if self._has_variables else Event(values, {})
 
     def event_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Event:
         """Return the event that has only the keys of an event."""
