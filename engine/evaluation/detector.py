@@ -182,7 +182,9 @@ class Detector(RuleBook):
             return []
         self.time_of(time_us, time_us)
         before, self.fired_by_time = self.fired_by_time, list[FiredByTime]()
-        self.timing.pass_time(stamp_of(time_us, 0), self.events_seen, between)
+        if between is not None:
+            self.timing.between = between
+        self.timing.pass_time(stamp_of(time_us, 0), self.events_seen)
         self.clock_us = time_us
         fired, self.fired_by_time = self.fired_by_time, before
         self.forget_lookups()

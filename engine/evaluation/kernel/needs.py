@@ -77,7 +77,7 @@ class Timing(Protocol):
     def watches(self) -> Mapping[int, Waiting]:
         """The rules by priority."""
 
-    def pass_time(self, base: int, tick: int, between: Any = None) -> None:
+    def pass_time(self, base: int, tick: int) -> None:
         """Have all fire that are due up to the time of a stamp, after the event with a number."""
 
     def rules_changed(self) -> None:

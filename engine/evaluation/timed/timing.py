@@ -44,6 +44,8 @@ class Timing:
         self._histories, self._deciders = histories, deciders
         self.watches: dict[int, Watch] = {}
         self.queue = Queue(self._waits, lambda: sum(len(watch.table) for watch in self.watches.values()))
+        self.between: Callable[[], None] = lambda: None
+        """Called about once in a millisecond while much fires. It must not change the detector."""
         self.fired: Callable[[FiredByTime, int], None] = lambda *_: None
         """Takes what fires, and the number of the event before it."""
         self._of_memory: dict[Remembered, list[Watch]] | None = None
@@ -176,10 +178,8 @@ class Timing:
 
     # -- time -----------------------------------------------------------------------------------------------
 
-    def pass_time(self, base: int, tick: int, between: Callable[[], None] | None = None) -> None:
+    def pass_time(self, base: int, tick: int) -> None:
         """Have all rules fire that are due up to the time of a stamp, in order, after event `tick`.
-
-        `between` is called about once in a millisecond. It must not change the detector.
 
         Past `LOOKS_MAX` and two looks for each slice, what else is due is skipped: it is far in the past.
         """
@@ -193,20 +193,20 @@ class Timing:
             entry = due, priority, number, which = heappop(queue.heap)
             if priority == BUCKET:
                 if entries := which.of.take(which):
-                    self.watches[which.of.priority].sift(entries, which, between)
+                    self.watches[which.of.priority].sift(entries, which, self.between)
                 continue
             if not self._waits(entry):
                 continue
             if priority == ALL:
                 looks += 1
-                self.watches[number].look_at_all(due, between)
+                self.watches[number].look_at_all(due, self.between)
                 continue
             watch = self.watches[priority]
             turns, keys = watch.look(entry)
             # Which entries are too early is not saved, so these do not count.
             looks += turns
-            if between is not None and turns and not looks % _BETWEEN:
-                between()
+            if turns and not looks % _BETWEEN:
+                self.between()
             if keys is not None:
                 self.fired(FiredByTime(watch.rule, keys, time_of(due)), tick)
         queue.settle()

@@ -255,14 +255,13 @@ class Watch:
 
     # -- time -----------------------------------------------------------------------------------------------
 
-    def sift(self, entries: list[Entry], bucket: Bucket, between: Callable[[], None] | None = None) -> None:
+    def sift(self, entries: list[Entry], bucket: Bucket, between: Callable[[], None]) -> None:
         """Find when time may turn the verdicts of the slices of a bucket, whose time begins.
 
         `between` is called about once in a millisecond.
         """
         for start in range(0, len(entries), _BETWEEN):
-            if between is not None:
-                between()
+            between()
             self._looks.sift(entries[start : start + _BETWEEN], bucket.start, bucket.end)
 
     def look(self, entry: Entry) -> tuple[bool, dict[str, Any] | None]:
@@ -308,11 +307,11 @@ class Watch:
         self.rest[0] = time_us << NUMBER_BITS
         self._queue.push((self.rest[0], ALL, self.rule.priority, None))
 
-    def look_at_all(self, due: int, between: Callable[[], None] | None = None) -> None:
+    def look_at_all(self, due: int, between: Callable[[], None]) -> None:
         """Have all slices looked at at a time. `between` is called about once in a millisecond."""
         self.rest[0] = LATEST
         for number, entry in enumerate([*self.table]):
-            if between is not None and not number % _BETWEEN:
+            if not number % _BETWEEN:
                 between()
             if entry[0] > due:
                 again = (due, *entry[1:])

@@ -75,7 +75,7 @@ def _rest_is_forgotten(self: Watch, time_us: int) -> None:
     return
 
 
-def _last_first(self: Timing, base: int, tick: int, _: Any = None) -> None:
+def _last_first(self: Timing, base: int, tick: int) -> None:
     fired, fire = list[timing.FiredByTime](), self.fired
     self.fired = lambda one, _: fired.append(one)
     _pass_time(self, base, tick)
