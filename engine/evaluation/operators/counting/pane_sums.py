@@ -1,7 +1,8 @@
 """Sums by panes of time, which take little memory however many numbers are added."""
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 PANES: Final = 256
@@ -44,6 +45,13 @@ class PaneSums:
     def panes(self) -> list[tuple[int, float, int]]:
         """Return all panes with their sums and counts, oldest first."""
         return [*(self.older or ()), (self.pane, self.sum, self.count)]
+
+    def since(self, oldest: int) -> Iterator[tuple[int, float, int]]:
+        """Yield those that are not before a pane."""
+        if self.older:
+            yield from islice(self.older, bisect_left(self.older, (oldest,)), None)
+        if self.pane >= oldest:
+            yield self.pane, self.sum, self.count
 
     @classmethod
     def of(cls, panes: Iterable[tuple[int, float, int]]) -> "PaneSums":

@@ -78,13 +78,9 @@ class SumOperator(Comparing[Sum | Avg]):
         if to is None or node.window_us is None or self.function == "mean" or node.op in ("eq", "neq"):
             return super().next_us(node, entry, now_us, to)
         grows = (node.op in ("gt", "gte")) is to
-        oldest = oldest_pane(node.window_us, now_us)
-        panes = [
-            pane
-            for pane, added, _ in entry.panes()
-            if pane >= oldest and not (added >= 0 if grows else added <= 0)
-        ]
-        return next(iter(panes_left_us(node.window_us, panes)), None)
+        panes = entry.since(oldest_pane(node.window_us, now_us))
+        turning = (pane for pane, added, _ in panes if not (added >= 0 if grows else added <= 0))
+        return next(iter(panes_left_us(node.window_us, turning)), None)
 
     def since_us(self, node: Sum | Avg, at: Settled) -> int | None:
         # It is not known when the last number came, nor what the fact was.
