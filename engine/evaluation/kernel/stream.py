@@ -1,9 +1,10 @@
 """The functions that evaluate events for a few rules: they decide an event, and then commit it."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import compress
 from textwrap import dedent
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from engine.evaluation.kernel.code.condition_code import ConditionCode
 from engine.evaluation.kernel.code.event_code import Finder, LookupOf
@@ -11,11 +12,45 @@ from engine.evaluation.kernel.code.given_code import GivenCode
 from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.kernel.generated import function, indented
 from engine.evaluation.kernel.needs import TimedPart, Timing, Waiting
-from engine.evaluation.kernel.site import Site
-from engine.evaluation.rules import Fired
-from engine.evaluation.slices.histories import SETTLED_EVERY, Histories
+from engine.evaluation.rules import Fired, Rule
+from engine.evaluation.slices.histories import SETTLED_EVERY, Histories, Site
 from engine.evaluation.slices.slices import SHARDS
 from engine.language.condition import Condition
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+
+KEPT_MAX: Final = 1_024
+_RULES_MAX: Final = 64
+"""Larger combinations are not kept. Together with KEPT_MAX, this limits all of them to about a megabyte."""
+
+_AS_CHOICES: Final = bytes.maketrans(b"01", b"\x00\x01")
+
+
+class Combinations(dict[KeyT, Fired]):
+    """The tuple of rules for each combination, which `of` makes from its key.
+
+    The same combinations often recur, so what depends on one is looked up by the identity of its tuple.
+    """
+
+    __slots__ = ("_of",)
+
+    def __init__(self, of: Callable[[KeyT], Fired]) -> None:
+        super().__init__()
+        self._of = of
+
+    def __missing__(self, key: KeyT) -> Fired:
+        fired = self._of(key)
+        if len(fired) <= _RULES_MAX:
+            if len(self) >= KEPT_MAX:
+                self.clear()
+            self[key] = fired
+        return fired
+
+
+def rules_of_bits(rules: Sequence[Rule], bits: int) -> Fired:
+    """Return the rules that have their bits set in a number; the first rule has the lowest bit."""
+    return tuple(compress(rules, f"{bits:b}"[::-1].encode().translate(_AS_CHOICES)))
+
 
 FIELDS_TAKEN_MAX: Final = 16
 """To look up more fields at each event than this can take longer than to check all that it has."""
@@ -42,7 +77,7 @@ _OBSERVE_MANY: Final = """\
     tick += 1
     {decided}
 {noted}    {written}
-    if tick >= pause or histories.due:
+    if tick >= pause{or_due}:
      detector.settle(clock >> NUMBER_BITS, tick)
      pause, tracking = tick - tick % SETTLED_EVERY + SETTLED_EVERY, histories.tracking
     append({firing})
@@ -115,11 +150,11 @@ class _Touching:
     def _touch(self, number: int, waiting: Waiting, key: str) -> None:
         self.given.append((f"touch{number}", waiting.touch))
         touch = f"touch{number}({key}, base + tick, fields, vars)"
-        wakes = None if key == "()" or waiting.soonest is None else self._wakes(number, waiting)
-        if wakes is not None:
+        advances = None if key == "()" or waiting.soonest is None else self._advances(number, waiting)
+        if advances is not None:
             self.given.append((f"made{number}", waiting.made))
-            self.first.append(f"wake{number} = {key} is not None and ({wakes})")
-            self.lines.append(f"if wake{number}: {touch[:-1]}, is_changed=True)")
+            self.first.append(f"advance{number} = {key} is not None and ({advances})")
+            self.lines.append(f"if advance{number}: {touch[:-1]}, is_changed=True)")
             return
         self.given.append((f"waiting{number}", waiting.shards))
         shard = f"waiting{number}[{hash(()) % SHARDS if key == '()' else key.replace('k', 'h')}]"
@@ -137,12 +172,12 @@ class _Touching:
             lines = [f"if {key} is not None:", *(f" {line}" for line in lines)]
         self.lines += lines
 
-    def _wakes(self, number: int, waiting: Waiting) -> str | None:
+    def _advances(self, number: int, waiting: Waiting) -> str | None:
         """Return the test, before an event is written, whether its slice may have to wait for less time."""
         tests = []
         for part in waiting.own_parts:
             read = self._code.written_to(part.remembered)
-            test = None if read is None else part.wakes(read, f"made{number}")
+            test = None if read is None else part.advances(read, f"made{number}")
             if test is None:
                 return None
             tests.append(test)
@@ -182,6 +217,8 @@ class _Code:
         self._written = indented(code.written(touching.first, touching.lines), 4)
         self._due = touching.due
         self._is_noting = "NOTED" in tools
+        # Without keys nothing can pass a bound at an event.
+        self._or_due = " or histories.due" if code.has_keys or self._is_noting or touching.due else ""
 
     def observe_many(self, taken: Sequence[str] = _STAMPED, checked: Sequence[str] = ()) -> str:
         """Return the source of `observe_many`; each event is first taken, and a time out of order checked."""
@@ -189,6 +226,7 @@ class _Code:
             taken=indented(taken, 4),
             checked="".join(f"     {line}\n" for line in checked),
             due="".join(f"    {line}\n" for line in self._due),
+            or_due=self._or_due,
             decided=indented(self.decided, 4),
             written=self._written,
             noted=_NOTED if self._is_noting else "",
@@ -276,4 +314,4 @@ class Functions:
 def _fired(code: ConditionCode, rules: Sequence[tuple[Condition, Site]]) -> Iterator[str]:
     yield "fired = 0"
     for place, (condition, site) in enumerate(rules):
-        yield f"if {code.truth(condition, site)}: fired |= {1 << place}"
+        yield f"if {code.truth(condition, site)}: fired {'|=' if place else '='} {1 << place}"

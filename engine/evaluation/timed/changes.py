@@ -6,17 +6,16 @@ from itertools import islice
 from math import floor
 from typing import Any, Final, NamedTuple, Protocol
 
-from engine.evaluation.births import Around, Births, births_alone, inside
-from engine.evaluation.operators.counting.pane_sums import pane_us
-from engine.evaluation.operators.counting.panes import OfPanes
-from engine.evaluation.operators.motions import crossings, motion_of, steps_us
+from engine.evaluation.operators.compare import crossings, motion_of, steps_us
+from engine.evaluation.operators.counting.panes import OfPanes, pane_us
 from engine.evaluation.operators.table import parts_of, remembering
 from engine.evaluation.operators.term_interface import Motion
 from engine.evaluation.paths import Path, fact_of
+from engine.evaluation.requirements import Around, Births, births_alone, inside
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import SEEN, Remembered, Slice, Slices
 from engine.evaluation.stamps import LATEST_US, NUMBER_BITS, time_of
-from engine.evaluation.timed.rule_keys import Event
+from engine.evaluation.timed.table import Event
 from engine.evaluation.times import FOREVER, NEVER
 from engine.language import condition as language
 from engine.language.condition import Compare, Condition, Keyed, Not, Predicate
@@ -119,7 +118,7 @@ class Part:
             return None
         return memory.notable(read.outcome)[0] if memory.is_record else f"{read.entry} == {read.stamp}"
 
-    def wakes(self, read: Written, made: str) -> str | None:
+    def advances(self, read: Written, made: str) -> str | None:
         """Return the test, before an event is written, whether it may bring forward what its slice awaits.
 
         None if no such test is known. It does not if the slice has waited for the stamp that it replaces: one

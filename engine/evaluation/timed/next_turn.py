@@ -9,8 +9,7 @@ from engine.evaluation.slices.slices import Slices
 from engine.evaluation.stamps import LATEST, LATEST_US, NUMBER_BITS
 from engine.evaluation.timed.changes import Part
 from engine.evaluation.timed.queue import SPAN_BITS, Buckets
-from engine.evaluation.timed.rule_keys import Event
-from engine.evaluation.timed.table import Entry, Table
+from engine.evaluation.timed.table import Entry, Event, Table
 from engine.evaluation.times import FOREVER, NEVER
 
 NextTurn: TypeAlias = Callable[..., tuple[int, int]]

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final
 
-from engine.evaluation.births import Births
 from engine.evaluation.paths import fact_of
-from engine.evaluation.requirements import keys_of
+from engine.evaluation.requirements import Births, keys_of
 from engine.evaluation.rules import Rule
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import SHARDS, Slices
@@ -19,8 +18,7 @@ from engine.evaluation.timed.changes import (
 )
 from engine.evaluation.timed.next_turn import Looks, looks
 from engine.evaluation.timed.queue import ALL, Bucket, Buckets, Queue
-from engine.evaluation.timed.rule_keys import Event, RuleKeys, event_of
-from engine.evaluation.timed.table import NO_SOONEST, Entry, Table
+from engine.evaluation.timed.table import NO_SOONEST, Entry, Event, RuleKeys, Table, event_of
 from engine.evaluation.times import FOREVER
 
 _NOTHING: Final[Mapping[str, Any]] = {}

@@ -99,7 +99,7 @@ DEFECTS: dict[str, tuple[tuple[Any, str, Any], str]] = {
     "order": ((Timing, "pass_time", _last_first), "fused"),
     "ages": ((changes, "crossings", lambda _: ()), "fused"),
     "what an event has changed": ((Part, "changed", lambda *_: "False"), "fused"),
-    "what wakes a slice": ((Part, "wakes", lambda *_: "False"), "fused"),
+    "what brings a look forward": ((Part, "advances", lambda *_: "False"), "fused"),
     "what outcomes concern": ((Timing, "touch", lambda *_: None), "indexed"),
 }
 
