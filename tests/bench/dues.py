@@ -33,7 +33,7 @@ DETECTORS: Final = 5_000
 QUIET_S: Final = 5.0
 PAUSE_S: Final = 0.005
 MADE_AT_ONCE: Final = 16
-MADE_IN_S: Final = 0.05
+MADE_IN_S: Final = 0.08
 """How long it takes at most to make a detector."""
 
 
