@@ -194,7 +194,7 @@ class Connection(asyncio.BufferedProtocol):
         """Take what the transport has read."""
         self._data_received(bytes(READ_BUFFER[:nbytes]))
 
-    def turn_has_come(self) -> None:
+    def _turn_has_come(self) -> None:
         """Called when others who send much have had their turn."""
         self._waits_turn = False
         self._advance()
@@ -204,7 +204,7 @@ class Connection(asyncio.BufferedProtocol):
         # Reading takes much less time than understanding what was read, and the loop reads all connections
         # in one turn.
         if len(data) > UNCOUNTED_BYTES and not self._waits_turn:
-            self._waits_turn = not self._limit.turns.take(self, len(data))
+            self._waits_turn = not self._limit.turns.take(self._turn_has_come, len(data))
         exchange = self._exchange
         is_late = exchange is not None and exchange.body_is_whole and exchange.closes
         if is_late or self._sender.is_over:
@@ -285,9 +285,9 @@ class Connection(asyncio.BufferedProtocol):
         counted = held if held > UNCOUNTED_BYTES else 0
         self._ahead.change(counted - self._ahead_bytes)
         self._ahead_bytes = counted
-        self._heads.hold(self, counted if self._is_amid_head and not self._waits_turn else 0)
+        self._heads.hold(self._lose_head, counted if self._is_amid_head and not self._waits_turn else 0)
 
-    def lose_head(self) -> None:
+    def _lose_head(self) -> None:
         """Called when the memory of an unfinished head goes to others."""
         self._reader.drop()
         self._end_idle()

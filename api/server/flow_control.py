@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import deque
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 from engine.runtime.front_end.memory_budget import MemoryBudget
 
@@ -46,13 +47,6 @@ class ReadAhead:
         return READ_BUFFER if self.held_bytes + READ_BYTES <= self.bytes_max else _SHORT_BUFFER
 
 
-class Unfinished(Protocol):
-    """A connection whose request has an unfinished head."""
-
-    def lose_head(self) -> None:
-        """Called when the memory of its head goes to others."""
-
-
 class UnfinishedHeads:
     """Keeps the unfinished heads within `bytes_max` over all connections. Short ones are not counted.
 
@@ -63,21 +57,21 @@ class UnfinishedHeads:
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.held_bytes = 0
-        self._held: dict[Unfinished, int] = {}
-        """What each connection holds, the oldest first."""
+        self._held: dict[Callable[[], None], int] = {}
+        """What each connection holds, by what it does if that memory goes to others; the oldest first."""
 
-    def hold(self, connection: Unfinished, bytes_: int) -> None:
+    def hold(self, lose: Callable[[], None], bytes_: int) -> None:
         """Have a connection hold that much from now on; 0 once its head is complete."""
-        before = self._held.get(connection, 0)
+        before = self._held.get(lose, 0)
         if bytes_:
-            self._held[connection] = bytes_
+            self._held[lose] = bytes_
         elif before:
-            del self._held[connection]
+            del self._held[lose]
         self.held_bytes += bytes_ - before
         while self.held_bytes > self.bytes_max:
             oldest = next(iter(self._held))
             self.held_bytes -= self._held.pop(oldest)
-            oldest.lose_head()
+            oldest()
 
 
 TURN_BYTES: Final = 512 * 1024
@@ -94,31 +88,24 @@ A request takes some five turns, and each turn continues all that are begun. Whi
 evaluations cost a front end some percent more."""
 
 
-class Reader(Protocol):
-    """What waits for its turn."""
-
-    def turn_has_come(self) -> None:
-        """Called when it may read on."""
-
-
 class ReadingTurns:
     """Shares the turns of the loop among connections that send much. Short reads are not counted."""
 
     def __init__(self) -> None:
         self._left_bytes = TURN_BYTES
-        self._waiting: deque[Reader] = deque()
-        """The readers that wait for a turn, the longest waiting first."""
+        self._waiting: deque[Callable[[], None]] = deque()
+        """Called when the turn of a reader has come, of the longest waiting first."""
         self._is_renewed = True
 
-    def take(self, reader: Reader, read_bytes: int) -> bool:
-        """Take the bytes of a long read from this turn. If false, the reader waits for `turn_has_come`."""
+    def take(self, turn_has_come: Callable[[], None], read_bytes: int) -> bool:
+        """Take the bytes of a long read from this turn. If false, the reader waits for its turn."""
         self._left_bytes -= read_bytes
         if self._is_renewed:
             self._is_renewed = False
             asyncio.get_running_loop().call_soon(self._renew)
         if self._left_bytes > 0:
             return True
-        self._waiting.append(reader)
+        self._waiting.append(turn_has_come)
         return False
 
     def _renew(self) -> None:
@@ -128,7 +115,7 @@ class ReadingTurns:
             asyncio.get_running_loop().call_soon(self._renew)
         # Each may read ahead to its limit.
         for _ in range(min(len(self._waiting), TURN_BYTES // AHEAD_BYTES_MAX)):
-            self._waiting.popleft().turn_has_come()
+            self._waiting.popleft()()
 
 
 class RequestTurns:

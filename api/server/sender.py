@@ -7,8 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from fcntl import ioctl
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
+from api.server.connection_limit import Slot
 from engine.runtime.front_end.memory_budget import MemoryBudget
 
 LINGER_S = 1.0
@@ -83,14 +84,6 @@ def unsent_bytes(transport: asyncio.WriteTransport) -> int:
     return waiting + int.from_bytes(queued, sys.byteorder)
 
 
-class Caller(Protocol):
-    """What is known of the caller."""
-
-    @property
-    def is_authenticated(self) -> bool:
-        """Whether a request on the connection had a valid token."""
-
-
 @dataclass(eq=False)
 class Sender:
     """Sends bytes, waits for callers who read slowly, and closes once everything is sent."""
@@ -98,7 +91,7 @@ class Sender:
     _loop: asyncio.AbstractEventLoop
     _transport: asyncio.Transport
     _memory: MemoryBudget
-    caller: Caller = field(init=False)
+    caller: Slot = field(init=False)
     _held: bytes = b""
     """The head of a response, held back to be sent with its body in the same round of the loop."""
     _flushing: asyncio.Handle | None = None

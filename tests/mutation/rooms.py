@@ -70,7 +70,6 @@ ROOMS: Final = {
                 "unit/evaluation/explanation/test_futures.py",
             ),
             files=(
-                "births.py",
                 "detector.py",
                 "rule_book/changes/keeping.py",
                 "rule_book/rule_book.py",
@@ -151,7 +150,6 @@ ROOMS: Final = {
                 "kernel/code/event_code.py",
                 "kernel/code/given_code.py",
                 "kernel/code/predicates.py",
-                "kernel/indexing/row_code.py",
                 "kernel/indexing/rows.py",
                 "kernel/stream.py",
             ),

@@ -6,6 +6,7 @@ from typing import Final
 
 import click
 import msgspec
+from msgspec.structs import astuple
 
 from api.cli.applying.difference import ChangedRelation, Difference, changed_relations
 from api.cli.applying.wanted import Wanted, wanted_of
@@ -15,7 +16,8 @@ from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.output import yes_option
 from api.cli.printing.terminal import on_one_line
 from api.cli.rule_files.reading import read_rules_file
-from rule_detector_client import Client, ServiceError, calls
+from engine.language.diagnostics import quoted
+from rule_detector_client import Client, Entry, ServiceError, calls
 
 _BEGINS_ANEW: Final = 2005
 """The code of messages that the difference makes superfluous."""
@@ -71,8 +73,7 @@ def apply(
     if output == "table":
         for plan in plans:
             click.echo("\n".join(plan.difference.lines()))
-            for message in plan.messages:
-                warn(on_one_line(message))
+            plan.warn()
     if to_do and not dry_run:
         if not yes and not is_terminal():
             raise CommandError("nothing was changed; give --yes to change it without a terminal")
@@ -88,6 +89,8 @@ def apply(
     elif not dry_run:
         for plan in to_do:
             click.echo(plan.difference.summary())
+            if plan.difference.is_new:
+                plan.warn()
 
 
 def is_terminal() -> bool:
@@ -104,8 +107,8 @@ class _Plan:
         self._wanted = wanted
         self._prune = prune
         self._keep_all = keep_history
-        self.messages: list[str] = []
-        """The service's messages about the rules."""
+        self._messages: list[Entry] = []
+        """The service's messages about the rules; about those of a new detector, once they are there."""
         self._id = _detector_id(client, wanted.detector)
         self.difference = self._new() if self._id is None else self._changes(self._id)
 
@@ -122,10 +125,18 @@ class _Plan:
             # What is not removed need not be named.
             prune = bool(self.difference.removed)
             names = {*self.difference.created, *(rule.name for rule in self.difference.changed)}
-            self._client.send(calls.put_rules(self._id, self._bodies(None if prune else names), prune=prune))
+            asked = calls.put_rules(self._id, self._bodies(None if prune else names), prune=prune)
+            self._messages = self._client.send(asked).messages
         for relation in self.difference.relations:
             if relation.is_removed:
                 self._client.send(calls.delete_relation(self._id, relation.name))
+
+    def warn(self) -> None:
+        """Print the service's messages, except those that the difference makes superfluous."""
+        coming = [f"in the relation {quoted(name)}, which is not known" for name in self._wanted.relations]
+        for code, said in map(astuple, self._messages):
+            if code != _BEGINS_ANEW and not any(each in said for each in coming):
+                warn(on_one_line(f"{code} {said}"))
 
     def _bodies(self, names: Container[str] | None = None) -> msgspec.Raw:
         return self._wanted.bodies(names, keep_history=self._keep_all)
@@ -150,8 +161,7 @@ class _Plan:
             for file in self._wanted.files:
                 file.conditions()
             raise
-        told = [message for message in found.messages if message.code != _BEGINS_ANEW]
-        self.messages = [f"{message.code} {message.message}" for message in told]
+        self._messages = found.messages
         return Difference(
             self._wanted.detector,
             created=found.created,

@@ -3,9 +3,10 @@
 import json
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from api.cli.failures import CommandError
 from api.cli.rule_files.members import RuleMembers
@@ -34,11 +35,7 @@ class Wanted:
             for name, rule in self.rules.items()
             if names is None or name in names
         ]
-        try:
-            return msgspec.Raw(msgspec.json.encode(bodies))
-        except (OverflowError, ValueError):
-            # The standard encoder writes integers past 64 bits, and half of a surrogate pair as an escape.
-            return msgspec.Raw(json.dumps(bodies, allow_nan=False).encode())
+        return msgspec.Raw(b"[%b]" % b",".join(bodies))
 
 
 def wanted_of(files: Sequence[RulesFile], detector: str | None) -> list[Wanted]:
@@ -72,10 +69,14 @@ def _check_names(
             raise CommandError(f"{other} and {path} both have a {kind} named {quoted(name)}")
 
 
-def body_of(name: str, rule: RuleMembers, *, keep_history: bool = False) -> dict[str, Any]:
+def body_of(name: str, rule: RuleMembers, *, keep_history: bool = False) -> bytes:
     """Return a rule as the service takes it; members that the file leaves out are left out."""
-    given: dict[str, Any] = msgspec.to_builtins(rule)
-    given.pop("tests", None)
+    if rule.tests is not UNSET or not isinstance(rule.condition, str):
+        rule = replace(rule, condition=rule.text, tests=UNSET)
     if keep_history:
-        given["history"] = "keep"
-    return {**given, "name": name, "condition": rule.text}
+        rule = replace(rule, history="keep")
+    try:
+        return b'{"name":%b,%b' % (msgspec.json.encode(name), msgspec.json.encode(rule)[1:])
+    except (OverflowError, ValueError):
+        # The standard encoder writes integers past 64 bits, and half of a surrogate pair as an escape.
+        return json.dumps({"name": name, **msgspec.to_builtins(rule)}, allow_nan=False).encode()

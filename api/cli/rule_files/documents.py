@@ -188,18 +188,19 @@ class _Tree:
         # Files have tens of thousands of members. What needs no looking at takes a short way.
         is_short = self._places is None and len(path) + 1 < NESTING_MAX
         while type(key := following()) is not MappingEndEvent:
+            mark: Any = key.start_mark
             if type(key) is not ScalarEvent:
-                _refuse("a name must be text", key.start_mark)
+                _refuse("a name must be text", mark)
             name = scalar(key)
             if name == "<<" and not key.style:
-                _refuse("`<<` would merge mappings; quote it if it is a name", key.start_mark)
+                _refuse("`<<` would merge mappings; quote it if it is a name", mark)
             if type(name) is not str:
                 said = f"the name `{key.value}` is read as {json.dumps(name, allow_nan=False)}; quote it"
-                _refuse(said, key.start_mark)
+                _refuse(said, mark)
             if name in members:
                 said = f"{quoted(name)} is defined twice, first in line {lines[name]}"
-                _refuse(said, key.start_mark)
-            lines[name] = key.start_mark.line + 1
+                _refuse(said, mark)
+            lines[name] = mark.line + 1
             event = following()
             if is_short and type(event) is ScalarEvent:
                 members[name] = scalar(event)

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from engine.evaluation.facts.look_up import ELEMENTS_MAX, fact_shown
 from engine.evaluation.facts.values import Event
+from engine.evaluation.kernel.needs import NAME_CHARS_SHOWN, RELATIONS_NAMED_MAX
 from engine.evaluation.kernel.rule_set import RuleSet
-from engine.evaluation.kernel.warning_bounds import NAME_CHARS_SHOWN, RELATIONS_NAMED_MAX
 from engine.language.diagnostics import Entry
 from engine.language.limits import Limits
 

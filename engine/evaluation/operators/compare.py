@@ -1,6 +1,7 @@
 """`compare`: two terms have values, and these compare so."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import count
 from math import inf, nan
 from typing import Final, NamedTuple, Protocol
@@ -9,12 +10,12 @@ from engine.evaluation.facts.values import double
 from engine.evaluation.operators.counting.comparison import COMPARED
 from engine.evaluation.operators.interface import Constants, Found, Reading, Triggers
 from engine.evaluation.operators.table import remembering, term_operator
-from engine.evaluation.operators.term_interface import Kind
+from engine.evaluation.operators.term_interface import Kind, Motion
 from engine.evaluation.paths import Path
 from engine.language.condition import Compare, Scalar
 from engine.language.nodes import TermNode
 from engine.language.operators import COMPARISONS
-from engine.language.terms import CountTerm, Fact, SumTerm, Term, terms_in
+from engine.language.terms import Abs, CountTerm, Div, Fact, SumTerm, Term, terms_in
 
 MIRRORED: Final = {"gt": "lt", "gte": "lte", "lt": "gt", "lte": "gte", "eq": "eq", "neq": "neq"}
 """The comparison that is true of two values in the other order."""
@@ -222,3 +223,30 @@ def _selected(term: Term, op: str, constant: Scalar, triggers: Triggers, path: P
         held = triggers.holding(memory, path)
         return held if term.earlier else triggers.union([held, memory.changed_by(triggers, path)])
     return None
+
+
+def steps_us(node: Compare, now_us: int) -> Iterator[Iterator[int]]:
+    """Yield the times at which the time of day changes terms, for each."""
+    for side, other in ((node.left, node.right), (node.right, node.left)):
+        for term in terms_in(side):
+            if isinstance(term, TermNode):
+                yield term_operator(term).steps_us(term, now_us, other if term is side else None)
+
+
+def motion_of(term: Term) -> Motion:
+    """Return how time changes the value of a term, between two steps."""
+    if not isinstance(term, TermNode):
+        return Motion.STILL
+    operator = term_operator(term)
+    return operator.motion(term, [motion_of(operand) for operand in operator.operands(term)])
+
+
+def crossings(node: Compare) -> Iterator[Compare]:
+    """Yield comparisons that turn where the value of a term bends, or where the node itself turns."""
+    for term in reversed([*terms_in(node.left), *terms_in(node.right)]):
+        pivot = term.operand if isinstance(term, Abs) else term.operands[1] if isinstance(term, Div) else None
+        if pivot is not None and motion_of(pivot) is not Motion.STILL:
+            yield Compare(pivot, "gt", 0)
+            yield Compare(pivot, "gte", 0)
+    yield replace(node, op="gt")
+    yield replace(node, op="gte")

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import ssl
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from engine.runtime.cluster.ray_calls import RayActor
@@ -138,17 +139,17 @@ _TURNS: Final = 4
 """How many beats in a row its event loop may leave unanswered."""
 
 
+@dataclass(eq=False)
 class DirectoryWatch:
     """Asks one directory after the other for signs of life.
 
     Beats show that its process runs, however busy it is, and turns that its event loop makes progress.
     """
 
-    def __init__(self, silent_s: float, hung_s: float) -> None:
-        """A directory counts as lost after `silent_s` without a beat, or `hung_s` without a turn."""
-        self._silent_s = silent_s
-        self._hung_s = hung_s
-        self._patience = 1
+    _silent_s: float
+    """How long a directory may leave beats unanswered, and below turns, before it counts as lost."""
+    _hung_s: float
+    _patience: int = 1
 
     async def until_lost(
         self, client: LinkClient, prepare: Callable[[], object], needed: Callable[[], bool] = lambda: True

@@ -247,7 +247,6 @@ class _Found:
         return self.served is None or self.served[0].link.usable
 
     def disconnect(self) -> None:
-        """End the connection."""
         if self.served is not None:
             client, loop = self.served
             # The loop may be closed; then nobody needs the connection.

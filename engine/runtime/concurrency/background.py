@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -25,28 +26,18 @@ class Background(set[asyncio.Task[Any]]):
         return await asyncio.shield(self.begin(work))
 
 
-class HasBackground(Protocol):
-    """An object with tasks in the background."""
-
-    @property
-    def background(self) -> Background:
-        """Its tasks."""
-
-
-S = TypeVar("S", bound=HasBackground)
-
-
 def finished(
     method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """Have a method executed to its end even if its caller is cancelled meanwhile.
+    """Have a method of what has a `background` executed to its end even if its caller is cancelled meanwhile.
 
     It is for methods with effects: the caller only waits, so no caller that leaves cuts them short.
     """
 
     @wraps(method)
-    async def executed(owner: S, /, *arguments: P.args, **options: P.kwargs) -> T:
-        return await owner.background.finish(method(owner, *arguments, **options))
+    async def executed(owner: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
+        done: T = await owner.background.finish(method(owner, *arguments, **options))
+        return done
 
     return executed
 

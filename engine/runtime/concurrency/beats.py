@@ -102,11 +102,9 @@ class LoopLag:
         return max(*self._lags_s, overdue_s)
 
     def start(self) -> None:
-        """Begin to measure."""
         self._timer = self._loop.call_later(_LOOK_S, self._look)
 
     def end(self) -> None:
-        """Stop measuring."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -38,7 +38,6 @@ class Threads:
             threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def call(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Execute a call, and return its future."""
         outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._calls.put((call, outcome))
         return outcome

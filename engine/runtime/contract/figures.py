@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from engine.runtime.contract.measures import Histogram
+from engine.runtime.contract.measures import Measured
 
 
 class DetectorFigures(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -61,8 +61,8 @@ class ProcessFigures(msgspec.Struct, frozen=True):
     cpu_s: Annotated[float, Meta(description="The CPU time that it has used.")]
 
 
-class WorkerAnswer(msgspec.Struct, frozen=True):
-    """A worker's own figures, as it answers."""
+class WorkerAnswer(Measured, kw_only=True):
+    """A worker's own figures, as it answers, and what it has measured."""
 
     process: ProcessFigures
     node: str
@@ -72,18 +72,7 @@ class WorkerAnswer(msgspec.Struct, frozen=True):
     connections: dict[str, int]
     """The connections of front ends and of the scheduler, by transport."""
     detectors: list[DetectorFigures]
-    histograms: dict[str, Histogram]
-    keys_evicted: int
-    shadows: dict[str, int] = {}
-    """See `Measures.shadows`."""
     loop_lag_s: float = 0.0
-    events: int = 0
-    actions: int = 0
-    refused: dict[int, int] = {}
-    """See `Measures.refused`."""
-    ticks: int = 0
-    firings_by_time: int = 0
-    firings: int = 0
 
 
 class WorkerFigures(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -162,21 +151,6 @@ class FolderFigures(msgspec.Struct, frozen=True):
     free_bytes: int
     total_bytes: int
     free_inodes: int
-
-
-class Measured(msgspec.Struct):
-    """What workers of one node have measured since the scheduler's start, those that ended included."""
-
-    histograms: dict[str, Histogram] = {}
-    keys_evicted: int = 0
-    cpu_s: float = 0.0
-    shadows: dict[str, int] = {}
-    events: int = 0
-    actions: int = 0
-    refused: dict[int, int] = {}
-    ticks: int = 0
-    firings_by_time: int = 0
-    firings: int = 0
 
 
 class ClusterFigures(msgspec.Struct, frozen=True):

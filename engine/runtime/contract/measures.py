@@ -61,31 +61,57 @@ class Counted(NamedTuple):
     """The number of the newest in its feed."""
 
 
-class Measures:
-    """The histograms of one process since its start.
+def _no_observations() -> dict[str, Histogram]:
+    return {name: Histogram([0] * (len(bounds) + 1)) for name, bounds in _BOUNDS.items()}
+
+
+class Measured(msgspec.Struct):
+    """What was measured since a start: by a worker, or by all of a node, those that ended included."""
+
+    histograms: dict[str, Histogram] = {}
+    keys_evicted: int = 0
+    """Live keys that were evicted because a detector reached its limits."""
+    cpu_s: float = 0.0
+    """The processor time of the workers of a node."""
+    shadows: dict[str, int] = {}
+    """How often shadow rules fired, and the events of each kind in all comparisons."""
+    events: int = 0
+    """Events that were evaluated."""
+    actions: int = 0
+    """Actions that they have yielded."""
+    refused: dict[int, int] = {}
+    """Evaluations, and events of batches, that were refused, by code."""
+    ticks: int = 0
+    """Ticks that moved a clock."""
+    firings_by_time: int = 0
+    firings: int = 0
+    """Firings that feeds have got."""
+
+    def add(self, other: "Measured") -> None:
+        """Add what another process has measured, but for its processor time."""
+        for name, histogram in other.histograms.items():
+            if name in self.histograms:
+                self.histograms[name].add(histogram)
+            else:
+                self.histograms[name] = msgspec.structs.replace(histogram)
+        for number in ("keys_evicted", "events", "actions", "ticks", "firings_by_time", "firings"):
+            setattr(self, number, getattr(self, number) + getattr(other, number))
+        self.count_refused(other.refused)
+        for name, times in other.shadows.items():
+            self.shadows[name] = self.shadows.get(name, 0) + times
+
+    def count_refused(self, refused: Mapping[int, int]) -> None:
+        for code, times in refused.items():
+            self.refused[code] = self.refused.get(code, 0) + times
+
+
+class Measures(Measured):
+    """What this process measures.
 
     Threads may observe at the same time. At worst an observation is lost, which is cheaper than a lock.
     """
 
-    def __init__(self) -> None:
-        self.histograms = {
-            name: Histogram([0] * (len(bounds) + 1)) for name, (_, bounds) in HISTOGRAMS.items()
-        }
-        self.events = 0
-        """Events that were evaluated."""
-        self.actions = 0
-        """Actions that they have yielded."""
-        self.refused: dict[int, int] = {}
-        """Evaluations, and events of batches, that were refused, by code."""
-        self.ticks = 0
-        """Ticks that moved a clock."""
-        self.firings_by_time = 0
-        self.keys_evicted = 0
-        """Live keys that were evicted because a detector reached its limits."""
-        self.firings = 0
-        """Firings that feeds have got."""
-        self.shadows: dict[str, int] = {}
-        """How often shadow rules fired, and the events of each kind in all comparisons."""
+    histograms: dict[str, Histogram] = msgspec.field(default_factory=_no_observations)
 
     def count_batch(self, before: Counted, after: Counted, refused: dict[int, int]) -> None:
         """Add what a batch has counted of a detector, and take the refusals of its events, by code."""
@@ -102,13 +128,7 @@ class Measures:
             for name, times in after.shadows.items():
                 self.shadows[name] = self.shadows.get(name, 0) + times - before.shadows[name]
 
-    def count_refused(self, refused: Mapping[int, int]) -> None:
-        """Add refusals by code."""
-        for code, times in refused.items():
-            self.refused[code] = self.refused.get(code, 0) + times
-
     def observe(self, name: str, value: float) -> None:
-        """Count one observation."""
         histogram = self.histograms[name]
         histogram.within[bisect_left(_BOUNDS[name], value)] += 1
         histogram.total += value

@@ -90,7 +90,8 @@ class ActiveDetector:
         detector.verdicts.take()
         program, zones = journal_entries.program_version(), journal_entries.zones_version()
         checksum = verdicts if complete else None
-        for staged in self.uploads.take_installed():
+        installed, self.uploads.installed = self.uploads.installed, []
+        for staged in installed:
             part = (RelationPart(staged),)
             self._append(JournalRecord(clock_us, events_seen, False, part, now_us, program, None, zones))
         self._append(

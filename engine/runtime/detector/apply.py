@@ -26,8 +26,7 @@ from engine.evaluation.wire.inspecting.explanations import (
     evaluate_explained_body,
     explain_body,
 )
-from engine.evaluation.wire.inspecting.feeds import firings_of
-from engine.evaluation.wire.inspecting.looks import comparison_asked, timeline
+from engine.evaluation.wire.inspecting.looks import comparison_asked, firings_of, timeline
 from engine.evaluation.wire.inspecting.rule_lists import rules_of
 from engine.evaluation.wire.inspecting.states import state_of
 from engine.evaluation.wire.records.decoding import Ingest

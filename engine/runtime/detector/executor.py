@@ -39,8 +39,8 @@ from engine.runtime.detector.persistence.journal_entries import (
     EVALUATED,
     JournalEntry,
     estimated_bytes,
+    note_lag,
 )
-from engine.runtime.detector.persistence.replay import note_lag
 from engine.runtime.detector.taking_over import ReadOnlyDetector, cannot_write, check_data_folder, take_over
 from engine.runtime.process.log_records import WORK
 from engine.runtime.process.processes import resident_bytes

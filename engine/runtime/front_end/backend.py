@@ -152,7 +152,6 @@ class Backend:
 
     @finished
     async def mint_token(self, name: str = "", grant: Grant = FULL, by: Permit = UNBOUNDED) -> MintedToken:
-        """Create a token durably."""
         minted, made = mint(name, grant), Made.now(by.token.label)
         version = await self.scheduler.ask("add_token", int, minted.id, minted.stored, made)
         self._cache.tokens.note_added(minted.stored.digest, known_token(minted.id, minted.stored), version)

@@ -182,7 +182,6 @@ class CatalogueCache:
 
     @property
     def directory_answer_age_s(self) -> float:
-        """The age of the directory's last answer."""
         return self._loop.time() - self._heard_at_s
 
     def permit(self, digest: bytes) -> Permit | None:
@@ -223,7 +222,6 @@ class CatalogueCache:
         self._keeping = asyncio.create_task(self._keep_fresh())
 
     async def close(self) -> None:
-        """Stop polling."""
         tasks = [*self._questions, *([self._keeping] if self._keeping else [])]
         for task in tasks:
             task.cancel()

@@ -1,4 +1,4 @@
-"""What the token of a request may do, as a front end judges it without asking anybody; what tokens owe."""
+"""What a token may do, as a front end judges it without asking; what it owes, and its share of a queue."""
 
 import time
 from typing import Final
@@ -83,7 +83,6 @@ class Permit:
         return None if self._detectors is None else frozenset(self._detectors)
 
     def sees(self, detector_id: str) -> bool:
-        """Whether the token is for a detector."""
         return self._detectors is None or detector_id in self._detectors
 
     @property
@@ -94,7 +93,6 @@ class Permit:
 
     @property
     def is_expired(self) -> bool:
-        """Whether its time is over."""
         return self.expires_at_ms is not None and time.time() * 1000 >= self.expires_at_ms
 
     @property
@@ -139,3 +137,45 @@ class Debts:
             self._spent_s[token_id] = self._spent_s.get(token_id, 0.0) + more_s
             self._owed_s[token_id] = self._owed_s.get(token_id, 0.0) + more_s
         return {token_id: (self._spent_s[token_id], self._owed_s[token_id]) for token_id in spent_s}
+
+
+class Share:
+    """What waits for a token."""
+
+    __slots__ = ("bytes", "requests")
+
+    def __init__(self) -> None:
+        self.requests = self.bytes = 0
+
+
+class Shares:
+    """The shares of all tokens of which anything waits."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, Share] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._of)
+
+    def add(self, token_id: str, bytes_: int) -> None:
+        share = self._of.get(token_id)
+        if share is None:
+            share = self._of[token_id] = Share()
+        share.requests += 1
+        share.bytes += bytes_
+
+    def take(self, token_id: str, bytes_: int) -> None:
+        share = self._of[token_id]
+        share.requests -= 1
+        share.bytes -= bytes_
+        if not share.requests:
+            del self._of[token_id]
+
+    def holding_more(self, token_id: str, bytes_: int, *, in_bytes: bool) -> str | None:
+        """Return the token that holds most, if that is more than this one would with another request."""
+        most_id, most = max(
+            self._of.items(), key=lambda entry: entry[1].bytes if in_bytes else entry[1].requests
+        )
+        own = self._of.get(token_id, Share())
+        is_more = most.bytes > own.bytes + bytes_ if in_bytes else most.requests > own.requests + 1
+        return most_id if is_more and most_id != token_id else None

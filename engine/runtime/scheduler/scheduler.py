@@ -289,7 +289,6 @@ class Scheduler:
 
     @property
     def active_detectors(self) -> int:
-        """The number of active detectors."""
         return sum(placed.worker_name is not None for placed in self._placed.values())
 
     @property

@@ -11,6 +11,7 @@ import socket
 import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final, Generic, Self, TypeVar, cast
 
 from engine.runtime.contract import build
@@ -211,13 +212,13 @@ _TOKEN_S: Final = 2.0
 """How long a connection has to send the token."""
 
 
+@dataclass(eq=False)
 class Listener:
     """Accepts connections, and gives each that sends the token a link."""
 
-    def __init__(self, address: Address, server: asyncio.Server, folder: TemporaryFolder | None) -> None:
-        self.address = address
-        self._server = server
-        self._folder = folder
+    address: Address
+    _server: asyncio.Server
+    _folder: TemporaryFolder | None
 
     @classmethod
     async def start(

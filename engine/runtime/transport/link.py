@@ -148,7 +148,6 @@ class Link(asyncio.BufferedProtocol):
 
     @property
     def usable(self) -> bool:
-        """Whether the connection is open."""
         return self._transport is not None and not self._transport.is_closing()
 
     def send(self, message: Message, *, at_once: bool = False) -> None:

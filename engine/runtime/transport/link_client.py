@@ -170,7 +170,6 @@ class LinkClient:
             settled(None)
 
     def close(self) -> None:
-        """Send what is queued, then end the connection."""
         self.link.close()
 
     def _begin(self, settled: Settled) -> int:

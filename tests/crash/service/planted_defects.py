@@ -41,8 +41,8 @@ SERVICE_DEFECTS: dict[str, Defect] = {
     "a relation is installed without the parts of its upload": Defect(
         ActiveDetector,
         "write",
-        "self.uploads.take_installed()",
-        "()",
+        "in installed:",
+        "in ():",
         partial(images, "relations"),
     ),
     "a batch is synced before it is written": Defect(

@@ -6,7 +6,7 @@ path and `s0` its slice, where 0 is the path without keys. The code contains no 
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from engine.evaluation.facts.look_up import split_name, value_of
 from engine.evaluation.facts.values import KEY_CHARS_MAX
@@ -23,6 +23,9 @@ Of a literal that is in the text, it only has to tell whether it is looked for i
 
 LookupOf = Callable[[str], object]
 """Gives the look-up of a fact, which bounds the work on large values."""
+
+RANGES_MIN: Final = 32
+"""From so many ranges of a fact on, some are nearly always tried: its number is made before them, once."""
 
 
 class EventCode:
@@ -72,6 +75,8 @@ class EventCode:
 
     def exact(self, name: str) -> str:
         """Return the same for a fact that is compared with both ends of a range, which are doubles."""
+        if self.uses.repeats_number(name, RANGES_MIN):
+            return self.number(name)
         fact = self.fact(name)
         return f"(NAN if type({fact}) is not int and type({fact}) is not float else {fact})"
 

@@ -7,7 +7,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
-from engine.evaluation.births import Births
+from engine.evaluation.requirements import Births
 from engine.evaluation.rule_book.rooms import Room, patterns_of, records_of
 from engine.evaluation.rule_book.shadows import DRAFTS_MAX
 from engine.evaluation.rules import (

@@ -45,7 +45,6 @@ class DirectoryActor(ServingActor):
         self._service: SchedulerService | None = None
 
     def folder(self) -> str:
-        """Return the path of the data folder."""
         return str(self._directory.data)
 
     def _link(self, transport: str) -> Link:  # noqa: ARG002 -- all are served alike

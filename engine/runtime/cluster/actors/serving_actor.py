@@ -82,7 +82,6 @@ class ServingActor(ABC):
         self._never.wait()
 
     def pid(self) -> int:
-        """Return the id of this process."""
         return os.getpid()
 
     @abstractmethod

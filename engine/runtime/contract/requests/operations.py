@@ -1,13 +1,17 @@
 """Operations on a detector, as bytes between front end and worker."""
 
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
 from engine.evaluation.rules import Labels
 from engine.evaluation.wire.batches import BatchForm
-from engine.evaluation.wire.inspecting.feeds import FIRINGS_PAGE_MAX, FiringsAsked
-from engine.evaluation.wire.inspecting.looks import ComparisonAsked, TimelineAsked
+from engine.evaluation.wire.inspecting.looks import (
+    FIRINGS_PAGE_MAX,
+    ComparisonAsked,
+    FiringsAsked,
+    TimelineAsked,
+)
 from engine.evaluation.wire.inspecting.rule_lists import RulesAsked
 from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.evaluation.wire.records.decoding import Ingest
@@ -273,46 +277,19 @@ def rule(rule_id: str) -> Operation:
     return Operation(RULE, msgspec.json.encode(NamedRule(rule_id)))
 
 
-def add_rule(
-    name: str,
-    condition: str,
-    *,
-    notify: bool = False,
-    shadow: bool = False,
-    draft_of: str | None = None,
-    description: str = "",
-    labels: Labels | None = None,
-    timed: bool = False,
-    every_secs: float = 0,
-    every_by: list[str] | None = None,
-) -> Operation:
-    """Add a rule: `{"id": ...}`."""
-    encoded = json_bytes(labels or {}).decode()
-    acting = (timed, every_secs, every_by)
-    added = AddRule(name, condition, notify, shadow, draft_of, description, encoded, *acting)
+def add_rule(name: str, condition: str, *, labels: Labels | None = None, **members: Any) -> Operation:
+    """Add a rule: `{"id": ...}`. The other members are those of AddRule."""
+    added = AddRule(name, condition, labels=json_bytes(labels or {}).decode(), **members)
     return Operation(ADD_RULE, msgspec.json.encode(added))
 
 
-def change_rule(
-    rule_id: str,
-    *,
-    name: str | None = None,
-    condition: str | None = None,
-    enabled: bool | None = None,
-    notify: bool | None = None,
-    shadow: bool | None = None,
-    description: str | None = None,
-    labels: Labels | None = None,
-    history: Literal["keep"] | None = None,
-    timed: bool | None = None,
-    every_secs: float | None = None,
-    every_by: list[str] | None = None,
-) -> Operation:
-    """Change a rule and return all of it. With `history`, a new condition keeps what it can."""
+def change_rule(rule_id: str, *, labels: Labels | None = None, **members: Any) -> Operation:
+    """Change members of a rule, those of ChangeRule, and return all of it.
+
+    With `history`, a new condition keeps what it can.
+    """
     encoded = None if labels is None else json_bytes(labels).decode()
-    members = (name, condition, enabled, notify, shadow, description, encoded, history)
-    change = ChangeRule(rule_id, *members, timed, every_secs, every_by)
-    return Operation(CHANGE_RULE, msgspec.json.encode(change))
+    return Operation(CHANGE_RULE, msgspec.json.encode(ChangeRule(rule_id, labels=encoded, **members)))
 
 
 def remove_rule(rule_id: str) -> Operation:

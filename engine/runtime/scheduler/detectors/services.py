@@ -46,7 +46,6 @@ class Problems:
             _log.error("%s", problem)
 
     def end(self, detector_id: str) -> None:
-        """Note that a detector has no problem any more."""
         self.current.pop(detector_id, None)
 
 

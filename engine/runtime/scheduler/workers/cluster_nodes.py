@@ -117,15 +117,12 @@ class AvoidedNodes:
         self._until_s: dict[str, float] = {}
 
     def add(self, node: str) -> None:
-        """Avoid a node from now on."""
         self._until_s[node] = asyncio.get_running_loop().time() + _AVOIDED_S
 
     def remove(self, node: str) -> None:
-        """Avoid a node no longer."""
         self._until_s.pop(node, None)
 
     def now(self) -> frozenset[str]:
-        """Return the nodes to avoid now."""
         now_s = asyncio.get_running_loop().time()
         self._until_s = {node: until_s for node, until_s in self._until_s.items() if until_s > now_s}
         return frozenset(self._until_s)

@@ -29,7 +29,6 @@ class Heartbeat(Beats):
         return self.missed >= _DOUBTFUL_BEATS
 
     def dead(self, *, activating: bool) -> bool:
-        """Whether the worker counts as dead."""
         return self.missed >= BEATS * (_ACTIVATING_FACTOR if activating else 1)
 
     async def watch(
@@ -120,7 +119,6 @@ class DetectorWorker:
         self.pending.discard(epoch)
 
     def leave(self, epoch: int) -> None:
-        """Note that a detector is no longer active in it."""
         self.active.pop(epoch, None)
 
     def reported(self, report: Report) -> None:
@@ -130,7 +128,6 @@ class DetectorWorker:
 
     @property
     def activating(self) -> int:
-        """The detectors that are being activated in it."""
         return self.taken - len(self.active)
 
 

@@ -188,7 +188,6 @@ class WorkerPool:
             one.on_death()
 
     async def close(self) -> None:
-        """End every worker."""
         self._closed = True
         if self._trimming is not None:
             self._trimming.cancel()
@@ -292,7 +291,7 @@ class WorkerPool:
         self._serve()
         self.fill()
 
-    def _died(self, worker: DetectorWorker, *, silent: bool) -> None:
+    def _died(self, worker: DetectorWorker, silent: bool) -> None:
         node = worker.port.node
         if silent and all(one.heartbeat.doubtful for one in self._all if one.port.node == node):
             self.avoid(node)

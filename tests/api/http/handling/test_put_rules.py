@@ -88,6 +88,10 @@ async def test_messages_know_the_relations_that_are_stored(caller: Caller) -> No
     assert [one["code"] for one in unknown.envelope["messages"]] == [2003]
     await caller("PUT", f"{detector}/relations/staff", {"tuples": ["ada"]})
     assert (await caller("PUT", f"{detector}/rules", rules)).envelope["messages"] == []
+    for rules in (bodies("user in staff"), bodies("user in other")):
+        reply = await caller("PUT", f"{detector}/rules", {"rules": rules})
+        codes = [one["code"] for one in reply.envelope["messages"]]
+        assert codes == ([2006] if "staff" in rules[0]["condition"] else [])
 
 
 async def test_a_version_names_the_token_that_made_it(caller: Caller) -> None:

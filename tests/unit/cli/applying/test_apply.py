@@ -144,6 +144,16 @@ def test_what_becomes_of_a_history_is_said(
     assert f"  ~ r: {said}\n" in shown
 
 
+def test_what_is_doubtful_in_a_new_detector_is_told_once_it_is_there(
+    service: FakeService, tmp_path: Path
+) -> None:
+    text = "detector: d\nrules: {r: x > 5 and x < 3}"
+    told = "rule-detector: warning: 2006 `r`: `x < 3` is never true"
+    assert apply(tmp_path, text, "--dry-run").stderr == ""
+    assert apply(tmp_path, text, "--yes").stderr.startswith(told)
+    assert apply(tmp_path, text.replace("< 3", "< 2"), "--yes").stderr.count("2006") == 1
+
+
 def test_all_histories_can_be_kept(service: FakeService, tmp_path: Path) -> None:
     apply(tmp_path, "detector: d\nrules: {r: a == 1}", "--yes")
     given = ("detector: d\nrules: {r: once b == 1 and previous a == 1}", "--keep-history")

@@ -120,12 +120,6 @@ async def test_a_directory_that_must_not_answer_any_more_gives_up(tmp_path, outc
     assert script.given_up == [why]
 
 
-@pytest.mark.parametrize("name", ["revoke_token", "delete_detector"])
-async def test_what_is_not_there_cannot_be_removed(tmp_path, name):
-    with pytest.raises(Refusal):
-        await CHANGES[name](Script(tmp_path, None).client)
-
-
 async def test_detectors_that_are_created_at_the_same_time_share_calls(tmp_path):
     async with local_service(tmp_path) as service:
         ids = await asyncio.gather(*(service.backend.create_detector(f"{number}") for number in range(150)))

@@ -80,7 +80,7 @@ READS: dict[str, list[Operation]] = {
     ops.DRY_RUN_MSGPACK: [ops.dry_run_batch(MSGPACK, "msgpack")],
     ops.EXPLAIN: [ops.explain(EVENT)],
     ops.STATE: [
-        *(ops.state(StateAsked(about=about)) for about in ("all", "keys", "nodes", "rules", "costs")),
+        *(ops.state(StateAsked(about=about)) for about in ("all", "keys", "seen", "nodes", "rules", "costs")),
         ops.state(StateAsked(about="rule", rule_id=RULE, key={"user": "ada"})),
     ],
     ops.FIRINGS: [ops.firings(None), ops.firings(0)],

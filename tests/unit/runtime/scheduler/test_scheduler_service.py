@@ -315,7 +315,7 @@ async def test_status_and_counts_outlive_a_directory_that_is_away(tmp_path):
         trouble.append("ray is silent")
         assert "ray is silent" in (await scheduler.status()).reasons
         trouble.clear()
-        scheduler._problem = lambda: "ray is silent, but what is active is served"
+        scheduler.problem = lambda: "ray is silent, but what is active is served"
         status = await scheduler.status()
         assert status.reasons == known.reasons
         assert "ray is silent, but what is active is served" in status.problems

@@ -64,7 +64,7 @@ class Peer:
             settled(Reply([Done(operation.payload[::-1]) for operation in batch.operations]))
             return None
         self.batches.append((batch, settled))
-        return self
+        return self.release
 
 
 class Odd(Exception):

@@ -6,11 +6,9 @@ from typing import Any
 import pytest
 
 from engine import Detector
-from engine.evaluation.kernel.buckets.buckets import Bucket, Group
-from engine.evaluation.kernel.buckets.running import run
-from engine.evaluation.kernel.selection.known import Known, Value
-from engine.evaluation.kernel.selection.row import Row
-from engine.evaluation.kernel.selection.selected_rows import PENDING_MAX, SelectedRows
+from engine.evaluation.kernel.buckets.buckets import Bucket, Group, run
+from engine.evaluation.kernel.selection.selected_rows import PENDING_MAX, Row, SelectedRows
+from engine.evaluation.kernel.selection.triggers import Known, Value
 from tests.differential.modes import in_mode
 
 LARGE = (1 << 63) - 1

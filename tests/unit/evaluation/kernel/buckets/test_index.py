@@ -12,13 +12,10 @@ from engine.evaluation.facts.look_up import element_fact
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
 from engine.evaluation.facts.values import key_of
-from engine.evaluation.kernel.buckets.buckets import Bucket
+from engine.evaluation.kernel.buckets.buckets import Bucket, run
 from engine.evaluation.kernel.buckets.index import Index
-from engine.evaluation.kernel.buckets.running import run
 from engine.evaluation.kernel.indexing.analysis import Holding
-from engine.evaluation.kernel.selection.known import Known, Value
-from engine.evaluation.kernel.selection.row import Row
-from engine.evaluation.kernel.selection.selected_rows import SelectedRows
+from engine.evaluation.kernel.selection.selected_rows import Row, SelectedRows
 from engine.evaluation.kernel.selection.triggers import (
     PRESENT,
     Beginning,
@@ -27,9 +24,11 @@ from engine.evaluation.kernel.selection.triggers import (
     Found,
     Hit,
     InNetwork,
+    Known,
     Range,
     Trigger,
     Triggers,
+    Value,
     may_meet_several,
 )
 from engine.language.operators import LARGEST

@@ -3,7 +3,7 @@
 import pytest
 
 from engine import parse
-from engine.evaluation.kernel.selection.known import Known, Value, Within, truth
+from engine.evaluation.kernel.selection.triggers import Known, Value, Within, truth
 
 TWO, WITHIN, BETWEEN = Value("a", 2), Within("a", 2.0, 5.0), Within("a", "b", "d")
 

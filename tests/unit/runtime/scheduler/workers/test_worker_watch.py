@@ -51,7 +51,7 @@ class Scene:
     def _drop(self, worker: DetectorWorker, epoch: int) -> None:
         raise AssertionError(f"{epoch} was not granted to {worker}")
 
-    def _note_death(self, worker: DetectorWorker, *, silent: bool) -> None:
+    def _note_death(self, worker: DetectorWorker, silent: bool) -> None:
         assert worker is self.worker
         self.died.append(silent)
         for watcher in worker.watchers:
