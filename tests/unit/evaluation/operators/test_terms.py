@@ -76,6 +76,7 @@ def at(time: str) -> float:
         (Add((Fact("x"), "1")), 1, None, None),
         (Add((Fact("x"), 0)), 2**1024 - 2**970 - 1, None, 1.7976931348623157e308),
         (Add((Fact("x"), 0)), -(2**1024 - 2**970), None, None),
+        (Add((Fact("x"), 0)), -(2**1024 - 2**970 - 1), None, -1.7976931348623157e308),
         (Add((Fact("x"), Fact("y"))), 1e308, 1e308, None),
         (Sub((Fact("x"), Fact("y"))), 1, 2.5, -1.5),
         (Mul((Fact("x"), Fact("y"), 2)), 3, 0.5, 3.0),
