@@ -16,6 +16,7 @@ from engine.evaluation.operators.past_terms.extremes import PaneMinima, least
 from engine.evaluation.operators.present_terms.clock import LocalTimes, Parts, local_times
 from engine.evaluation.operators.table import term_operator
 from engine.language.condition import Compare, Leaf
+from engine.language.limits import Limits
 from engine.language.terms import (
     Abs,
     Add,
@@ -75,6 +76,7 @@ def at(time: str) -> float:
         (Add((Fact("x"), "1")), 1, None, None),
         (Add((Fact("x"), 0)), 2**1024 - 2**970 - 1, None, 1.7976931348623157e308),
         (Add((Fact("x"), 0)), -(2**1024 - 2**970), None, None),
+        (Add((Fact("x"), 0)), -(2**1024 - 2**970 - 1), None, -1.7976931348623157e308),
         (Add((Fact("x"), Fact("y"))), 1e308, 1e308, None),
         (Sub((Fact("x"), Fact("y"))), 1, 2.5, -1.5),
         (Mul((Fact("x"), Fact("y"), 2)), 3, 0.5, 3.0),
@@ -409,3 +411,25 @@ def test_an_explanation_tells_until_when_a_comparison_stays(
     detector.add_rule("rule", condition)
     node = explain(detector, {"x": 2}, 1_000).rules[0].node
     assert (node.verdict, node.until_us) == (verdict, until_us)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "count(a == 1) >= 2",
+        "sum(v where a == 1) >= 2",
+        "avg(v where a == 1) + v >= 2",
+        "min(v where a == 1) + sum(v) >= 3",
+        "max(v) + sum(v where a == 1) >= 3",
+        "last(v where a == 1) >= v",
+    ],
+)
+def test_an_event_of_which_nothing_is_remembered_takes_no_place(condition: str, mode: str) -> None:
+    with in_mode(mode):
+        detector = Detector(limits=Limits(keys_max=1))
+        detector.add_rule("rule", f"per k (compare({condition}))")
+        detector.evaluate({"k": 1, "a": 1, "v": 1}, 0)
+        assert not detector.evaluate({"k": 2, "a": 2}, 1_000)
+        assert not detector.evaluate({"k": 3, "a": 2}, 2_000)
+        assert detector.evaluate({"k": 1, "a": 1, "v": 1}, 3_000)
