@@ -253,6 +253,7 @@ ROOMS: Final = {
             "engine/evaluation",
             tests=(
                 "unit/evaluation/test_detector.py",
+                "unit/evaluation/rule_book/test_differences.py",
                 "unit/evaluation/rule_book/test_many_rules.py",
                 "unit/evaluation/rule_book/test_versions.py",
                 "unit/evaluation/rule_book/test_preparation.py",
@@ -263,6 +264,7 @@ ROOMS: Final = {
             ),
             files=(
                 "rules.py",
+                "rule_book/changes/differences.py",
                 "rule_book/changes/many_rules.py",
                 "rule_book/meanings.py",
                 "rule_book/rooms.py",
