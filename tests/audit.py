@@ -16,12 +16,12 @@ from engine.evaluation.kernel.indexing.members import Members
 from engine.evaluation.kernel.rule_set import ELEMENTS, PATTERN_NODES, TEXT_TEST_NODES
 from engine.evaluation.kernel.selection.triggers import Element, Found, Hit, may_meet_several
 from engine.evaluation.key_sizes import key_bytes
-from engine.evaluation.operators.counting.pane_sums import PaneSums
+from engine.evaluation.operators.counting.panes import PaneSums
+from engine.evaluation.operators.past_terms.extremes import PaneMinima
 from engine.evaluation.operators.past_terms.last import LatestValue
-from engine.evaluation.operators.past_terms.pane_extremes import PaneMinima
 from engine.evaluation.operators.table import remembering
 from engine.evaluation.requirements import is_temporal, requirements_of, size_of
-from engine.evaluation.slices.bounds.keyed import Keyed
+from engine.evaluation.slices.bounds.tracked import Keyed
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.readers import Reader
 from engine.evaluation.slices.slices import (

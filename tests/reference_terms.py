@@ -127,11 +127,13 @@ def value(
             return (now_us - times[-1]) / 1_000_000 if times else None
         case terms.CountTerm(condition):
             return len(counted(term, was(condition)))
-        case terms.SumTerm():
-            return added(numbers(term))
-        case terms.AvgTerm():
+        case terms.SumTerm() | terms.AvgTerm():
             found = numbers(term)
-            return added(found) / len(found) if found else None
+            total = added(found)
+            # Infinities of both signs have no sum.
+            if math.isnan(total) or (isinstance(term, terms.AvgTerm) and not found):
+                return None
+            return total / len(found) if isinstance(term, terms.AvgTerm) else total
         case terms.MinTerm() | terms.MaxTerm():
             pick = min if isinstance(term, terms.MinTerm) else max
             return pick((number for _, number in numbers(term)), default=None)

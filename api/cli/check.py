@@ -173,6 +173,6 @@ def _report(
     if equal is not None:
         said = f"the condition is equal to that of the rule {quoted(equal)}, up to the order of its parts"
         warnings.append(f"{said}; remove one of the two")
-    for warning in [*warnings, *doubts(condition)]:
+    for warning in [*warnings, *doubts(condition, relations)]:
         click.echo(f"{place(rule)}: warning: {warning}", err=True)
     return True

@@ -9,8 +9,7 @@ from api.console.pages import console_pages
 from api.http.body.memory import BodyMemory
 from api.http.checks import CHECKS
 from api.http.cors import cors_of
-from api.http.fast_path import FastPath
-from api.http.pipeline import Pipeline
+from api.http.pipeline import FastPath, Pipeline
 from api.http.request.log import RequestLog
 from api.http.request.timeout import RequestTimeouts
 from api.http.routes import BLUEPRINTS, BY_ENDPOINT, OPERATIONS
@@ -24,8 +23,7 @@ from api.schema.openapi.docs import TO_DOCS, pages
 from api.server.asgi import App, Receive, Scope, Send
 from api.settings import Settings
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.contract.measurements.figures import ClusterFigures
-from engine.runtime.contract.measurements.status import Status
+from engine.runtime.contract.figures import ClusterFigures, Status
 from engine.runtime.front_end import memory_budget
 from engine.runtime.front_end.backend import Backend
 
@@ -61,7 +59,7 @@ class Application:
         if self._tracing is not None:
             service.after_serving(self._tracing.close)
         self.pipeline = Pipeline(
-            FastPath(settings, service.authenticator, backend, self.memory),
+            FastPath(settings, OPERATIONS, service.authenticator, backend, self.memory),
             service,
             self._metrics,
             RequestTimeouts(settings.deadline_s),

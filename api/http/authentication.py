@@ -6,8 +6,8 @@ import re
 from typing import Final
 
 from api.schema.envelope import RequestRefusal
-from engine.runtime.contract.catalogue_changes import KnownToken
 from engine.runtime.contract.errors import DetectorUnavailable
+from engine.runtime.contract.tokens import KnownToken
 from engine.runtime.front_end.backend import Backend
 from engine.runtime.front_end.permits import Permit
 

@@ -4,11 +4,11 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from api.http.body.inflating import GZIP, Inflating
-from api.http.body.reading import read_body, skip_body
+from api.http.body.reading import GZIP, Inflating, read_body, skip_body
 from api.http.request.head import (
     announced_length,
     authorization,
+    body_bytes_max,
     check_headers,
     check_length,
     content_encoding,
@@ -60,11 +60,12 @@ async def check_head() -> None:
     if operation is None or operation.body is None:
         check_headers(head, bytes_max=bytes_max, media_types=())
         return
-    if operation.takes_any_type:
-        found = {name: value for name, value in head.found.items() if name != b"content-type"}
-        head = head._replace(found=found, repeated=head.repeated - {b"content-type"})
     request.media_type = check_headers(
-        head, bytes_max=bytes_max, media_types=operation.media_types, takes_key=operation.is_evaluation
+        head,
+        bytes_max=bytes_max,
+        media_types=operation.media_types,
+        takes_key=operation.is_evaluation,
+        takes_any_type=operation.takes_any_type,
     )
     if content_encoding(head) == GZIP:
         request.receive = Inflating(request.receive)
@@ -153,9 +154,4 @@ def _arguments() -> dict[str, Any]:
 
 
 def _bytes_max() -> int:
-    operation, settings = request.operation, service.settings
-    if operation is None or operation.body is None:
-        return settings.max_discard_bytes
-    if operation.is_upload:
-        return settings.max_relation_body_bytes
-    return settings.max_batch_body_bytes if operation.is_batch else settings.max_body_bytes
+    return body_bytes_max(request.operation, service.settings)

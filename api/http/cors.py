@@ -1,11 +1,10 @@
 """Cross-origin requests: which pages of other origins may read responses, and what they may send."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from api.schema.envelope import Headers, Response
-from api.server.asgi import Scope
+from api.server.http1.request_head import Fields
 
 _METHODS: Final = b"GET, HEAD, POST, PUT, PATCH, DELETE"
 _TAKEN: Final = (
@@ -24,11 +23,11 @@ class Cors:
 
     origins: frozenset[bytes]
 
-    def preflight(self, scope: Scope) -> Response | None:
+    def preflight(self, method: str, head: Fields) -> Response | None:
         """Return the response to a listed origin that asks what it may send; None for all other requests."""
-        if scope["method"] != "OPTIONS" or (origin := self._listed(scope["headers"])) is None:
+        if method != "OPTIONS" or (origin := self._listed(head)) is None:
             return None
-        if not any(name == b"access-control-request-method" for name, _ in scope["headers"]):
+        if b"access-control-request-method" not in head.found:
             return None
         said = (
             (b"access-control-allow-origin", origin),
@@ -39,17 +38,17 @@ class Cors:
         )
         return Response(200, b"", said, b"text/plain; charset=utf-8")
 
-    def headers(self, scope: Scope) -> Headers:
+    def headers(self, head: Fields) -> Headers:
         """Return what is added to the response to any other request."""
-        origin = self._listed(scope["headers"])
+        origin = self._listed(head)
         if origin is None:
             return (_VARY,)
         shown = (b"access-control-expose-headers", _SHOWN)
         return ((b"access-control-allow-origin", origin), shown, _VARY)
 
-    def _listed(self, headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
-        sent = [value for name, value in headers if name == b"origin"]
-        return sent[0] if len(sent) == 1 and sent[0] in self.origins else None
+    def _listed(self, head: Fields) -> bytes | None:
+        origin = head.only(b"origin")
+        return origin if origin in self.origins else None
 
 
 def cors_of(origins: str | None) -> Cors | None:

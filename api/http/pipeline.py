@@ -1,23 +1,156 @@
 """What every request passes: the fast path or Quart, metrics, spans and log."""
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
-from api.http.body.reading import send_response
+from api.http.authentication import Authenticator
+from api.http.body.memory import BodyMemory
+from api.http.body.reading import part_of, read_rest, send_response
 from api.http.cors import Cors
-from api.http.fast_path import FastPath
-from api.http.request.head import canonical_path
+from api.http.request.head import (
+    BY_NAME,
+    authorization,
+    body_bytes_max,
+    canonical_path,
+    check_headers,
+    check_length,
+    detector_name,
+    idempotency_key,
+)
 from api.http.request.log import RequestLog
 from api.http.request.timeout import STREAMS, RequestTimeout, RequestTimeouts
 from api.http.service import PROGRESS
 from api.observability.request_metrics import CALLER_GONE, RequestMetrics
 from api.observability.tracing.http_request import HttpRequest
 from api.observability.tracing.tracing import Tracing
-from api.schema.envelope import error_code, error_response
+from api.schema.envelope import BATCH_FORMS, NDJSON, Response, answered, error_code, error_response
+from api.schema.operation import ID_PATTERN, Operation
 from api.server.asgi import App, CallerGone, Message, Receive, Scope, Send
 from api.server.connection_limit import STATE
 from api.server.http1.exchange import RESPOND
-from api.server.http1.request_head import REQUEST_ID_STATE
+from api.server.http1.request_head import FIELDS_STATE, REQUEST_ID_STATE, Fields
+from api.settings import Settings
+from engine.evaluation.wire.records.decoding import Ingest
 from engine.runtime.contract.requests.current_request import begin_request
+from engine.runtime.contract.requests.operations import evaluate, evaluate_batch, ingest
+from engine.runtime.front_end.backend import Backend
+from engine.runtime.front_end.permits import Permit
+
+_PATH: Final = f"/api/detectors/(?:({ID_PATTERN})|{BY_NAME}[^/]+)/"
+_INGEST_QUERY: Final = re.compile(rb"time=([A-Za-z0-9_.@-]{1,255})")
+_BODY_IS_ENCODED: Final = frozenset({b"content-encoding", b"transfer-encoding"})
+
+_EVALUATE: Final = "evaluate"
+_INGEST: Final = "ingest"
+
+
+class _Taken(NamedTuple):
+    """What an operation takes."""
+
+    name: str
+    media_types: tuple[bytes, ...]
+    takes_any_type: bool
+    body_bytes_max: int
+
+
+@dataclass(eq=False)
+class FastPath:
+    """Answers evaluations of known detectors by known callers, and refuses those that are wrong.
+
+    It judges by the functions of the checks before Quart's views, and in their order. It leaves everything
+    else untouched: other operations, streams, bodies that are encoded, and what the directory must be asked.
+    """
+
+    settings: Settings
+    operations: Iterable[Operation]
+    """All operations, of which it answers three."""
+    authenticator: Authenticator
+    backend: Backend
+    memory: BodyMemory
+    _taken: dict[bytes, _Taken] = field(init=False, default_factory=dict)
+    """The operations that it answers, by the ends of their paths."""
+    _path: re.Pattern[bytes] = field(init=False)
+
+    def __post_init__(self) -> None:
+        for one in self.operations:
+            if one.is_evaluation:
+                bytes_max = body_bytes_max(one, self.settings)
+                end = one.path.partition("}/")[2].encode()
+                self._taken[end] = _Taken(one.name, one.media_types, one.takes_any_type, bytes_max)
+        self._path = re.compile(b"%b(%b)" % (_PATH.encode(), b"|".join(self._taken)))
+
+    async def answer(
+        self, scope: Scope, head: Fields, receive: Receive, progress: RequestTimeout
+    ) -> Response | None:
+        """Return the response, or None if Quart has to answer: then nothing was read.
+
+        Raises what the checks raise.
+        """
+        found = self._path.fullmatch(scope["raw_path"])
+        if found is None or scope["method"] != "POST" or scope["http_version"] != "1.1":
+            return None
+        taken = self._taken[found[2]]
+        name = taken.name
+        query = None
+        if scope["query_string"]:
+            query = _INGEST_QUERY.fullmatch(scope["query_string"])
+            if query is None or name != _INGEST:
+                return None
+        permit = self.authenticator.permit(authorization(head))
+        if permit is None or not (permit.is_full or _may_pass(permit, name)):
+            return None
+        progress.mark_authenticated(permit)
+        progress.operation = name
+        if not _BODY_IS_ENCODED.isdisjoint(head.found):
+            return None
+        media_type = check_headers(
+            head,
+            bytes_max=self.settings.max_header_bytes,
+            media_types=taken.media_types,
+            takes_key=True,
+            takes_any_type=taken.takes_any_type,
+        )
+        body_bytes = None if media_type == NDJSON else check_length(head, taken.body_bytes_max)
+        detector_id = self._detector(found[1], scope["raw_path"], permit)
+        if detector_id is None or body_bytes is None:
+            return None
+        message = await receive()
+        if message.get("more_body", False):
+            reservation = self.memory.reserve(body_bytes, progress.end)
+            body = await read_rest(message, receive, body_bytes, reservation)
+            reservation.release()
+        else:
+            body = part_of(message)
+        progress.body_read()
+        if permit.rate is not None:
+            permit.spend(1)
+        key = idempotency_key(head) if b"idempotency-key" in head.found else ""
+        if name == _INGEST:
+            call = ingest(Ingest(body, query[1].decode() if query else None), key)
+        elif name == _EVALUATE:
+            call = evaluate(body, key)
+        else:
+            call = evaluate_batch(body, key, BATCH_FORMS[media_type])
+        return answered(await self.backend.call(detector_id, call))
+
+    def _detector(self, given: bytes | None, raw_path: bytes, permit: Permit) -> str | None:
+        """Return the id of the detector in a path, by its id or its name.
+
+        Returns None if it is not in the cache, or the token is not for it.
+        """
+        if given is not None:
+            detector_id = given.decode()
+            is_there = self.backend.exists(detector_id) and (permit.is_full or permit.sees(detector_id))
+            return detector_id if is_there else None
+        name = detector_name(raw_path)
+        return None if name is None else self.backend.only_named(name, permit)
+
+
+def _may_pass(permit: Permit, name: str) -> bool:
+    """Whether a token that is bounded may evaluate. Several events are counted elsewhere."""
+    return permit.may("evaluate") and (permit.rate is None or name == _EVALUATE)
 
 
 @dataclass(frozen=True)
@@ -37,22 +170,23 @@ class Pipeline:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         state = scope.get("state", {})
-        preflight = None if self.cors is None else self.cors.preflight(scope)
-        begin_request(HttpRequest(state.get(REQUEST_ID_STATE, b"").decode("ascii"), scope["headers"]))
+        head = state.get(FIELDS_STATE) or Fields(scope["headers"])
+        preflight = None if self.cors is None else self.cors.preflight(scope["method"], head)
+        begin_request(HttpRequest(state.get(REQUEST_ID_STATE, b"").decode("ascii"), head))
         progress = RequestTimeout(self.timeouts, receive, state.get(STATE))
         try:
             with progress:
-                response = preflight or await self.fast_path.answer(scope, receive, progress)
+                response = preflight or await self.fast_path.answer(scope, head, receive, progress)
         except CallerGone:
             self._finish(scope, progress, CALLER_GONE)
             return
         except Exception as error:  # noqa: BLE001 -- whatever it is, the caller is owed a response
             response = error_response(error)
         if response is None:
-            await self._answer_by_quart(scope, receive, send, progress)
+            await self._answer_by_quart(scope, head, receive, send, progress)
             return
         if self.cors is not None and response is not preflight:
-            response = response._replace(headers=(*response.headers, *self.cors.headers(scope)))
+            response = response._replace(headers=(*response.headers, *self.cors.headers(head)))
         self._finish(scope, progress, response.status, response.body)
         respond = state.get(RESPOND)
         if respond is None:
@@ -61,7 +195,7 @@ class Pipeline:
             await respond(response.status, response.own_headers(), *response.pieces)
 
     async def _answer_by_quart(
-        self, scope: Scope, receive: Receive, send: Send, progress: RequestTimeout
+        self, scope: Scope, head: Fields, receive: Receive, send: Send, progress: RequestTimeout
     ) -> None:
         status, body = CALLER_GONE, b""
 
@@ -70,7 +204,7 @@ class Pipeline:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 if self.cors is not None:
-                    message["headers"] = [*message["headers"], *self.cors.headers(scope)]
+                    message["headers"] = [*message["headers"], *self.cors.headers(head)]
             body = body or message.get("body", b"")
             await send(message)
 
@@ -78,7 +212,7 @@ class Pipeline:
         if path[:1] != "/" or path[1:2] == "/":
             # Werkzeug would add a missing slash, and drop all but one. This leads nowhere.
             path = f"/.{path}"
-        state = {**scope.get("state", {}), PROGRESS: progress}
+        state = {**scope.get("state", {}), PROGRESS: progress, FIELDS_STATE: head}
         try:
             await self.quart({**scope, "path": path, "state": state}, receive, send_on)
         except CallerGone:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Final, TypeVar, cast
 
 import quart
@@ -18,12 +18,13 @@ from api.http.body.ndjson_stream import NdjsonStream, NdjsonStreams
 from api.http.handling.event_stream import EventStream, EventStreams
 from api.http.handling.feed_stream import FeedStreams
 from api.http.handling.relation_upload import RelationUpload
-from api.http.request.head import Head, canonical_path, read_head
+from api.http.request.head import canonical_path
 from api.http.request.timeout import RequestTimeout
 from api.observability.readiness import Readiness
 from api.schema.envelope import RequestRefusal, Response, answered, error_response
 from api.schema.operation import Operation
 from api.server.asgi import Receive, Send
+from api.server.http1.request_head import FIELDS_STATE, Fields
 from api.settings import Settings
 from engine.evaluation.wire.bodies import decode
 from engine.runtime.contract.requests import operations
@@ -58,10 +59,11 @@ class Request(quart.Request):
     media_type: bytes = b""
     """The media type of the body; empty for an operation without one."""
 
-    @cached_property
-    def head(self) -> Head:
-        """The headers that the service reads."""
-        return read_head(self.scope["headers"])
+    @property
+    def head(self) -> Fields:
+        """The header fields."""
+        found: Fields = self.scope["state"][FIELDS_STATE]
+        return found
 
     @property
     def operation(self) -> Operation | None:

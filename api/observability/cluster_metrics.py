@@ -8,14 +8,8 @@ from typing import Final, NamedTuple
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from engine.evaluation.rule_book.shadows import KINDS, SHADOW
-from engine.runtime.contract.measurements.figures import (
-    ClusterFigures,
-    FolderFigures,
-    Measured,
-    MemoryFigures,
-    WorkerFigures,
-)
-from engine.runtime.contract.measurements.measures import HISTOGRAMS
+from engine.runtime.contract.figures import ClusterFigures, FolderFigures, MemoryFigures, WorkerFigures
+from engine.runtime.contract.measures import HISTOGRAMS, Measured
 
 
 def _of_detectors(figure: str) -> Callable[[WorkerFigures], float]:

@@ -28,9 +28,8 @@ from api.observability.request_metrics import (
     WITHIN,
 )
 from engine.runtime.contract.build import build_version
-from engine.runtime.contract.measurements.counters import COUNTERS, FRONT_ENDS_LOST
-from engine.runtime.contract.measurements.figures import ClusterFigures
-from engine.runtime.contract.measurements.status import Status
+from engine.runtime.contract.figures import ClusterFigures, Status
+from engine.runtime.contract.measures import COUNTERS, FRONT_ENDS_LOST
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST.encode()
 

@@ -6,11 +6,10 @@ from typing import Final
 
 from api.observability.metrics import CONTENT_TYPE, metrics_text
 from api.schema.envelope import Response
-from engine.runtime.concurrency.kept import Kept
+from engine.runtime.concurrency.background import Kept
 from engine.runtime.concurrency.threads import off_loop
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.contract.measurements.figures import ClusterFigures
-from engine.runtime.contract.measurements.status import Status
+from engine.runtime.contract.figures import ClusterFigures, Status
 from engine.runtime.front_end.backend import Backend
 
 KEPT_S: Final = 1.0

@@ -12,7 +12,7 @@ from api.observability.small_server import SmallServer
 from api.schema.envelope import Response, failure, refused, success
 from engine.language.diagnostics import Entry
 from engine.runtime.concurrency.beats import Beats, answer_within
-from engine.runtime.concurrency.loop_thread import LoopThread, turn_of
+from engine.runtime.concurrency.threads import LoopThread, turn_of
 from engine.runtime.contract.errors import DetectorUnavailable
 
 _BEAT_S: Final = 1.0

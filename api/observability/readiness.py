@@ -9,8 +9,8 @@ from msgspec import UNSET
 from api.schema.envelope import Response, failure, refused, success
 from api.schema.messages import cluster
 from engine.language.diagnostics import Entry
-from engine.runtime.concurrency.kept import Kept
-from engine.runtime.contract.measurements.status import Status
+from engine.runtime.concurrency.background import Kept
+from engine.runtime.contract.figures import Status
 
 _KEPT_S: Final = 1.0
 _NOT_READY: Final = "the service is starting, or cannot serve now; with a token, /readyz says why"

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Final
 
-from engine.runtime.contract.measurements.status import Counts
+from engine.runtime.contract.figures import Counts
 
 REQUESTS: Final = "requests"
 """The count of requests by operation and status."""

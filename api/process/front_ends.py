@@ -11,13 +11,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from api.process import front_end_process
+from api.process import front_end as front_end_program
 from api.settings import Settings
 from engine.runtime.concurrency.beats import answer_within
-from engine.runtime.contract.measurements.counters import FRONT_ENDS_LOST
+from engine.runtime.contract.measures import FRONT_ENDS_LOST
 from engine.runtime.front_end.scheduler_client import ABANDONABLE, SchedulerClient
-from engine.runtime.process.deaths import STOPPED, state_of
-from engine.runtime.transport import tls
+from engine.runtime.process.processes import STOPPED, state_of
+from engine.runtime.transport.connecting import TLS_VARIABLES
 from engine.runtime.transport.messages import Note
 from engine.runtime.transport.server_connection import ServerConnection
 
@@ -88,7 +88,7 @@ class FrontEnd:
         with theirs:
             descriptors = theirs.fileno(), listener.fileno()
             # -P: modules in the working directory must not be imported.
-            command = (sys.executable, "-P", "-m", "api.process.front_end_process", *map(str, descriptors))
+            command = (sys.executable, "-P", "-m", "api.process.front_end", *map(str, descriptors))
             process = await asyncio.create_subprocess_exec(
                 *command, stdin=PIPE, pass_fds=descriptors, env=_environment()
             )
@@ -96,7 +96,7 @@ class FrontEnd:
         await front_end.link.start(ours)
         assert process.stdin is not None, "it was asked for"
         with suppress(ConnectionError):
-            process.stdin.write(front_end_process.encode_settings(settings))
+            process.stdin.write(front_end_program.encode_settings(settings))
             process.stdin.close()
         return front_end
 
@@ -134,9 +134,9 @@ class FrontEnd:
 
     def _noted(self, note: Note) -> None:
         match note.name:
-            case front_end_process.READY:
+            case front_end_program.READY:
                 self.serves.set()
-            case front_end_process.LEAVING:
+            case front_end_program.LEAVING:
                 self.leaving.set()
 
 
@@ -169,7 +169,7 @@ class FrontEnds:
         """Make all front ends answer the requests under way, and end."""
         self._stopping = True
         for front_end in self._all:
-            front_end.link.note(front_end_process.STOP)
+            front_end.link.note(front_end_program.STOP)
         for listener in self._listeners:
             listener.close()
         settings = self._settings
@@ -192,7 +192,7 @@ class FrontEnds:
         self._all.add(front_end)
         self._keep(self._until_ended(front_end))
         if self._stopping:
-            front_end.link.note(front_end_process.STOP)
+            front_end.link.note(front_end_program.STOP)
         try:
             await front_end.until_it_serves()
         except BaseException:
@@ -231,5 +231,5 @@ def _environment() -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith("RAY_") or name in tls.VARIABLES
+        if not name.startswith("RAY_") or name in TLS_VARIABLES
     }

@@ -17,7 +17,7 @@ from api.schema.envelope import Response, failure
 from engine.language.diagnostics import Entry
 from engine.runtime.cluster.session import ray_session as cluster
 from engine.runtime.cluster.session.ray_watch import RayWatch
-from engine.runtime.concurrency.loop_thread import LoopThread
+from engine.runtime.concurrency.threads import LoopThread
 
 _log = logging.getLogger(__name__)
 

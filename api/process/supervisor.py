@@ -19,17 +19,16 @@ from api.observability.metrics_page import MetricsPage, look_at
 from api.observability.probes import Probes, probes
 from api.observability.readiness import Readiness
 from api.process.certificates import Certificates, certificates_of
-from api.process.descriptors import raise_limit
 from api.process.front_end import serve_on
 from api.process.front_ends import FrontEndFailed, FrontEnds
-from api.process.listening import StartError, listening, listening_for_probes, url_at
+from api.process.listening import StartError, listening, listening_for_probes, raise_limit, url_at
 from api.process.ray_lifetime import LastWords, RayLoss, start_ray, stop_when_lost, stopping_ray
 from api.setting import option_of
 from api.settings import Settings
 from api.settings_sources import TRACING_HINT, can_trace
-from engine.runtime.cluster.joined_folder import begin_joined_folder
 from engine.runtime.cluster.node_checks import (
     OtherVersionError,
+    begin_joined_folder,
     patience_warning,
     refuse_other_versions,
     try_nodes,
@@ -103,116 +102,104 @@ def run(settings: Settings, work: Work) -> None:
             if joins:
                 _refuse_nodes(settings)
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                loss = RayLoss(words)
-                runner.run(_serve_watching(settings, certificates, listeners, for_probes, work, ray, loss))
+                service = _Service(settings, certificates, listeners, work, ray, RayLoss(words))
+                runner.run(service.serve_watching(for_probes))
 
 
-async def _serve_watching(  # noqa: PLR0917 -- one caller, in this order
-    settings: Settings,
-    certificates: Certificates | None,
-    listeners: list[socket.socket],
-    for_probes: socket.socket | None,
-    work: Work,
-    ray: cluster.Cluster,
-    loss: RayLoss,
-) -> None:
-    """Serve until a signal, the end of `work`, or the loss of Ray. Raises what `run` raises."""
-    stopping = _stop_on_signals()
-    looking = asyncio.create_task(stop_when_lost(ray, loss, stopping))
-    try:
-        with probes(for_probes) as answering:
-            await _serve(settings, certificates, listeners, answering, work, ray, stopping, loss)
-    except UnsavedError as error:
-        if loss.reason is None:
-            raise
-        raise UnsavedError(f"{loss.reason}, and with it the service\n{error}") from None
-    finally:
-        looking.cancel()
-    if loss.reason is not None:
-        lost = "nothing that was answered"
-        if settings.journal_sync == "off":
-            # Whether the detectors that died with Ray had changed is unknown.
-            lost = "at most what was evaluated after the last snapshots"
-        raise UnsavedError(f"{loss.reason}, and with it the service; {lost} is lost")
+@dataclass(frozen=True, slots=True)
+class _Service:
+    """What serves within one event loop."""
 
+    settings: Settings
+    certificates: Certificates | None
+    listeners: list[socket.socket]
+    work: Work
+    ray: cluster.Cluster
+    loss: RayLoss
 
-async def _serve(  # noqa: PLR0917 -- one caller, in this order
-    settings: Settings,
-    certificates: Certificates | None,
-    listeners: list[socket.socket],
-    answering: Probes | None,
-    work: Work,
-    ray: cluster.Cluster,
-    stopping: asyncio.Event,
-    loss: RayLoss,
-) -> None:
-    def grace_s() -> float:
+    async def serve_watching(self, for_probes: socket.socket | None) -> None:
+        """Serve until a signal, the end of `work`, or the loss of Ray. Raises what `run` raises."""
+        stopping, loss = _stop_on_signals(), self.loss
+        looking = asyncio.create_task(stop_when_lost(self.ray, loss, stopping))
+        try:
+            with probes(for_probes) as answering:
+                await self._serve(answering, stopping)
+        except UnsavedError as error:
+            if loss.reason is None:
+                raise
+            raise UnsavedError(f"{loss.reason}, and with it the service\n{error}") from None
+        finally:
+            looking.cancel()
+        if loss.reason is not None:
+            lost = "nothing that was answered"
+            if self.settings.journal_sync == "off":
+                # Whether the detectors that died with Ray had changed is unknown.
+                lost = "at most what was evaluated after the last snapshots"
+            raise UnsavedError(f"{loss.reason}, and with it the service; {lost} is lost")
+
+    def _grace_s(self) -> float:
         # Without Ray, requests for detectors cannot finish.
-        return settings.shutdown_grace_s if loss.reason is None else _LOST_GRACE_S
+        return self.settings.shutdown_grace_s if self.loss.reason is None else _LOST_GRACE_S
 
-    def not_ready() -> str | None:
-        return loss.reason or (ray.watch.problem() if ray.embedded else None)
+    def _not_ready(self) -> str | None:
+        return self.loss.reason or (self.ray.watch.problem() if self.ray.embedded else None)
 
-    def problem() -> str | None:
-        silent = None if ray.embedded else ray.watch.problem()
+    def _problem(self) -> str | None:
+        silent = None if self.ray.embedded else self.ray.watch.problem()
         return silent and f"{silent}: only detectors that are active, and spare workers, can be used"
 
-    async with _backend(settings, not_ready, problem, stopping) as backend:
-        if stopping.is_set():
-            return
+    async def _serve(self, answering: Probes | None, stopping: asyncio.Event) -> None:
+        settings, loss = self.settings, self.loss
+        async with _backend(settings, self._not_ready, self._problem, stopping) as backend:
+            if stopping.is_set():
+                return
+            try:
+                running = await _running(settings, self.listeners[0], backend)
+            except DetectorUnavailable as error:
+                raise StartError(error.message) from None
+
+            async def until_stopped() -> None:
+                await _until_stopped(self.work, running, stopping)
+                if loss.reason is None:
+                    loss.words.close()
+
+            if settings.front_ends == 1:
+                app = Application(settings, backend)
+                if answering is not None:
+                    answering.show(app.readiness, app.metrics_page)
+                await serve_on(
+                    self.listeners[0],
+                    app,
+                    settings,
+                    self.certificates,
+                    until=until_stopped,
+                    wait_s=lambda: settings.shutdown_wait_s,
+                    grace_s=self._grace_s,
+                )
+            else:
+                readiness = Readiness(backend.status)
+                if answering is not None:
+                    answering.show(readiness, MetricsPage(partial(look_at, backend)))
+                await self._serve_by_front_ends(backend, until_stopped, readiness)
+
+    async def _serve_by_front_ends(
+        self, backend: Backend, until_stopped: Callable[[], Awaitable[None]], readiness: Readiness
+    ) -> None:
+        """Serve by several front-end processes. Raises StartError."""
+        settings = self.settings
+        front_ends = FrontEnds(settings, backend.scheduler, self.listeners)
         try:
-            running = await _running(settings, listeners[0], backend)
-        except DetectorUnavailable as error:
-            raise StartError(error.message) from None
-
-        async def until_stopped() -> None:
-            await _until_stopped(work, running, stopping)
-            if loss.reason is None:
-                loss.words.close()
-
-        if settings.front_ends == 1:
-            app = Application(settings, backend)
-            if answering is not None:
-                answering.show(app.readiness, app.metrics_page)
-            await serve_on(
-                listeners[0],
-                app,
-                settings,
-                certificates,
-                until=until_stopped,
-                wait_s=lambda: settings.shutdown_wait_s,
-                grace_s=grace_s,
-            )
-        else:
-            readiness = Readiness(backend.status)
-            if answering is not None:
-                answering.show(readiness, MetricsPage(partial(look_at, backend)))
-            await _serve_by_front_ends(settings, listeners, backend, until_stopped, grace_s, readiness)
-
-
-async def _serve_by_front_ends(  # noqa: PLR0917 -- one caller, in this order
-    settings: Settings,
-    listeners: list[socket.socket],
-    backend: Backend,
-    until_stopped: Callable[[], Awaitable[None]],
-    grace_s: Callable[[], float],
-    readiness: Readiness,
-) -> None:
-    """Serve by several front-end processes. Raises StartError."""
-    front_ends = FrontEnds(settings, backend.scheduler, listeners)
-    try:
-        await front_ends.start()
-    except FrontEndFailed as error:
-        raise StartError(f"a front end did not start: {error}") from None
-    try:
-        await until_stopped()
-    finally:
-        readiness.announce_shutdown()
-        refusal = asyncio.get_running_loop().call_later(
-            settings.shutdown_wait_s + grace_s(), backend.refuse_all
-        )
-        await front_ends.stop()
-        refusal.cancel()
+            await front_ends.start()
+        except FrontEndFailed as error:
+            raise StartError(f"a front end did not start: {error}") from None
+        try:
+            await until_stopped()
+        finally:
+            readiness.announce_shutdown()
+            left_s = settings.shutdown_wait_s + self._grace_s()
+            refusal = asyncio.get_running_loop().call_later(left_s, backend.refuse_all)
+            await front_ends.stop()
+            refusal.cancel()
 
 
 async def _until_stopped(work: Work, running: Running, stopping: asyncio.Event) -> None:

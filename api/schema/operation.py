@@ -10,7 +10,7 @@ import msgspec
 from api.schema.envelope import JSON
 from api.schema.examples import ID
 from api.schema.messages.catalogue import Identified
-from engine.runtime.contract.catalogue_changes import Scope
+from engine.runtime.contract.tokens import Scope
 
 ID_PATTERN: Final = "[0-9a-f]{32}"
 """What the ids of detectors and tokens look like."""

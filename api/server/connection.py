@@ -9,12 +9,11 @@ from typing import Any, Final, cast
 from hypercorn.config import Config
 
 from api.server.asgi import App
-from api.server.connection_limit import STATE, ConnectionLimit, RequestBounds, Slot
-from api.server.connection_timeouts import IdleTimeout
+from api.server.connection_limit import STATE, ConnectionLimit, IdleTimeout, RequestBounds, Slot
+from api.server.flow_control import READ_BUFFER, UNCOUNTED_BYTES
 from api.server.http1.exchange import Exchange, connection_scope, refusal
 from api.server.http1.request_head import RequestError, request_id
 from api.server.http1.request_reader import RequestReader
-from api.server.read_ahead import READ_BUFFER, UNCOUNTED_BYTES
 from api.server.sender import Sender
 
 _log = logging.getLogger(__name__)
@@ -195,7 +194,7 @@ class Connection(asyncio.BufferedProtocol):
         """Take what the transport has read."""
         self._data_received(bytes(READ_BUFFER[:nbytes]))
 
-    def turn_has_come(self) -> None:
+    def _turn_has_come(self) -> None:
         """Called when others who send much have had their turn."""
         self._waits_turn = False
         self._advance()
@@ -205,7 +204,7 @@ class Connection(asyncio.BufferedProtocol):
         # Reading takes much less time than understanding what was read, and the loop reads all connections
         # in one turn.
         if len(data) > UNCOUNTED_BYTES and not self._waits_turn:
-            self._waits_turn = not self._limit.turns.take(self, len(data))
+            self._waits_turn = not self._limit.turns.take(self._turn_has_come, len(data))
         exchange = self._exchange
         is_late = exchange is not None and exchange.body_is_whole and exchange.closes
         if is_late or self._sender.is_over:
@@ -258,7 +257,7 @@ class Connection(asyncio.BufferedProtocol):
         self._idle.stop()
         self._is_amid_head = False
         self._requests += 1
-        exchange = self._exchange = Exchange(head, request_id(head.headers), self, self._sender)
+        exchange = self._exchange = Exchange(head, request_id(head.fields), self, self._sender)
         if head.expects_continue and not (self._reader.unread_bytes or exchange.body_is_whole):
             self._sender.send(_CONTINUE)
         if self._is_at_eof:
@@ -286,9 +285,9 @@ class Connection(asyncio.BufferedProtocol):
         counted = held if held > UNCOUNTED_BYTES else 0
         self._ahead.change(counted - self._ahead_bytes)
         self._ahead_bytes = counted
-        self._heads.hold(self, counted if self._is_amid_head and not self._waits_turn else 0)
+        self._heads.hold(self._lose_head, counted if self._is_amid_head and not self._waits_turn else 0)
 
-    def lose_head(self) -> None:
+    def _lose_head(self) -> None:
         """Called when the memory of an unfinished head goes to others."""
         self._reader.drop()
         self._end_idle()

@@ -1,13 +1,14 @@
-"""The open connections: how many there may be, and which one is evicted for a new one."""
+"""The bounds of connections: how many there may be, which one is evicted, and how long one waits."""
 
+import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from api.server.read_ahead import ReadAhead, UnfinishedHeads
-from api.server.turns import ReadingTurns, RequestTurns
+from api.server.flow_control import ReadAhead, ReadingTurns, RequestTurns, UnfinishedHeads
 from engine.runtime.front_end.memory_budget import MemoryBudget
 
 _log = logging.getLogger(__name__)
@@ -145,3 +146,74 @@ class Slot:
     def leave(self) -> None:
         """Free the slot: the connection is closed."""
         self._limit.remove(self)
+
+
+_LAST_LOOK_S: Final = 0.02
+"""The delay before an idle connection is ended: what has arrived may not have been read yet."""
+
+
+@dataclass(eq=False)
+class IdleTimeout:
+    """Calls `expired` when a connection has waited for too long.
+
+    A wait that ends in time costs no timer: the running timer finds the next deadline when it fires.
+    """
+
+    _loop: asyncio.AbstractEventLoop
+    _expired: Callable[[], None]
+    _since_s: float = 0.0
+    _until_s: float = math.inf
+    _timer: asyncio.TimerHandle | None = None
+    _timer_s: float = math.inf
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a wait is under way."""
+        return self._until_s != math.inf
+
+    def wait(self, within_s: float) -> None:
+        """Begin to wait, for at most `within_s`."""
+        self._since_s = self._loop.time()
+        self._set(self._since_s + within_s)
+
+    def shorten(self, within_s: float) -> None:
+        """Limit the wait under way, if any, to `within_s` from its beginning."""
+        if self.is_waiting:
+            self._set(min(self._until_s, self._since_s + within_s))
+
+    def stop(self) -> None:
+        """End the wait: what was waited for has arrived."""
+        self._until_s = math.inf
+
+    def cancel(self) -> None:
+        """Stop for good."""
+        self.stop()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set(self, until_s: float) -> None:
+        self._until_s = until_s
+        if self._timer is None or self._timer_s > until_s:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_s = until_s
+            self._timer = self._loop.call_at(until_s, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._loop.time() < self._until_s - 0.001:
+            if self.is_waiting:
+                self._set(self._until_s)
+        else:
+            until_s = self._until_s
+            self._timer_s = math.inf
+            self._timer = self._loop.call_later(_LAST_LOOK_S, self._look_last, until_s)
+
+    def _look_last(self, until_s: float) -> None:
+        self._timer = None
+        if self._until_s == until_s:
+            self._until_s = math.inf
+            self._expired()
+        elif self.is_waiting:
+            self._set(self._until_s)

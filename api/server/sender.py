@@ -1,12 +1,15 @@
 """The sending half of a connection, and its end."""
 
 import asyncio
+import sys
+import termios
 from contextlib import suppress
 from dataclasses import dataclass, field
+from fcntl import ioctl
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
-from api.server.connection_timeouts import StallWatch, unsent_bytes
+from api.server.connection_limit import Slot
 from engine.runtime.front_end.memory_budget import MemoryBudget
 
 LINGER_S = 1.0
@@ -19,13 +22,66 @@ page of /metrics, may be sent to many callers, who share the bytes."""
 _UNSENT_BYTES = 8 * 1024
 """How much may be unsent in the transport before a sender waits, and the memory budget counts it."""
 
+STALLED_S = 15.0
+"""The interval between two checks that a caller reads what is sent."""
 
-class Caller(Protocol):
-    """What is known of the caller."""
 
-    @property
-    def is_authenticated(self) -> bool:
-        """Whether a request on the connection had a valid token."""
+_TAKEN_BYTES_MIN: Final = 16 * 1024
+"""The bytes that the caller must read between two checks, if that many are unsent."""
+
+
+CHECKS_SAVED_MAX: Final = 8
+"""How many checks a caller may fail that has read more before, or has just begun.
+
+Systems tell what their programs have read in steps of up to 128 KiB, which is what one who reads as slowly as
+allowed takes between that many checks.
+"""
+
+
+class StallWatch:
+    """Aborts a connection whose caller reads less than 16 KiB, or what is left, between two checks.
+
+    What is read beyond that counts for later checks, up to CHECKS_SAVED_MAX of them.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.WriteTransport) -> None:
+        self._loop = loop
+        self._transport = transport
+        self._saved: float = CHECKS_SAVED_MAX
+        self._left = unsent_bytes(transport)
+        self._timer = loop.call_later(STALLED_S, self._look)
+
+    def _look(self) -> None:
+        before, self._left = self._left, unsent_bytes(self._transport)
+        wanted = min(_TAKEN_BYTES_MIN, before) or 1
+        # More may have been sent meanwhile.
+        taken = max(0, before - self._left)
+        self._saved = min(CHECKS_SAVED_MAX, self._saved + taken / wanted - 1)
+        if self._saved < 0 or not self._left:
+            self._transport.abort()
+        else:
+            self._timer = self._loop.call_later(STALLED_S, self._look)
+
+    def end(self) -> None:
+        """Stop watching."""
+        self._timer.cancel()
+
+
+def unsent_bytes(transport: asyncio.WriteTransport) -> int:
+    """Return how many bytes the caller's system has not acknowledged, those in ours included.
+
+    The transport alone would tell of a slow caller's progress only once in some MiB.
+    """
+    waiting = transport.get_write_buffer_size()
+    connected = transport.get_extra_info("socket")
+    if connected is None:
+        return waiting
+    try:
+        queued = ioctl(connected.fileno(), termios.TIOCOUTQ, bytes(4))
+    except (OSError, ValueError):
+        # The connection is closed.
+        return waiting
+    return waiting + int.from_bytes(queued, sys.byteorder)
 
 
 @dataclass(eq=False)
@@ -35,7 +91,7 @@ class Sender:
     _loop: asyncio.AbstractEventLoop
     _transport: asyncio.Transport
     _memory: MemoryBudget
-    caller: Caller = field(init=False)
+    caller: Slot = field(init=False)
     _held: bytes = b""
     """The head of a response, held back to be sent with its body in the same round of the loop."""
     _flushing: asyncio.Handle | None = None

@@ -9,8 +9,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from engine.evaluation.births import Births
-from engine.evaluation.requirements import keys_of
+from engine.evaluation.requirements import Births, keys_of
 from engine.language.condition import Condition, Scalar
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.json.writer import condition_to_document, json_bytes

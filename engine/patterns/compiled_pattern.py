@@ -30,6 +30,9 @@ CHARACTERS_MAX: Final = 32
 
 ALTERNATIVES_MAX: Final = 16
 
+REQUIRED_MAX: Final = 4
+"""To look for more literals one by one takes as long as a search of RE2."""
+
 _HALF: Final = re.compile("[\ud800-\udfff]")
 
 MEMORY_BYTES_MAX: Final = 1024 * 1024
@@ -75,7 +78,7 @@ _ALWAYS: Final = r"\z"
 
 def guard_of(tree: Tree | None) -> str | None:
     """Return an expression of few literals that matches wherever this one does, or None if none is known."""
-    guards = _contained(tree)
+    guards = contained(tree)
     return None if guards is None else "|".join(map(_written, guards))
 
 
@@ -103,20 +106,20 @@ def beginnings(literal: Text, text: str) -> int:
     return times * (text.lower().count(wanted) if literal.fold else text.count(literal.text))
 
 
-def _contained(tree: Tree | None) -> tuple[Text, ...] | None:
+def contained(tree: Tree | None) -> tuple[Text, ...] | None:
     """Return literals such that each match contains one of them: preferably few, then long ones."""
     match tree:
         case Text():
             return _cut(tree)
         case Sequence():
-            found = (guards for part in tree.parts if (guards := _contained(part)) is not None)
+            found = (guards for part in tree.parts if (guards := contained(part)) is not None)
             return max(
                 found, key=lambda texts: (-len(texts), min(len(one.text) for one in texts)), default=None
             )
         case Choice():
-            return _any_of([_contained(part) for part in tree.parts])
+            return _any_of([contained(part) for part in tree.parts])
         case Repeat() if tree.least > 0:
-            return _contained(tree.part)
+            return contained(tree.part)
         case _:
             return None
 
@@ -159,6 +162,11 @@ class CompiledPattern:
         """Decides it for a text of ASCII characters in lower case, if it is a literal without letter case."""
         self._find: Callable[[bytes], bool] | None = None
         guard = guard_of(tree)
+        required = contained(tree) or ()
+        self._required: tuple[str, ...] = ()
+        """Literals such that each text that matches contains one of them; empty if none are known."""
+        if len(required) <= REQUIRED_MAX and not any(literal.fold for literal in required):
+            self._required = tuple([literal.text for literal in required])
         work_per_byte = 1
         if tree is not None and is_plain(tree):
             self.explodes, self.is_whole = False, True
@@ -197,6 +205,13 @@ class CompiledPattern:
         if self._in_lower is not None and text.isascii():
             bound = min(self.text_chars_max, self.text_bytes_max)
             return len(text) <= bound and self._in_lower(text.lower())
+        if self._required:
+            # Mostly that is all there is to know, and costs a tenth of a search.
+            for literal in self._required:
+                if literal in text:
+                    break
+            else:
+                return False
         try:
             encoded = text.encode()
         except UnicodeEncodeError:
@@ -231,13 +246,14 @@ class CompiledPattern:
             search = re2.compile(self._pattern, _options(memory_bytes)).search
             return lambda text: search(text) is not None
         # A set scans the text only forwards, and ignores the order of preference.
-        match = compiled_set([self._pattern], MEMORY_BYTES_MAX + INSTRUCTION_MEMORY_BYTES * size)
-        assert match is not None, "a harmless expression fits into its memory"
+        made = _made_set([self._pattern], MEMORY_BYTES_MAX + INSTRUCTION_MEMORY_BYTES * size)
+        assert made is not None, "a harmless expression fits into its memory"
+        match = made.Match
 
         def find(text: bytes) -> bool:
             found = match(text)
-            assert found is not None, "a harmless expression never runs out of memory"
-            return bool(found)
+            assert found, "a harmless expression never runs out of memory"
+            return len(found) > 1
 
         return find
 
@@ -290,19 +306,31 @@ def compiled_set(patterns: list[str], memory_bytes_max: int) -> Callable[[bytes]
 
     It returns None if it runs out of memory. The result is None if the memory is too small to compile.
     """
+    made = _made_set(patterns, memory_bytes_max)
+    if made is None:
+        return None
+
+    def match(text: bytes) -> list[int] | None:
+        found: list[int] | None = made.Match(text)
+        if found is not None:
+            found.sort()
+            # That of the one that always matches.
+            found.pop()
+        return found
+
+    return match
+
+
+def _made_set(patterns: list[str], memory_bytes_max: int) -> "re2.Set | None":
+    """Return the set of _ALWAYS and some expressions; None if the memory is too small to compile."""
     made = re2.Set.SearchSet(_options(memory_bytes_max))
     try:
-        for pattern in (_ALWAYS, *patterns):
+        for pattern in (*patterns, _ALWAYS):
             made.Add(pattern)
         made.Compile()
     except re2.error:
         return None
-
-    def match(text: bytes) -> list[int] | None:
-        found = made.Match(text)
-        return found and [number - 1 for number in sorted(found) if number]
-
-    return match
+    return made
 
 
 def _options(memory_bytes_max: int) -> "re2.Options":

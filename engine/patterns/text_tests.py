@@ -21,6 +21,14 @@ class Literal(NamedTuple):
     at_start: bool
     at_end: bool
 
+    def code(self, text: str, wanted: str) -> str:
+        """Return the expression for whether it is in a text, by the names of the two."""
+        if self.at_start and self.at_end:
+            return f"{text} == {wanted}"
+        if self.at_start or self.at_end:
+            return f"{text}.{'startswith' if self.at_start else 'endswith'}({wanted})"
+        return f"{wanted} in {text}"
+
     def test(self, fits: Callable[[str], bool]) -> Callable[[str], bool]:
         """Return the function that tells whether it is in a text which also passes another test."""
         wanted = self.text

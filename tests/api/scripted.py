@@ -7,11 +7,10 @@ from types import SimpleNamespace
 
 from engine.evaluation.wire.events import Answer, Done
 from engine.language.diagnostics import Entry, Refusal
-from engine.runtime.contract.catalogue_changes import KnownToken
-from engine.runtime.contract.measurements.counters import COUNTERS
-from engine.runtime.contract.measurements.figures import ClusterFigures, ProcessFigures
-from engine.runtime.contract.measurements.status import Counts, Status
+from engine.runtime.contract.figures import ClusterFigures, Counts, ProcessFigures, Status
+from engine.runtime.contract.measures import COUNTERS
 from engine.runtime.contract.requests.operations import Operation
+from engine.runtime.contract.tokens import KnownToken
 from engine.runtime.front_end.memory_budget import MemoryBudget
 from engine.runtime.front_end.permits import Permit
 

@@ -3,8 +3,8 @@
     python -m tests.bench.applying            seconds, and the CPU of each process
     python -m tests.bench.applying --rules N  of N rules
 
-The command runs as its users run it, beside a service that evaluates one event after another. It first
-creates all rules, then changes one of them a few times, without and with `--prune`.
+The command runs as its users run it, with byte code, beside a service that evaluates one event after another.
+It first creates all rules, then changes one of them a few times, without and with `--prune`.
 """
 
 import argparse
@@ -94,7 +94,7 @@ def applied(service: Served, path: Path, *options: str) -> tuple[float, dict[str
     started_s = time.perf_counter()
     run = program(
         "apply", str(path), "--yes", *options,
-        RULE_DETECTOR_URL=service.url, RULE_DETECTOR_TOKEN=service.token,
+        RULE_DETECTOR_URL=service.url, RULE_DETECTOR_TOKEN=service.token, PYTHONDONTWRITEBYTECODE="",
     )  # fmt: skip
     took_s = time.perf_counter() - started_s
     assert run.returncode == 0, run.stderr[:2000]

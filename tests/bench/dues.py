@@ -20,7 +20,7 @@ from typing import Final
 
 from engine.evaluation.wire.events import Done
 from engine.runtime.activation.detector_thread import DetectorThread, WorkerThreads
-from engine.runtime.contract.measurements.counters import DUE_ACTIVATIONS
+from engine.runtime.contract.measures import DUE_ACTIVATIONS
 from engine.runtime.contract.requests import operations
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor

@@ -77,7 +77,7 @@ def kind(pid: int) -> str:
         ("raylet/raylet", "raylet"),
         ("runtime_env", "Ray's runtime environment agent"),
         ("dashboard", "Ray's other agents"),
-        ("api.process.front_end_process", "front end"),
+        ("api.process.front_end", "front end"),
         ("rule-detector", "main process"),
     ):
         if part in line:

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from engine.evaluation.facts import lookups
-from engine.evaluation.kernel import combinations, rule_set, stream
+from engine.evaluation.kernel import rule_set, stream
 from engine.evaluation.kernel.buckets import related
 from engine.evaluation.kernel.code import predicates, uses
-from engine.evaluation.kernel.indexing import families, indexed_stream, slices_finder
+from engine.evaluation.kernel.indexing import families, indexed_stream
 from engine.evaluation.kernel.selection import ranges
 from engine.evaluation.slices import histories, slices
-from engine.evaluation.slices.bounds import expiry
+from engine.evaluation.slices.bounds import eviction
 from tests.thoroughness import tried
 
 
@@ -44,16 +44,16 @@ LOOKED_UP = (
     (lookups, "WALKED_MAX", -1),
     (lookups, "SEARCHED_APART_MAX", 0),
     (lookups, "SEARCHED_CHARS_MAX", 0),
-    (slices_finder, "VISITED_ALL_MAX", 0),
+    (indexed_stream, "VISITED_ALL_MAX", 0),
 )
 """Values of any size are treated as large ones are."""
 
 SWEPT = (
     (histories, "SWEPT_FROM", -1),
     (slices, "SHARDS", 1),
-    (expiry, "LOOKED_EVERY", 1),
+    (eviction, "LOOKED_EVERY", 1),
     *((module, "SETTLED_EVERY", 1) for module in (histories, stream, indexed_stream)),
-    (combinations, "KEPT_MAX", 1),
+    (stream, "KEPT_MAX", 1),
 )
 """What has expired is looked for at every event."""
 

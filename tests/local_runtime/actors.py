@@ -6,9 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.runtime.contract.errors import ActorDied
-from engine.runtime.contract.measurements.figures import NodeFigures
+from engine.runtime.contract.figures import NodeFigures
 from engine.runtime.contract.ports import Survivor
-from engine.runtime.contract.requests.routes import Address
+from engine.runtime.contract.requests.calls import Address
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.transport.link_client import LinkClient

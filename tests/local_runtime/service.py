@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from engine.runtime.contract.requests.routes import Address
+from engine.runtime.contract.requests.calls import Address
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.backend import Backend
 from engine.runtime.front_end.scheduler_client import ABANDONABLE, SchedulerClient, Unreachable

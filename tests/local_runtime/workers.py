@@ -6,12 +6,11 @@ from typing import Any, TypeVar
 
 from engine.runtime.activation.detector_service import MAKE_ROOM, DetectorService, Node, make_room_note
 from engine.runtime.contract.errors import ActorDied
-from engine.runtime.contract.measurements.figures import DetectorFigures, WorkerAnswer
-from engine.runtime.contract.measurements.measures import Measures
-from engine.runtime.contract.requests.calls import REPORT, Activated, Held, Report, decode_report
+from engine.runtime.contract.figures import DetectorFigures, WorkerAnswer
+from engine.runtime.contract.measures import Measures
+from engine.runtime.contract.requests.calls import REPORT, Activated, Address, Held, Report, decode_report
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.requests.replies import Reply
-from engine.runtime.contract.requests.routes import Address
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.transport.link import Link

@@ -1,19 +1,14 @@
 """`rule-detector apply`: makes a running detector equal to rules files, and shows the difference first."""
 
 import sys
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Container
+from typing import Final
 
 import click
 import msgspec
+from msgspec.structs import astuple
 
-from api.cli.applying.difference import (
-    ChangedRelation,
-    ChangedRule,
-    Difference,
-    changed_relations,
-    changed_rule,
-)
+from api.cli.applying.difference import ChangedRelation, Difference, changed_relations
 from api.cli.applying.wanted import Wanted, wanted_of
 from api.cli.failures import CommandError, warn
 from api.cli.lookup import relations_of
@@ -21,14 +16,9 @@ from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.output import yes_option
 from api.cli.printing.terminal import on_one_line
 from api.cli.rule_files.reading import read_rules_file
-from engine.language.condition import Condition
-from engine.language.limits import DEFAULT_LIMITS
-from engine.language.text.parser import parse
-from engine.language.validation.document import condition_from_document
-from rule_detector_client import Client, Rule, ServiceError, calls
+from engine.language.diagnostics import quoted
+from rule_detector_client import Client, Entry, ServiceError, calls
 
-_ASKED_BY_NAME_MAX: Final = 20
-"""The most rules that are asked for one by one. If more change, all rules are listed."""
 _BEGINS_ANEW: Final = 2005
 """The code of messages that the difference makes superfluous."""
 
@@ -83,8 +73,7 @@ def apply(
     if output == "table":
         for plan in plans:
             click.echo("\n".join(plan.difference.lines()))
-            for message in plan.messages:
-                warn(on_one_line(message))
+            plan.warn()
     if to_do and not dry_run:
         if not yes and not is_terminal():
             raise CommandError("nothing was changed; give --yes to change it without a terminal")
@@ -100,6 +89,8 @@ def apply(
     elif not dry_run:
         for plan in to_do:
             click.echo(plan.difference.summary())
+            if plan.difference.is_new:
+                plan.warn()
 
 
 def is_terminal() -> bool:
@@ -116,9 +107,8 @@ class _Plan:
         self._wanted = wanted
         self._prune = prune
         self._keep_all = keep_history
-        self._bodies = wanted.bodies(keep_history=keep_history)
-        self.messages: list[str] = []
-        """The service's messages about the rules."""
+        self._messages: list[Entry] = []
+        """The service's messages about the rules; about those of a new detector, once they are there."""
         self._id = _detector_id(client, wanted.detector)
         self.difference = self._new() if self._id is None else self._changes(self._id)
 
@@ -134,16 +124,22 @@ class _Plan:
         if self.difference.has_rules:
             # What is not removed need not be named.
             prune = bool(self.difference.removed)
-            bodies = self._bodies if prune else self._changing()
-            self._client.send(calls.put_rules(self._id, bodies, prune=prune))
+            names = {*self.difference.created, *(rule.name for rule in self.difference.changed)}
+            asked = calls.put_rules(self._id, self._bodies(None if prune else names), prune=prune)
+            self._messages = self._client.send(asked).messages
         for relation in self.difference.relations:
             if relation.is_removed:
                 self._client.send(calls.delete_relation(self._id, relation.name))
 
-    def _changing(self) -> list[dict[str, Any]]:
-        """Return the rules that change."""
-        names = {*self.difference.created, *(rule.name for rule in self.difference.changed)}
-        return [body for body in self._bodies if body["name"] in names]
+    def warn(self) -> None:
+        """Print the service's messages, except those that the difference makes superfluous."""
+        coming = [f"in the relation {quoted(name)}, which is not known" for name in self._wanted.relations]
+        for code, said in map(astuple, self._messages):
+            if code != _BEGINS_ANEW and not any(each in said for each in coming):
+                warn(on_one_line(f"{code} {said}"))
+
+    def _bodies(self, names: Container[str] | None = None) -> msgspec.Raw:
+        return self._wanted.bodies(names, keep_history=self._keep_all)
 
     def _new(self) -> Difference:
         # Nobody else has read the conditions yet.
@@ -158,18 +154,18 @@ class _Plan:
 
     def _changes(self, detector_id: str) -> Difference:
         try:
-            found = self._client.send(calls.put_rules(detector_id, self._bodies, prune=True, dry_run=True))
+            asked = calls.put_rules(detector_id, self._bodies(), prune=True, dry_run=True, details=True)
+            found = self._client.send(asked)
         except ServiceError:
             # The service names places in its own copy of a condition. Reading the files names those there.
             for file in self._wanted.files:
                 file.conditions()
             raise
-        told = [message for message in found.messages if message.code != _BEGINS_ANEW]
-        self.messages = [f"{message.code} {message.message}" for message in told]
+        self._messages = found.messages
         return Difference(
             self._wanted.detector,
             created=found.created,
-            changed=self._changed(detector_id, found.changed),
+            changed=found.details,
             removed=found.removed if self._prune else [],
             unchanged=len(found.unchanged),
             left=0 if self._prune else len(found.removed),
@@ -186,41 +182,6 @@ class _Plan:
             for one in relations_of(self._client, detector_id)
         }
         return changed_relations(wanted, stored, prune=self._prune)
-
-    def _changed(self, detector_id: str, names: Sequence[str]) -> list[ChangedRule]:
-        """Return how the rules of these names differ."""
-        stored: dict[str, Rule] = {}
-        after = 0
-        if is_asked := len(names) <= _ASKED_BY_NAME_MAX:
-            for name in names:
-                [stored[name]] = self._client.send(calls.rules_page(detector_id, name=name))
-        else:
-            while page := self._client.send(calls.rules_page(detector_id, after)):
-                stored |= {rule.name: rule for rule in page}
-                after = page[-1].priority
-        rules = self._wanted.rules
-        return [
-            changed_rule(
-                name,
-                rules[name],
-                self._condition(rules[name].text, is_asked=is_asked),
-                stored[name],
-                self._draft_of(detector_id, stored[name]),
-                keeps=self._keep_all,
-            )
-            for name in names
-        ]
-
-    def _condition(self, text: str, *, is_asked: bool) -> Condition:
-        """Return the condition of a text; if `is_asked`, as read by the service, whose parser is ready."""
-        if not is_asked:
-            return parse(text, DEFAULT_LIMITS)
-        return condition_from_document(self._client.send(calls.parse_condition(text)).condition)
-
-    def _draft_of(self, detector_id: str, rule: Rule) -> str | None:
-        """Return the name of the rule that a rule is a draft of."""
-        of = rule.draft_of
-        return None if of is None else self._client.send(calls.get_rule(detector_id, of)).name
 
 
 def _detector_id(client: Client, wanted: str) -> str | None:

@@ -1,52 +1,21 @@
 """How a detector differs from what files want of it, in words."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
-from msgspec import UNSET
 
 from api.cli.counted import counted
 from api.cli.printing.terminal import on_one_line
-from api.cli.rule_files.members import RuleMembers
 from api.cli.rule_files.relations import Scalar, Tuple, identity
-from engine.evaluation.rule_book.changes.keeping import begins_anew
-from engine.language.condition import Condition
-from engine.language.text.printer import format as canonical
-from engine.language.validation.document import condition_from_document
-from rule_detector_client import Rule
+from rule_detector_client import RuleDifference
 
-_DEFAULTS: Final[dict[str, Any]] = {
-    "notify": False,
-    "enabled": True,
-    "shadow": False,
-    "draft_of": None,
-    "description": "",
-    "labels": {},
-    "timed": False,
-    "every_secs": None,
-    "every_by": None,
+_HISTORY: Final = {
+    "kept": "its history is kept",
+    "partly kept": "what both conditions remember is kept",
+    "begins anew": "its history begins anew",
 }
-"""The members besides the condition, and what they are where a file leaves them out."""
-
-KEPT: Final = "its history is kept"
-ANEW: Final = "its history begins anew"
-PARTLY: Final = "what both conditions remember is kept"
-
-
-class ChangedRule(msgspec.Struct, frozen=True):
-    """A rule that changes."""
-
-    name: str
-    members: list[str]
-    """The members that change."""
-    history: str
-    """What becomes of its history, in words."""
-    before: str = ""
-    """The condition before as canonical text, if it changes."""
-    after: str = ""
-    begins_anew: list[str] = []
-    """The parts of the condition that begin anew though its history is kept, as text."""
+"""What becomes of a history, in words."""
 
 
 class ChangedRelation(msgspec.Struct, frozen=True):
@@ -65,7 +34,7 @@ class Difference(msgspec.Struct, frozen=True):
     detector: str
     is_new: bool = False
     created: list[str] = []
-    changed: list[ChangedRule] = []
+    changed: list[RuleDifference] = []
     removed: list[str] = []
     unchanged: int = 0
     left: int = 0
@@ -92,7 +61,7 @@ class Difference(msgspec.Struct, frozen=True):
         for name in self.created:
             yield f"  + {on_one_line(name)}"
         for rule in self.changed:
-            yield f"  ~ {on_one_line(rule.name)}: {', '.join(rule.members)}; {rule.history}"
+            yield f"  ~ {on_one_line(rule.name)}: {', '.join(rule.members)}; {_HISTORY[rule.history]}"
             if rule.before:
                 yield f"      - {on_one_line(rule.before)}"
                 yield f"      + {on_one_line(rule.after)}"
@@ -115,36 +84,6 @@ class Difference(msgspec.Struct, frozen=True):
         if self.relations:
             said.append(f"{counted(len(self.relations), 'relation')} changed")
         return f"`{on_one_line(self.detector)}`: {', '.join(said) or 'created'}"
-
-
-def changed_rule(
-    name: str, wanted: RuleMembers, condition: Condition, rule: Rule, of: str | None, *, keeps: bool
-) -> ChangedRule:
-    """Return how a rule differs from what is wanted, which includes a condition.
-
-    `of` is the name of the rule that it is a draft of in the detector.
-    """
-    stored = {"draft_of": of}
-    members: list[str] = []
-    for member, default in _DEFAULTS.items():
-        given = getattr(wanted, member)
-        if given is UNSET or (member == "every_secs" and not given):
-            given = default
-        if stored.get(member, getattr(rule, member)) != given:
-            members.append("draftOf" if member == "draft_of" else member)
-    before_condition = condition_from_document(rule.condition)
-    if condition == before_condition:
-        is_enabled_again = not rule.enabled and wanted.enabled is not False
-        return ChangedRule(name, members or ["text"], ANEW if is_enabled_again else KEPT)
-    is_kept = rule.enabled and wanted.enabled is not False and (keeps or wanted.history == "keep")
-    return ChangedRule(
-        name,
-        ["condition", *members],
-        PARTLY if is_kept else ANEW,
-        canonical(before_condition),
-        canonical(condition),
-        begins_anew(before_condition, condition) if is_kept else [],
-    )
 
 
 def changed_relations(

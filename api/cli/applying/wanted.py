@@ -1,10 +1,12 @@
 """What rules files want of a detector: the rules and relations of all files that name it."""
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from api.cli.failures import CommandError
 from api.cli.rule_files.members import RuleMembers
@@ -23,9 +25,17 @@ class Wanted:
     rules: dict[str, RuleMembers] = field(default_factory=dict)
     relations: dict[str, list[Tuple]] = field(default_factory=dict)
 
-    def bodies(self, *, keep_history: bool) -> list[dict[str, Any]]:
-        """Return the rules as the service takes them; with `keep_history`, all keep what they can."""
-        return [body_of(name, rule, keep_history=keep_history) for name, rule in self.rules.items()]
+    def bodies(self, names: Container[str] | None = None, *, keep_history: bool) -> msgspec.Raw:
+        """Return the rules of these names, or all, as the service takes them: the JSON of an array.
+
+        With `keep_history`, all keep what they can.
+        """
+        bodies = [
+            body_of(name, rule, keep_history=keep_history)
+            for name, rule in self.rules.items()
+            if names is None or name in names
+        ]
+        return msgspec.Raw(b"[%b]" % b",".join(bodies))
 
 
 def wanted_of(files: Sequence[RulesFile], detector: str | None) -> list[Wanted]:
@@ -59,10 +69,14 @@ def _check_names(
             raise CommandError(f"{other} and {path} both have a {kind} named {quoted(name)}")
 
 
-def body_of(name: str, rule: RuleMembers, *, keep_history: bool = False) -> dict[str, Any]:
+def body_of(name: str, rule: RuleMembers, *, keep_history: bool = False) -> bytes:
     """Return a rule as the service takes it; members that the file leaves out are left out."""
-    given: dict[str, Any] = msgspec.to_builtins(rule)
-    given.pop("tests", None)
+    if rule.tests is not UNSET or not isinstance(rule.condition, str):
+        rule = replace(rule, condition=rule.text, tests=UNSET)
     if keep_history:
-        given["history"] = "keep"
-    return {**given, "name": name, "condition": rule.text}
+        rule = replace(rule, history="keep")
+    try:
+        return b'{"name":%b,%b' % (msgspec.json.encode(name), msgspec.json.encode(rule)[1:])
+    except (OverflowError, ValueError):
+        # The standard encoder writes integers past 64 bits, and half of a surrogate pair as an escape.
+        return json.dumps({"name": name, **msgspec.to_builtins(rule)}, allow_nan=False).encode()

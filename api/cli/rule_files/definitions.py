@@ -87,7 +87,7 @@ class Definitions:
 
         Raises ConditionError, before it builds anything, if the text would be too large, or uses itself.
         """
-        uses = list(_uses(text)) if _MAY_USE.search(text) else []
+        uses = list(_uses(text)) if "use" in text and _MAY_USE.search(text) else []
         if not uses:
             return text
         texts: dict[str, str | None] = {}

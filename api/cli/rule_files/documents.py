@@ -1,12 +1,13 @@
 """Reads the YAML or JSON of a rules file, within bounds, and knows where each part of it stands."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Final, NoReturn
 
 import msgspec
 import yaml
+from yaml import MappingEndEvent, MappingStartEvent, ScalarEvent
 
 from api.cli.rule_files.places import Path, Place, json_places
 from engine.language.diagnostics import Source, quoted
@@ -112,7 +113,7 @@ def _yaml_tree(text: str, places: dict[Path, Place] | None) -> Any:
     """Return the value of a YAML text, and note the places of its parts. Raises DocumentError."""
     for parser in _PARSERS:
         try:
-            return _Tree(yaml.parse(text, Loader=parser), places).document()
+            return _Tree(parser(text).get_event, places).document()
         except DocumentError:
             raise
         except (yaml.YAMLError, RecursionError, ValueError) as error:
@@ -132,21 +133,24 @@ class _Tree:
     It refuses what would be lost silently. Dates, times and numbers to the base 60 are text, as in YAML 1.2.
     """
 
-    def __init__(self, events: Iterator[Any], places: dict[Path, Place] | None) -> None:
-        self._events = events
+    def __init__(self, following: Callable[[], Any], places: dict[Path, Place] | None) -> None:
+        self._next = following
+        """Gives the next event."""
         self._places = places
         self._scalars: Any = yaml.SafeLoader("")
+        self._resolvers: dict[str, Any] = self._scalars.yaml_implicit_resolvers
+        """What plain texts may be besides texts, by the character that they begin with."""
         self._plain: dict[str, Any] = {}
         """The values of short plain texts so far: the names of members, above all."""
 
     def document(self) -> Any:
         """Return the value of the only document, None if there is none."""
-        next(self._events)
-        if isinstance(next(self._events), yaml.StreamEndEvent):
+        self._next()
+        if isinstance(self._next(), yaml.StreamEndEvent):
             return None
-        value = self._value(next(self._events), (), None)
-        next(self._events)
-        after = next(self._events)
+        value = self._value(self._next(), (), None)
+        self._next()
+        after = self._next()
         if not isinstance(after, yaml.StreamEndEvent):
             _refuse("expected one document, found another", after.start_mark)
         return value
@@ -164,13 +168,13 @@ class _Tree:
             place = Place((key or event).start_mark.index, begin, event.end_mark.index, style)
             self._places[path] = place
         match event:
-            case yaml.ScalarEvent():
+            case ScalarEvent():
                 return self._scalar(event)
-            case yaml.MappingStartEvent(tag=None | "!" | "tag:yaml.org,2002:map"):
+            case MappingStartEvent(tag=None | "!" | "tag:yaml.org,2002:map"):
                 return self._mapping(path)
             case yaml.SequenceStartEvent(tag=None | "!" | "tag:yaml.org,2002:seq"):
                 elements: list[Any] = []
-                while not isinstance(one := next(self._events), yaml.SequenceEndEvent):
+                while not isinstance(one := self._next(), yaml.SequenceEndEvent):
                     elements.append(self._value(one, (*path, len(elements)), None))
                 return elements
             case _:
@@ -179,24 +183,29 @@ class _Tree:
     def _mapping(self, path: Path) -> dict[str, Any]:
         members: dict[str, Any] = {}
         lines: dict[str, int] = {}
-        while not isinstance(key := next(self._events), yaml.MappingEndEvent):
-            mark = key.start_mark
-            if not isinstance(key, yaml.ScalarEvent):
+        key: Any
+        following, scalar = self._next, self._scalar
+        # Files have tens of thousands of members. What needs no looking at takes a short way.
+        is_short = self._places is None and len(path) + 1 < NESTING_MAX
+        while type(key := following()) is not MappingEndEvent:
+            mark: Any = key.start_mark
+            if type(key) is not ScalarEvent:
                 _refuse("a name must be text", mark)
-            name = self._scalar(key)
-            if key.value == "<<" and not key.style:
+            name = scalar(key)
+            if name == "<<" and not key.style:
                 _refuse("`<<` would merge mappings; quote it if it is a name", mark)
-            if not isinstance(name, str):
-                _refuse(
-                    f"the name `{key.value}` is read as {json.dumps(name, allow_nan=False)}; quote it", mark
-                )
-            if name in lines:
-                _refuse(f"{quoted(name)} is defined twice, first in line {lines[name]}", mark)
+            if type(name) is not str:
+                said = f"the name `{key.value}` is read as {json.dumps(name, allow_nan=False)}; quote it"
+                _refuse(said, mark)
+            if name in members:
+                said = f"{quoted(name)} is defined twice, first in line {lines[name]}"
+                _refuse(said, mark)
             lines[name] = mark.line + 1
-            event = next(self._events)
-            # Most members are plain texts, of which files have tens of thousands.
-            if self._places is None and type(event) is yaml.ScalarEvent and len(path) + 1 < NESTING_MAX:
-                members[name] = self._scalar(event)
+            event = following()
+            if is_short and type(event) is ScalarEvent:
+                members[name] = scalar(event)
+            elif is_short and type(event) is MappingStartEvent and event.tag is None:
+                members[name] = self._mapping((*path, name))
             else:
                 members[name] = self._value(event, (*path, name), key)
         return members
@@ -205,7 +214,7 @@ class _Tree:
         text: str = event.value
         tag: str | None = event.tag
         if tag is None or tag == "!":
-            if event.style or tag:
+            if event.style or tag or text[:1] not in self._resolvers:
                 return text
             if text not in self._plain:
                 value = self._tagged(self._scalars.resolve(yaml.ScalarNode, text, event.implicit), event)

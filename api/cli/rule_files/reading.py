@@ -41,6 +41,8 @@ _STEP: Final = re.compile(r"\[(\d+)\]|\.?([A-Za-z_]\w*)")
 """A step of the place of a violation, such as `tests[0].fires`."""
 
 
+_LOG_SOURCE: Final = frozenset({"category", "product", "service", "definition"})
+"""The members of a Sigma rule's `logsource`."""
 _PLACE: Final = re.compile(r"\bline \d+, column \d+")
 
 
@@ -149,6 +151,9 @@ class _Reader:
         value = self._document.value
         if not isinstance(value, dict) or not value:
             raise RuleFileError(f"{self._path}: expected a mapping `name: condition`")
+        source = value.get("logsource")
+        if "detection" in value and isinstance(source, dict) and source.keys() <= _LOG_SOURCE:
+            raise RuleFileError(f"{self._path}: this is a Sigma rule; `rule-detector sigma` converts it")
         file = WholeFile(value)
         part: Part = ()
         if isinstance(value.get("rules"), dict | list):
@@ -175,7 +180,8 @@ class _Reader:
                 continue
             if expanded is not None:
                 texts[name] = PlacedText(definitions, at, members.condition, expanded)
-                rules[name] = msgspec.structs.replace(members, condition=expanded)
+                if expanded is not members.condition:
+                    rules[name] = msgspec.structs.replace(members, condition=expanded)
         definitions.check()
         self._defects += definitions.defects
         for name, said in draft_defects(rules):

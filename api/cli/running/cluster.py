@@ -12,7 +12,7 @@ from rich.console import Console
 from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.tables import print_table
 from api.schema.messages.cluster import BusyDetector, Cluster
-from engine.runtime.contract.measurements.figures import (
+from engine.runtime.contract.figures import (
     DetectorFigures,
     FrontEndFigures,
     NodeFigures,

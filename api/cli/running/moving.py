@@ -11,7 +11,7 @@ from api.cli.counted import counted
 from api.cli.lookup import find_detector
 from api.cli.options.service_options import service_options
 from api.schema.messages.cluster import Cluster
-from engine.runtime.contract.measurements.figures import NodeFigures
+from engine.runtime.contract.figures import NodeFigures
 from rule_detector_client import Client, ServiceError, calls
 
 _LOOK_S = 1.0

@@ -4,6 +4,7 @@ import click
 
 from api.cli.counted import counted
 from api.cli.failures import CommandError
+from api.cli.printing.terminal import on_one_line
 
 
 @click.command(
@@ -75,6 +76,8 @@ def sigma(
     except OSError as error:
         raise CommandError(str(error)) from None
     left_out = conversion.left_out
+    if not conversion.converted and not left_out:
+        raise CommandError(f"no Sigma rules are in {', '.join(map(on_one_line, paths))}")
     for path, title, reason in left_out:
         click.echo(f"left out: {path}: {f'`{title}`: ' if title else ''}{reason}", err=True)
     inside = f", {conversion.inside_others} only inside correlations" if conversion.inside_others else ""

@@ -29,17 +29,17 @@ Examples:
     "--list",
     "listed",
     type=click.Choice(["keys", "nodes", "rules"]),
-    help="List its live keys, the most recently seen first; the temporal conditions that it remembers; or "
-    "its rules with what they cost.",
+    help="List its live keys; the temporal conditions that it remembers; or its rules with what they cost.",
 )
 @click.option(
     "--prefix", default="", help="List only keys with a value, or rules with a name, that begins with this."
 )
 @click.option(
     "--sort",
-    type=click.Choice(["cost", "priority"]),
+    type=click.Choice(["cost", "priority", "seen"]),
     default="cost",
-    help="Order of --list rules: the most expensive first, or by priority.  [default: cost]",
+    help="Order of --list rules: the most expensive first, or by priority; of --list keys: with `seen` the "
+    "most recently seen first.  [default: cost]",
 )
 @click.option(
     "--limit", default=100, type=click.IntRange(1, 100), help="Most entries in a page.  [default: 100]"

@@ -60,7 +60,7 @@ class Mismatches:
             yield f"the events have more than {NAMES_MAX} fields, so the rules are not compared with them"
         among = "" if self._left else f" (in the first {events} events)"
         for rule in self._rules:
-            yield from (f"{rule.name}: {hint}" for hint in doubts(rule.condition))
+            yield from (f"{rule.name}: {hint}" for hint in doubts(rule.condition, self._relations))
             for warning in condition_warnings(rule.condition, self._sample, self._relations):
                 yield f"{rule.name}: {warning.text}{among}"
             for leaf, text in _texts_of(rule):

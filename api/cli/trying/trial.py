@@ -19,10 +19,9 @@ from api.cli.rule_files.reading import NamedCondition
 from api.cli.rule_files.relations import Tuple
 from engine.evaluation.detector import Detector
 from engine.evaluation.events.outcomes import BatchRefused
-from engine.evaluation.explanation.documents import rule_document
 from engine.evaluation.explanation.explaining import explain
 from engine.evaluation.explanation.firings import Details, evaluate_explained
-from engine.evaluation.explanation.nodes import Explanation
+from engine.evaluation.explanation.nodes import Explanation, rule_document
 from engine.evaluation.facts.look_up import split_name, value_of
 from engine.evaluation.relations.stored import StoredRelation
 from engine.evaluation.rules import Fired, Rule

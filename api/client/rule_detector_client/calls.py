@@ -29,7 +29,6 @@ from .results import (
     RelationPage,
     Relations,
     Rule,
-    RuleMembers,
     Rules,
     RulesChanged,
     ShownRule,
@@ -123,6 +122,21 @@ def fork_detector(detector_id: str, name: str) -> Call[Identified]:
 # Rules
 
 
+class RuleMembers(TypedDict, total=False):
+    """What a rule may have besides its name and its condition. None is as if it were left out."""
+
+    notify: bool | None
+    shadow: bool | None
+    """Whether it yields no action."""
+    description: str | None
+    labels: Mapping[str, Any] | None
+    timed: bool | None
+    """Whether it also fires when time alone makes its condition true."""
+    every_secs: float | None
+    """It acts at most once in this time, unless it is 0, for the same values of `every_by`."""
+    every_by: Sequence[str] | None
+
+
 def list_rules(detector_id: str) -> Call[list[Rule]]:
     """Return the rules of a detector by priority, up to 64 MiB of them; `Client.rules` gives all."""
     return Call("GET", path_of("detectors", detector_id, "rules"), listed(Rules))
@@ -193,16 +207,27 @@ def _rule(members: Mapping[str, Any]) -> bytes:
 
 
 def put_rules(
-    detector_id: str, rules: Sequence[Mapping[str, Any]], *, prune: bool = False, dry_run: bool = False
+    detector_id: str,
+    rules: Sequence[Mapping[str, Any]] | msgspec.Raw,
+    *,
+    prune: bool = False,
+    dry_run: bool = False,
+    details: bool = False,
 ) -> Call[RulesChanged]:
     """Make the rules of these names what is given, as one change: all of them, or none.
 
     Each has `name`, `condition` and any of `notify`, `enabled`, `shadow`, `draftOf` (a name), `description`,
     `labels`, `timed`, `every_secs`, `every_by` and `history` (`keep`: a different condition keeps the
-    histories that it can); what is left out has its default. With `prune`, all other rules are removed.
+    histories that it can); what is left out has its default. They may also be the JSON of an array. With
+    `prune`, all other rules are removed; with `details`, the result has how each changed rule differs.
     """
-    document = {"rules": [*map(dict, rules)], "prune": prune, "dryRun": dry_run}
-    path, body = path_of("detectors", detector_id, "rules"), object_json(document, "body")
+    asked = {"prune": prune, "dryRun": dry_run, "details": details}
+    document = {name: value for name, value in asked.items() if value}
+    if isinstance(rules, msgspec.Raw):
+        body = msgspec.json.encode({"rules": rules, **document})
+    else:
+        body = object_json({"rules": [*map(dict, rules)], **document}, "body")
+    path = path_of("detectors", detector_id, "rules")
     return Call("PUT", path, with_messages(RulesChanged), body, idempotent=True, timeout_s=660.0)
 
 

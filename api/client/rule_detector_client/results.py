@@ -1,7 +1,6 @@
 """The service's answers as types, and as an error. Members that a newer service adds are ignored."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypedDict
+from typing import Any, Final
 
 import msgspec
 
@@ -159,26 +158,24 @@ class Rule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     messages: list[Entry] = []
 
 
-class RuleMembers(TypedDict, total=False):
-    """What a rule may have besides its name and its condition. None is as if it were left out."""
-
-    notify: bool | None
-    shadow: bool | None
-    """Whether it yields no action."""
-    description: str | None
-    labels: Mapping[str, Any] | None
-    timed: bool | None
-    """Whether it also fires when time alone makes its condition true."""
-    every_secs: float | None
-    """It acts at most once in this time, unless it is 0, for the same values of `every_by`."""
-    every_by: Sequence[str] | None
-
-
 class ShownRule(Rule, frozen=True, kw_only=True):
     """A rule with its condition as text: the canonical one, and as it was written."""
 
     text: str
     source: str
+
+
+class RuleDifference(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a changed rule differs: its members, and the canonical texts of a condition that is another one."""
+
+    name: str
+    members: list[str]
+    history: str
+    """`kept`, `partly kept` or `begins anew`."""
+    before: str = ""
+    after: str = ""
+    begins_anew: list[str] = []
+    """Of a history that is partly kept, the parts of the condition that begin anew."""
 
 
 class RulesChanged(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -188,6 +185,8 @@ class RulesChanged(msgspec.Struct, frozen=True, omit_defaults=True):
     changed: list[str]
     removed: list[str]
     unchanged: list[str]
+    details: list[RuleDifference] = []
+    """How each changed rule differs, if that was asked for."""
     messages: list[Entry] = []
 
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -38,29 +39,21 @@ class NewRelation(msgspec.Struct, forbid_unknown_fields=True):
     tuples: msgspec.Raw
 
 
+@dataclass(eq=False)
 class TupleParts:
     """Reads a body, and holds no more of it than a part and what arrived with its end."""
 
-    def __init__(
-        self,
-        receive: Receive,
-        reservation: Reservation,
-        first: TuplesPart,
-        *,
-        bytes_max: int,
-        part_s: float,
-        limits: Limits,
-    ) -> None:
-        """`first` says how the body is written; each part has to arrive within `part_s`."""
-        self._receive = receive
-        self._reservation = reservation
-        self._form = first
-        self._bytes_max = bytes_max
-        self._part_s = part_s
-        self._limits = limits
-        self._held = bytearray()
-        self._size_bytes = 0
-        self._ended = False
+    _receive: Receive
+    _reservation: Reservation
+    _form: TuplesPart
+    """How the body is written."""
+    bytes_max: int
+    part_s: float
+    """Within which each part has to arrive."""
+    limits: Limits
+    _held: bytearray = field(default_factory=bytearray)
+    _size_bytes: int = 0
+    _ended: bool = False
 
     async def __aiter__(self) -> AsyncIterator[TuplesPart]:
         """Yield the parts in order.
@@ -73,17 +66,17 @@ class TupleParts:
     async def _fill(self, bytes_: int) -> None:
         """Receive until there is more than that, or the body ends."""
         try:
-            async with asyncio.timeout(self._part_s):
+            async with asyncio.timeout(self.part_s):
                 while not self._ended and len(self._held) <= bytes_:
                     message = await self._receive()
                     self._held += part_of(message)
                     self._size_bytes += len(message.get("body", b""))
                     self._ended = not message.get("more_body", False)
-                    if self._size_bytes > self._bytes_max:
-                        raise too_large(self._bytes_max)
+                    if self._size_bytes > self.bytes_max:
+                        raise too_large(self.bytes_max)
                     self._reservation.hold(len(self._held))
         except TimeoutError:
-            said = f"the next {bytes_} bytes did not arrive within {self._part_s:g} s; nothing was changed"
+            said = f"the next {bytes_} bytes did not arrive within {self.part_s:g} s; nothing was changed"
             raise RequestRefusal(1502, said) from None
 
     async def _next(self, end_of: Callable[[int], int]) -> bytes:
@@ -123,7 +116,7 @@ class TupleParts:
         await self._fill(TUPLE_BYTES_MAX)
         if self._ended and len(self._held) <= TUPLE_BYTES_MAX:
             # A whole body may have its members in any order, and what is wrong with it can be told exactly.
-            tuples = decode(bytes(self._held), NewRelation, self._limits).tuples
+            tuples = decode(bytes(self._held), NewRelation, self.limits).tuples
             yield msgspec.structs.replace(self._form, body=bytes(tuples))
             return
         begin = _BEGIN.match(self._held)

@@ -1,12 +1,14 @@
 """The body of a change of many rules: from JSON to the operation, with every defect at its place."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from api.schema.messages.catalogue import given
 from api.schema.messages.rules import RulesToPut, RuleToPut
+from engine.evaluation.rules import Labels
 from engine.evaluation.wire.bodies import decode
 from engine.evaluation.wire.violations import MORE_DEFECTS, VIOLATIONS_MAX
 from engine.language.diagnostics import Entry, Refusal
@@ -26,7 +28,8 @@ class _Apart(RulesToPut, forbid_unknown_fields=True):
 
 def put_rules_operation(body: bytes, limits: Limits) -> Operation:
     """Return the operation of a body. Raises Refusal."""
-    apart = decode(body, _Apart, replace(limits, event_values_max=limits.body_values_max), has_raw=True)
+    around = replace(limits, event_values_max=limits.body_values_max)
+    apart = decode(body, _Apart, around, apart=partial(_not_deep, limits.body_depth_max), has_raw=True)
     rules: list[PutRule] = []
     defects: list[Entry] = []
     for place, raw in enumerate(apart.rules):
@@ -38,9 +41,23 @@ def put_rules_operation(body: bytes, limits: Limits) -> Operation:
                 raise Refusal(*defects[:VIOLATIONS_MAX], MORE_DEFECTS) from None
             continue
         members = (rule.name, rule.condition, rule.notify, rule.enabled, rule.shadow, given(rule.draftOf))
-        labels = json_bytes(rule.labels).decode()
+        labels = _labels(rule.labels) if rule.labels else "{}"
         acting = (rule.timed, rule.every_secs, given(rule.every_by))
-        rules.append(PutRule(*members, rule.description, labels, given(rule.history), *acting))
+        rules.append(PutRule(*members, rule.description, labels, *acting, given(rule.history)))
     if defects:
         raise Refusal(*defects)
-    return put_rules(rules, prune=apart.prune, dry_run=apart.dryRun)
+    return put_rules(rules, prune=apart.prune, dry_run=apart.dryRun, details=apart.details)
+
+
+def _not_deep(depth_max: int, apart: _Apart) -> int:
+    """Return how many objects and arrays are in rules that have too few of them to nest too deep."""
+    counts = (raw.count(b"{") + raw.count(b"[") for raw in map(bytes, apart.rules))
+    return sum(count for count in counts if count <= depth_max - _NESTED)
+
+
+def _labels(labels: Labels) -> str:
+    try:
+        return msgspec.json.encode(labels).decode()
+    except OverflowError:
+        # It has an integer of more than 64 bits.
+        return json_bytes(labels).decode()

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from heapq import nsmallest
-from typing import Any
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -15,36 +15,43 @@ from engine.evaluation.wire.inspecting.states import Ranked, StateAsked, after_o
 from engine.runtime.contract.requests.operations import Operation, state
 
 CALLS_MAX = 100
-"""The most calls for one page of the keys for which a rule is true."""
+"""The most calls for one page of keys in an order of their own."""
 
 Call = Callable[[Operation], Awaitable[Answer]]
+
+_SORTED: Final[dict[tuple[str, object], Literal["costs", "seen"]]] = {
+    ("rules", "cost"): "costs",
+    ("keys", "seen"): "seen",
+}
+"""What to ask for a list, by list and order, where all of it has to be read for a page."""
 
 
 async def state_view(call: Call, query: StateQuery) -> Response:
     """Return what a query asks for. Raises RequestRefusal 1006 for a key that cannot be read."""
     if not isinstance(query.true, msgspec.UnsetType):
-        return await _true_keys(call, query)
+        if isinstance(query.rule, msgspec.UnsetType) or query.list != "keys":
+            raise RequestRefusal(1006, "true: expected together with `rule` and `list=keys`")
+        return await _placed(call, query, StateAsked(about="true", rule_id=query.rule, prefix=query.prefix))
     if not isinstance(query.rule, msgspec.UnsetType):
         asked = StateAsked(about="rule", rule_id=query.rule, key=read_key(query.key))
         return answered(await call(state(asked)))
     if isinstance(query.list, msgspec.UnsetType):
         return answered(await call(state(StateAsked())))
+    about = _SORTED.get((query.list, query.sort), query.list)
+    if about == "keys":
+        return await _placed(call, query, StateAsked(about="keys", prefix=query.prefix))
     after = None if isinstance(query.after, msgspec.UnsetType) else after_of(query.after)
-    by_cost = query.list == "rules" and query.sort == "cost"
-    about = "costs" if by_cost else query.list
     asked = StateAsked(about=about, prefix=query.prefix, limit=query.limit, after=after)
-    ranked = by_cost or query.list == "keys"
-    return await _ranked(call, asked, query.list) if ranked else answered(await call(state(asked)))
+    if about in _SORTED.values():
+        return await _ranked(call, asked, query.list)
+    return answered(await call(state(asked)))
 
 
-async def _true_keys(call: Call, query: StateQuery) -> Response:
-    """Read a page of the keys for which a rule is true, in several calls."""
-    if isinstance(query.rule, msgspec.UnsetType) or query.list != "keys":
-        raise RequestRefusal(1006, "true: expected together with `rule` and `list=keys`")
+async def _placed(call: Call, query: StateQuery, asked: StateAsked) -> Response:
+    """Read a page of keys in an order of their own, in several calls."""
     place = (
         KeyPlace() if isinstance(query.after, msgspec.UnsetType) else KeyPlace(*after_of(query.after)[::-1])
     )
-    asked = StateAsked(about="true", rule_id=query.rule, prefix=query.prefix)
     entries: list[bytes] = []
     for _ in range(CALLS_MAX):
         asked = msgspec.structs.replace(asked, place=place, limit=query.limit - len(entries))

@@ -1,21 +1,15 @@
-"""The head of a request: its headers, read once, and its path in canonical form."""
+"""The head of a request: what its header fields say, and its path in canonical form."""
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final
 from urllib.parse import unquote
 
 from api.schema.envelope import NDJSON, RequestRefusal
+from api.schema.operation import Operation
+from api.server.http1.request_head import Fields
+from api.settings import Settings
 
-_WANTED: Final = frozenset(
-    {
-        *(b"authorization", b"content-encoding", b"content-length", b"content-type"),
-        *(b"idempotency-key", b"transfer-encoding", b"upgrade"),
-    }
-)
-_NONE: Final[frozenset[bytes]] = frozenset()
-_HEADER_OVERHEAD_BYTES: Final = 4
-"""A colon, a space, a carriage return and a line feed."""
 _ENCODINGS: Final = frozenset({b"gzip", b"identity"})
 _LENGTH_DIGITS_MAX: Final = 18
 _KEY: Final = re.compile(rb"[!-~]{1,255}")
@@ -37,42 +31,20 @@ _NDJSON_TOO: Final = frozenset(
 """Other names of NDJSON. None was ever registered, and programs send each of them."""
 
 
-class Head(NamedTuple):
-    """The headers that the service reads, the last of each name; which were repeated; the size of all."""
-
-    found: dict[bytes, bytes]
-    repeated: frozenset[bytes]
-    size_bytes: int
-
-
-def read_head(headers: Iterable[tuple[bytes, bytes]]) -> Head:
-    """Read the headers of a request. Their names are in lower case."""
-    found: dict[bytes, bytes] = {}
-    repeated = _NONE
-    size_bytes = 0
-    for name, value in headers:
-        size_bytes += len(name) + len(value) + _HEADER_OVERHEAD_BYTES
-        if name in _WANTED:
-            if name in found:
-                repeated |= {name}
-            found[name] = value
-    return Head(found, repeated, size_bytes)
-
-
-def authorization(head: Head) -> bytes | None:
+def authorization(head: Fields) -> bytes | None:
     """Return the Authorization header; None if it is absent; empty, which is malformed, if it is repeated."""
     value = head.found.get(b"authorization")
     return b"" if b"authorization" in head.repeated else value
 
 
-def accepts(headers: Iterable[tuple[bytes, bytes]], media_type: bytes) -> bool:
+def accepts(head: Fields, media_type: bytes) -> bool:
     """Whether the caller asks for a media type by its name."""
-    return any(name == b"accept" and media_type in value for name, value in headers)
+    return any(name == b"accept" and media_type in value for name, value in head.headers)
 
 
-def last_event_id(headers: Iterable[tuple[bytes, bytes]]) -> int | None:
+def last_event_id(head: Fields) -> int | None:
     """Return the number in Last-Event-ID, None where it is absent. Raises RequestRefusal 1006."""
-    value = next((value for name, value in headers if name == b"last-event-id"), None)
+    value = next((value for name, value in head.headers if name == b"last-event-id"), None)
     if value is None:
         return None
     if not value.isdigit() or len(value) > _LENGTH_DIGITS_MAX:
@@ -80,17 +52,27 @@ def last_event_id(headers: Iterable[tuple[bytes, bytes]]) -> int | None:
     return int(value)
 
 
-def announced_length(head: Head) -> int | None:
+def announced_length(head: Fields) -> int | None:
     """Return the Content-Length, None where it is absent or not a number."""
     value = head.found.get(b"content-length", b"")
     return int(value[:_LENGTH_DIGITS_MAX]) if value.isdigit() else None
 
 
-def check_length(head: Head, bytes_max: int) -> None:
-    """Raise RequestRefusal 1003 if the announced length of the body is above the limit."""
+def check_length(head: Fields, bytes_max: int) -> int | None:
+    """Return the announced length of the body. Raises RequestRefusal 1003 if it is above the limit."""
     length = announced_length(head)
     if length is not None and length > bytes_max:
         raise too_large(bytes_max)
+    return length
+
+
+def body_bytes_max(operation: Operation | None, settings: Settings) -> int:
+    """Return the most bytes of a body that an operation takes, or that are read and ignored."""
+    if operation is None or operation.body is None:
+        return settings.max_discard_bytes
+    if operation.is_upload:
+        return settings.max_relation_body_bytes
+    return settings.max_batch_body_bytes if operation.is_batch else settings.max_body_bytes
 
 
 def too_large(bytes_max: int) -> RequestRefusal:
@@ -98,14 +80,14 @@ def too_large(bytes_max: int) -> RequestRefusal:
     return RequestRefusal(1003, f"the body is larger than {bytes_max} bytes")
 
 
-def idempotency_key(head: Head) -> str:
+def idempotency_key(head: Fields) -> str:
     """Return the Idempotency-Key, empty where there is none. Raises RequestRefusal 1006."""
     if defects := _defects_of_key(head):
         raise RequestRefusal(1006, *defects)
     return head.found.get(b"idempotency-key", b"").decode("ascii")
 
 
-def _defects_of_key(head: Head) -> tuple[str, ...]:
+def _defects_of_key(head: Fields) -> tuple[str, ...]:
     value = head.found.get(b"idempotency-key")
     if value is None:
         return ()
@@ -117,37 +99,45 @@ def _defects_of_key(head: Head) -> tuple[str, ...]:
 
 
 def check_headers(
-    head: Head, *, bytes_max: int, media_types: Sequence[bytes], takes_key: bool = False
+    head: Fields,
+    *,
+    bytes_max: int,
+    media_types: Sequence[bytes],
+    takes_key: bool = False,
+    takes_any_type: bool = False,
 ) -> bytes:
     """Validate the headers and give the media type of the body, by default the first of `media_types`.
 
     `media_types` is empty for an operation without a body. Without `takes_key`, an Idempotency-Key is
-    ignored. Raises RequestRefusal 1006, with every defect, or 1002.
+    ignored, and with `takes_any_type` the Content-Type. Raises RequestRefusal 1006, with every defect, or
+    1002.
     """
+    found, repeated = head.found, head.repeated
     defects = []
     if head.size_bytes > bytes_max:
         defects.append(f"the headers are larger than {bytes_max} bytes together")
-    if head.found.get(b"upgrade", b"").strip().lower() == b"websocket":
+    if b"upgrade" in found and found[b"upgrade"].strip().lower() == b"websocket":
         # Other upgrades may be ignored, but a WebSocket client does not expect an ordinary response.
         defects.append("Upgrade: the path is not served over WebSocket")
     if not media_types:
         if defects:
             raise RequestRefusal(1006, *defects)
         return b""
-    found = head.found
     length = found.get(b"content-length")
     if length is not None and not (length.isdigit() and len(length) <= _LENGTH_DIGITS_MAX):
         defects.append("Content-Length: expected a number of bytes")
-    if b"content-type" in head.repeated:
+    if b"content-type" in repeated and not takes_any_type:
         defects.append("Content-Type: expected once, came more than once")
-    if takes_key:
+    if takes_key and b"idempotency-key" in found:
         defects += _defects_of_key(head)
     if defects:
         raise RequestRefusal(1006, *defects)
-    if (encoding := content_encoding(head)) not in _ENCODINGS or b"content-encoding" in head.repeated:
+    if b"content-encoding" in found and (
+        (encoding := content_encoding(head)) not in _ENCODINGS or b"content-encoding" in repeated
+    ):
         shown = encoding.decode("latin-1")[:80]
         raise RequestRefusal(1002, f"expected the Content-Encoding `gzip`, or none, got `{shown}`")
-    sent = found.get(b"content-type")
+    sent = None if takes_any_type else found.get(b"content-type")
     if sent is None or sent in media_types:
         return sent or media_types[0]
     media_type = media_type_of(sent)
@@ -158,7 +148,7 @@ def check_headers(
     return media_type
 
 
-def content_encoding(head: Head) -> bytes:
+def content_encoding(head: Fields) -> bytes:
     """Return the encoding of the body, in lower case; `identity` if there is none."""
     return head.found.get(b"content-encoding", b"identity").strip().lower()
 

@@ -8,7 +8,7 @@ from api.schema import examples
 from api.schema.envelope import Response, success_of
 from api.schema.messages import catalogue as messages
 from api.schema.messages.catalogue import PAGE_MAX, given
-from engine.runtime.contract.change_log import LoggedChange
+from engine.runtime.contract.catalogue_changes import LoggedChange
 
 blueprint = Operations("changes")
 

@@ -10,7 +10,7 @@ from api.schema.envelope import RequestRefusal, Response, success_of
 from api.schema.messages import cluster as messages
 from api.schema.messages.catalogue import PAGE_MAX, given
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.contract.measurements.figures import ClusterFigures, NodeFigures
+from engine.runtime.contract.figures import ClusterFigures, NodeFigures
 from engine.runtime.front_end.permits import Permit
 
 blueprint = Operations("cluster")

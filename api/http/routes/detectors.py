@@ -14,8 +14,8 @@ from api.schema.messages import catalogue, cluster
 from api.schema.messages.catalogue import given
 from engine.evaluation.wire.inspecting.rule_lists import LIST_BYTES_MAX
 from engine.language.diagnostics import Entry, Refusal
-from engine.runtime.contract.catalogue_changes import TOKEN_DETECTORS_MAX
 from engine.runtime.contract.errors import TOO_MANY, TOO_MANY_WAIT, DetectorUnavailable
+from engine.runtime.contract.tokens import TOKEN_DETECTORS_MAX
 from engine.runtime.front_end.permits import Permit
 
 blueprint = Operations("detectors")

@@ -5,10 +5,11 @@ The detector itself decodes the bodies. Nearly all evaluations take the fast pat
 
 from functools import partial
 from time import time_ns
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from api.http.body.ndjson_stream import NdjsonStream
-from api.http.handling.batch_results import check_accepted
 from api.http.handling.event_stream import EVENT_STREAM
 from api.http.handling.feed_stream import FeedStream, next_of
 from api.http.handling.otlp.exporting import events_in, exported
@@ -19,7 +20,7 @@ from api.http.request.timeout import EVALUATIONS_STREAM, FIRINGS_STREAM
 from api.http.routes.described import Operations, describe
 from api.http.service import request, service
 from api.schema import examples
-from api.schema.envelope import BATCH_FORMS, JSON, MSGPACK, NDJSON, PROTOBUF, Response, answered
+from api.schema.envelope import BATCH_FORMS, JSON, MSGPACK, NDJSON, PROTOBUF, EntryOfReply, Response, answered
 from api.schema.messages import evaluations as messages
 from api.schema.messages import explanations
 from api.schema.messages.catalogue import given
@@ -29,6 +30,7 @@ from engine.evaluation.wire.decoding import BatchBody, EvaluateBody, TickBody
 from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.inspecting.explanations import ExplainBody
 from engine.evaluation.wire.records.decoding import Ingest
+from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.contract.requests import operations
 
 blueprint = Operations("evaluations")
@@ -201,9 +203,9 @@ async def explain(detectorId: str, body: bytes) -> Response:
 )
 async def firings(detectorId: str, query: messages.FiringsQuery) -> Response | FeedStream:
     after, limit = given(query.after), given(query.limit) or messages.FIRINGS_DEFAULT
-    if not accepts(request.scope["headers"], EVENT_STREAM):
+    if not accepts(request.head, EVENT_STREAM):
         return await service.call(detectorId, operations.firings(after or 0, limit))
-    if (last := last_event_id(request.scope["headers"])) is not None:
+    if (last := last_event_id(request.head)) is not None:
         after = last
     # What is wrong with the request has a status of its own.
     answer = await service.backend.call(detectorId, operations.firings(after, 1))
@@ -229,3 +231,28 @@ async def firings(detectorId: str, query: messages.FiringsQuery) -> Response | F
 )
 async def state(detectorId: str, query: StateQuery) -> Response:
     return await state_view(partial(service.backend.call, detectorId), query)
+
+
+ERRORS_MAX: Final = 20
+"""How many errors are told."""
+
+
+class _Result(msgspec.Struct):
+    errors: list[EntryOfReply] = []
+
+
+class _Results(msgspec.Struct):
+    results: list[_Result]
+
+
+def check_accepted(result: bytes) -> None:
+    """Raise Refusal with the first error of a batch and those of its kind, if no event was accepted."""
+    if b'"errors":' not in result:
+        return
+    refused = [one.errors for one in msgspec.json.decode(result, type=_Results).results]
+    if not all(refused):
+        return
+    errors = [(place, error) for place, of_event in enumerate(refused) for error in of_event]
+    kind = errors[0][1].code // 10
+    same = [(place, error) for place, error in errors if error.code // 10 == kind][:ERRORS_MAX]
+    raise Refusal(*[Entry(error.code, f"events[{place}]: {error.message}") for place, error in same])

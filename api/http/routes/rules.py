@@ -6,9 +6,8 @@ from typing import Final
 import msgspec
 
 from api.http.handling.condition_parsing import parse_condition as parsed
-from api.http.handling.event_stream import EVENT_STREAM
+from api.http.handling.event_stream import EVENT_STREAM, TimelineStream
 from api.http.handling.rules_body import put_rules_operation
-from api.http.handling.timeline_stream import TimelineStream
 from api.http.request.head import accepts, authorization
 from api.http.request.query import read_key
 from api.http.request.timeout import TIMELINE_STREAM
@@ -179,7 +178,7 @@ async def versions(detectorId: str, id: str) -> Response:
 )
 async def timeline(detectorId: str, id: str, query: explanations.TimelineQuery) -> Response | TimelineStream:
     key = read_key(query.key)
-    if accepts(request.scope["headers"], EVENT_STREAM):
+    if accepts(request.head, EVENT_STREAM):
         request.progress.operation = TIMELINE_STREAM
         return TimelineStream(service.timelines, detectorId, authorization(request.head), rule_id=id, key=key)
     return await service.call(detectorId, operations.timeline(id, key, query.after))

@@ -16,8 +16,8 @@ from api.schema.messages import catalogue
 from api.schema.messages.catalogue import given
 from api.schema.operation import ID_PATTERN
 from engine.language.diagnostics import Entry, Refusal
-from engine.runtime.contract.catalogue_changes import FULL, Grant, Scope, TokenEntry
 from engine.runtime.contract.errors import no_such_detector, no_such_token
+from engine.runtime.contract.tokens import FULL, Grant, Scope, TokenEntry
 
 blueprint = Operations("tokens")
 

@@ -1,9 +1,9 @@
 """The HTTP request that is being answered, and the trace of W3C that its caller has begun."""
 
 import re
-from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from api.server.http1.request_head import Fields
 from engine.runtime.contract.requests.current_request import CurrentRequest
 
 HEADER: Final = b"traceparent"
@@ -24,15 +24,10 @@ class TraceParent(NamedTuple):
     """Bit 0 says that the caller records its span."""
 
 
-def trace_parent(headers: Iterable[tuple[bytes, bytes]]) -> TraceParent | None:
-    """Return what the headers say; None if they have no `traceparent`, two, or one that is malformed.
-
-    The names of the headers are in lower case.
-    """
-    sent = [value for name, value in headers if name == HEADER]
-    if len(sent) != 1:
-        return None
-    found = _VERSION_0.fullmatch(sent[0]) or _LATER.fullmatch(sent[0])
+def trace_parent(head: Fields) -> TraceParent | None:
+    """Return what the headers say; None if they have no `traceparent`, two, or one that is malformed."""
+    sent = head.only(HEADER)
+    found = None if sent is None else _VERSION_0.fullmatch(sent) or _LATER.fullmatch(sent)
     if found is None:
         return None
     trace_id, span_id, flags = (part.decode("ascii") for part in found.groups())
@@ -44,13 +39,12 @@ def trace_parent(headers: Iterable[tuple[bytes, bytes]]) -> TraceParent | None:
 class HttpRequest(CurrentRequest):
     """A request of a caller. Its headers are searched for a trace only when that is asked for."""
 
-    def __init__(self, id_: str, headers: Sequence[tuple[bytes, bytes]]) -> None:
-        """The names of the headers are in lower case."""
+    def __init__(self, id_: str, head: Fields) -> None:
         super().__init__(id_)
-        self.headers = headers
+        self.head = head
 
     @property
     def trace_id(self) -> str:
         """The id of the trace that the caller has begun; empty if there is none."""
-        parent = trace_parent(self.headers)
+        parent = trace_parent(self.head)
         return "" if parent is None else parent.trace_id

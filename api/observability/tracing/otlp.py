@@ -94,7 +94,7 @@ class _Ended(SpanProcessor):
 
 
 def _parent_of(finished: FinishedRequest) -> Context:
-    parent = trace_parent(finished.request.headers)
+    parent = trace_parent(finished.request.head)
     if parent is None:
         return Context()
     context = SpanContext(

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from engine.language.condition import Scalar
-from engine.runtime.contract.catalogue_changes import TOKEN_DETECTORS_MAX, Scope
+from engine.runtime.contract.tokens import TOKEN_DETECTORS_MAX, Scope
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal, Self
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from api.schema.messages.catalogue import PageSize
-from engine.runtime.contract.measurements.figures import (
+from engine.runtime.contract.figures import (
     FolderFigures,
     FrontEndFigures,
     NodeFigures,

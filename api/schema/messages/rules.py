@@ -132,6 +132,23 @@ class RulesToPut(Struct, forbid_unknown_fields=True):
     """Whether rules with other names are removed."""
     dryRun: bool = False
     """Whether only the result is returned, and nothing changed."""
+    details: bool = False
+    """Whether the result also has how each changed rule differs."""
+
+
+class RuleDifference(Struct):
+    """How a changed rule differs from what it was."""
+
+    name: str
+    members: list[str]
+    """The members that differ; `text` if the condition is only written in another way."""
+    history: Literal["kept", "partly kept", "begins anew"]
+    before: str | UnsetType = UNSET
+    """The condition before as canonical text, if it is a different one. Past 16 Mi characters in all, it is
+    left out, with `after` and `begins_anew`."""
+    after: str | UnsetType = UNSET
+    begins_anew: list[str] | UnsetType = UNSET
+    """Of a history that is partly kept, the parts of the condition that begin anew."""
 
 
 class RulesChanged(Struct):
@@ -141,6 +158,8 @@ class RulesChanged(Struct):
     changed: list[str]
     removed: list[str]
     unchanged: list[str]
+    details: list[RuleDifference] | UnsetType = UNSET
+    """How each changed rule differs, if `details` was asked for."""
 
 
 class RulesQuery(Struct):

@@ -17,15 +17,20 @@ class StateQuery(Struct):
         Annotated[Literal["keys", "nodes", "rules"], Meta(extra={"expected": "`keys`, `nodes` or `rules`"})]
         | UnsetType
     ) = UNSET
-    """Asks for a page: of the live keys, the most recently seen first; of the temporal conditions that are
-    remembered; or of the rules, with what they cost.
+    """Asks for a page: of the live keys; of the temporal conditions that are remembered; or of the rules,
+    with what they cost.
     """
     prefix: Annotated[str, Meta(max_length=1000, extra={"expected": "at most 1000 characters"})] = ""
     """Leaves only keys with a value, or rules with a name, that begins with this text."""
-    sort: Annotated[Literal["priority", "cost"], Meta(extra={"expected": "`priority` or `cost`"})] = (
-        "priority"
-    )
-    """The order of `list=rules`: by priority, or the most expensive first."""
+    sort: (
+        Annotated[
+            Literal["priority", "cost", "seen"], Meta(extra={"expected": "`priority`, `cost` or `seen`"})
+        ]
+        | UnsetType
+    ) = UNSET
+    """The order of `list=rules`: by `priority`, or with `cost` the most expensive first. That of `list=keys`:
+    one of their own, or with `seen` the most recently seen first, for which every page reads all keys.
+    """
     limit: Annotated[
         int, Meta(ge=1, le=STATE_PAGE_MAX, extra={"expected": f"a whole number from 1 to {STATE_PAGE_MAX}"})
     ] = STATE_PAGE_MAX

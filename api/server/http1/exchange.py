@@ -13,6 +13,7 @@ from api.schema.envelope import Headers, Response, failure
 from api.server.asgi import App, Message
 from api.server.http1.request_head import (
     FIELDS_MAX,
+    FIELDS_STATE,
     REQUEST_ID,
     REQUEST_ID_STATE,
     TARGET_BYTES_MAX,
@@ -189,8 +190,13 @@ class Exchange:
             "path": path.decode("ascii"),
             "raw_path": path,
             "query_string": query,
-            "headers": head.headers,
-            "state": {**state, REQUEST_ID_STATE: self._request_id, RESPOND: self.respond},
+            "headers": head.fields.headers,
+            "state": {
+                **state,
+                FIELDS_STATE: head.fields,
+                REQUEST_ID_STATE: self._request_id,
+                RESPOND: self.respond,
+            },
         }
 
     async def receive(self) -> Message:
@@ -286,7 +292,7 @@ class Exchange:
 def refusal(status: int, exchange: Exchange | None) -> bytes:
     """Return the response to bytes that are not HTTP: within `exchange`, or between requests if None."""
     response = server_error(status)
-    head = HEADS.whole(response.status, response.own_headers(), len(response.body), request_id(()))
+    head = HEADS.whole(response.status, response.own_headers(), len(response.body), request_id(None))
     return head if exchange is not None and exchange.head.method == b"HEAD" else head + response.body
 
 

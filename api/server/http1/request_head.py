@@ -33,6 +33,8 @@ _EMPTY_LINES: Final = re.compile(rb"(?:\r\n)++")
 _REQUEST_LINE: Final = re.compile(
     rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ([!-~]+) HTTP/([0-9]\.[0-9])\r\n"  # RFC 9112, 3
 )
+_NONE: Final[frozenset[bytes]] = frozenset()
+_FIELD_OVERHEAD_BYTES: Final = 4
 _CLOSE: Final = re.compile(rb"(?:^|,)[ \t]*+close[ \t]*+(?:,|$)", re.IGNORECASE)
 LINE_11: Final = b"POST / HTTP/1.1\r\n"
 """Replaces the request line for llhttp, which knows only some methods and forms of targets."""
@@ -41,6 +43,8 @@ LINE_11: Final = b"POST / HTTP/1.1\r\n"
 REQUEST_ID: Final = b"x-request-id"
 REQUEST_ID_STATE: Final = "request_id"
 """The key of the id in a request's ASGI state."""
+FIELDS_STATE: Final = "fields"
+"""The key of the Fields in a request's ASGI state."""
 
 _ID: Final = re.compile(rb"[A-Za-z0-9._:/=+@-]{1,128}")
 """Covers what other services and proxies send: UUIDs, Base64, trace ids of several parts."""
@@ -55,31 +59,49 @@ class RequestError(Exception):
         self.status = status
 
 
+class Fields:
+    """The header fields of a request, whose names are in lower case. Each is read once, here."""
+
+    __slots__ = ("found", "headers", "repeated", "size_bytes")
+
+    def __init__(self, headers: Iterable[Header] = ()) -> None:
+        self.headers: list[Header] = []
+        """All, in order."""
+        self.found: dict[bytes, bytes] = {}
+        """The last of each name."""
+        self.repeated: frozenset[bytes] = _NONE
+        """The names that came more than once."""
+        self.size_bytes = 0
+        """The size of all, each with a colon, a blank and a line end."""
+        for header in headers:
+            self.on_header(*header)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Add a field; called by llhttp."""
+        name, value = name.lower(), value.rstrip(b" \t")
+        self.headers.append((name, value))
+        self.size_bytes += len(name) + len(value) + _FIELD_OVERHEAD_BYTES
+        if name in self.found:
+            self.repeated |= {name}
+        self.found[name] = value
+
+    def only(self, name: bytes) -> bytes | None:
+        """Return the value of a field that came exactly once; None of any other."""
+        return None if name in self.repeated else self.found.get(name)
+
+
 class RequestHead(NamedTuple):
-    """The head of a request; names of headers are in lower case."""
+    """The head of a request."""
 
     method: bytes
     target: bytes
     version: bytes
-    headers: list[Header]
+    fields: Fields
     body_bytes: int | None
     """The length of the body; None if it is chunked."""
     keeps_alive: bool
     """Whether the caller may send another request on the connection."""
     expects_continue: bool
-
-
-class _Fields:
-    """The header fields that llhttp finds."""
-
-    __slots__ = ("headers",)
-
-    def __init__(self) -> None:
-        self.headers: list[Header] = []
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a field."""
-        self.headers.append((name.lower(), value.rstrip(b" \t")))
 
 
 def skip_empty_lines(data: bytes | bytearray, begin: int = 0) -> int:
@@ -130,47 +152,40 @@ def _line_is_too_long(data: bytes | bytearray, begin: int) -> bool:
     return len(data) > end and data.find(b"\n", begin, end) < 0
 
 
-def _header_fields(lines: bytes) -> list[Header]:
+def _header_fields(lines: bytes) -> Fields:
     if lines.count(b"\n") > FIELDS_MAX + 1:
         raise RequestError(TOO_LARGE)
-    fields = _Fields()
+    fields = Fields()
     try:
         HttpRequestParser(fields).feed_data(LINE_11 + lines)
     except HttpParserUpgrade:
         # An offer to continue with another protocol, which is ignored.
         pass
     except HttpParserError:
-        coding = dict(fields.headers).get(b"transfer-encoding", b"chunked")
+        coding = fields.found.get(b"transfer-encoding", b"chunked")
         raise RequestError(BAD_REQUEST if coding.lower() == b"chunked" else _NOT_IMPLEMENTED) from None
-    return fields.headers
+    return fields
 
 
-def _head(method: bytes, target: bytes, version: bytes, headers: list[Header]) -> RequestHead:
-    found = dict(headers)
+def _head(method: bytes, target: bytes, version: bytes, fields: Fields) -> RequestHead:
+    found = fields.found
     is_11 = version == b"1.1"
-    if b"host" not in found:
-        if is_11:
-            raise RequestError(BAD_REQUEST)
-    elif len(found) < len(headers) and _count(headers, b"host") > 1:
+    if (is_11 and b"host" not in found) or b"host" in fields.repeated:
         raise RequestError(BAD_REQUEST)
     body_bytes: int | None = int(found.get(b"content-length", 0))
     if b"transfer-encoding" in found:
-        if found[b"transfer-encoding"].lower() != b"chunked" or _count(headers, b"transfer-encoding") > 1:
+        if found[b"transfer-encoding"].lower() != b"chunked" or b"transfer-encoding" in fields.repeated:
             raise RequestError(_NOT_IMPLEMENTED)
         body_bytes = None
     return RequestHead(
         method.upper(),
         target,
         version,
-        headers,
+        fields,
         body_bytes,
-        is_11 and not (b"connection" in found and _says_close(headers)),
+        is_11 and not (b"connection" in found and _says_close(fields.headers)),
         is_11 and found.get(b"expect", b"").lower() == b"100-continue",
     )
-
-
-def _count(headers: list[Header], wanted: bytes) -> int:
-    return sum(name == wanted for name, _ in headers)
 
 
 def _says_close(headers: list[Header]) -> bool:
@@ -178,9 +193,9 @@ def _says_close(headers: list[Header]) -> bool:
     return _CLOSE.search(options) is not None
 
 
-def request_id(headers: Iterable[Header]) -> bytes:
-    """Return the id in the headers, else a new one. Two ids identify nothing."""
-    sent = [value for name, value in headers if name == REQUEST_ID]
-    if len(sent) == 1 and _ID.fullmatch(sent[0]):
-        return sent[0]
+def request_id(fields: Fields | None) -> bytes:
+    """Return the id in the header fields, else a new one. Two ids identify nothing."""
+    sent = None if fields is None else fields.only(REQUEST_ID)
+    if sent is not None and _ID.fullmatch(sent):
+        return sent
     return b"%b-%x" % (_OF_THIS_PROCESS, next(_numbers))

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from engine.evaluation.facts.look_up import ELEMENTS_MAX, fact_shown
 from engine.evaluation.facts.values import Event
+from engine.evaluation.kernel.needs import NAME_CHARS_SHOWN, RELATIONS_NAMED_MAX
 from engine.evaluation.kernel.rule_set import RuleSet
-from engine.evaluation.kernel.warning_bounds import NAME_CHARS_SHOWN, RELATIONS_NAMED_MAX
 from engine.language.diagnostics import Entry
 from engine.language.limits import Limits
 
@@ -20,9 +20,10 @@ def warnings_on(
     """Yield the messages 2003 and 2004 about an event."""
     if rule_set.unstored:
         yield from _missing_relations(sent, rule_set)
-    if rule_set.texts:
+    texts, arrays = rule_set.texts, rule_set.arrays
+    if texts and (rule_set.patterns.bounded or not texts.are_short(fields, sent)):
         yield from _long_texts(fields, sent, rule_set, limits)
-    if rule_set.arrays:
+    if arrays and not arrays.are_short(fields, sent):
         yield from _long_arrays(fields, sent, rule_set)
 
 
@@ -33,19 +34,20 @@ def warnings_on_many(
 
     They were evaluated just before.
     """
-    texts, reached = rule_set.texts, rule_set.patterns.reached()
+    texts, arrays, unstored = rule_set.texts, rule_set.arrays, rule_set.unstored
+    reached = rule_set.patterns.reached()
     missing: list[Entry] = []
     read: Mapping[str, Any] | None = None
     for place, (fields, _, sent) in enumerate(events):
         context = sent or _NOTHING
-        if rule_set.unstored and context is not read:
+        if unstored and context is not read:
             # The events of a batch have one context.
             missing, read = [*_missing_relations(context, rule_set)], context
         entries = missing
-        if texts and (reached or not texts.are_short(fields, context, limits.pattern_text_chars_max)):
+        if texts and (reached or not texts.are_short(fields, context)):
             entries = [*missing, *_long_texts(fields, context, rule_set, limits)]
-        if rule_set.arrays and (long := [*_long_arrays(fields, context, rule_set)]):
-            entries = [*entries, *long]
+        if arrays and not arrays.are_short(fields, context):
+            entries = [*entries, *_long_arrays(fields, context, rule_set)]
         if entries:
             yield place, entries
 

@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from engine.evaluation.explanation.nodes import Future
 from engine.evaluation.explanation.past import After, Deciding, turns
-from engine.evaluation.operators.compare import found_in
-from engine.evaluation.operators.motions import crossings, motion_of, steps_us
+from engine.evaluation.operators.compare import crossings, found_in, motion_of, steps_us
 from engine.evaluation.operators.table import parts_of, remembering
 from engine.evaluation.operators.term_interface import Motion, PastTerm, together
 from engine.evaluation.stamps import LATEST_US, NUMBER_BITS

@@ -7,7 +7,6 @@ from datetime import datetime
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
-from engine.evaluation.births import Births, inside
 from engine.evaluation.detector import Detector
 from engine.evaluation.events import frames
 from engine.evaluation.events.intake import Intake
@@ -25,7 +24,7 @@ from engine.evaluation.kernel.code.node_code import memory_code
 from engine.evaluation.kernel.rule_set import EnabledRule, RuleSet
 from engine.evaluation.operators.table import parts_of, remembering
 from engine.evaluation.paths import Path, fact_of
-from engine.evaluation.requirements import requirements_of
+from engine.evaluation.requirements import Births, inside, requirements_of
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.stamps import stamp_of
 from engine.evaluation.times import NEVER

@@ -9,7 +9,6 @@ from dataclasses import replace
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
-from engine.evaluation.births import Births, inside
 from engine.evaluation.explanation.explaining import Explaining, Reading
 from engine.evaluation.explanation.past import Past
 from engine.evaluation.facts.values import key_of
@@ -19,7 +18,7 @@ from engine.evaluation.operators.compare import found_in
 from engine.evaluation.operators.interface import Operator, Settled
 from engine.evaluation.operators.table import operator_of, parts_of, remembering
 from engine.evaluation.paths import Path, fact_of
-from engine.evaluation.requirements import keys_of, requirements_of
+from engine.evaluation.requirements import Births, inside, keys_of, requirements_of
 from engine.evaluation.slices.slices import Remembered
 from engine.evaluation.stamps import NUMBER_BITS, stamp_of
 from engine.language import condition as language

@@ -5,7 +5,9 @@ from typing import Any, Final, Generic, TypeVar
 
 from engine.evaluation.facts.look_up import (
     ELEMENTS_MAX,
+    OF_ELEMENTS,
     RUNS_PARTS_MAX,
+    Look,
     Name,
     fields_of_element,
     split_elements,
@@ -14,6 +16,10 @@ from engine.evaluation.facts.look_up import (
 from engine.language.condition import STRINGS
 
 T = TypeVar("T")
+
+
+LOOKED_UP_MAX: Final = 8
+"""So few facts are looked up one by one."""
 
 
 class _Branch(Generic[T]):
@@ -168,6 +174,13 @@ class Names(Generic[T]):
         return found
 
 
+def few_looks(items: Mapping[str, T]) -> list[tuple[T, Look]] | None:
+    """Return each item with the look-up of its fact; None for many facts, or for others than of fields."""
+    if len(items) > LOOKED_UP_MAX or any(fact[:1] == "$" or OF_ELEMENTS in fact for fact in items):
+        return None
+    return [(item, split_name(fact).look) for fact, item in items.items()]
+
+
 def _is_far(name: Name) -> bool:
     """Whether a name has too many steps for the tree, or leads to all strings."""
     return len(name.steps) > RUNS_PARTS_MAX or name.whole == STRINGS
@@ -178,9 +191,18 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 
 
 def _common(names: Mapping[str, T], values: Mapping[str, Any]) -> list[tuple[T, Any]]:
+    found = []
+    # Of so few, a loop collects them in half the time of a comprehension.
     if len(names) <= len(values):
-        return [(item, value) for name, item in names.items() if (value := values.get(name)) is not None]
-    return [(names[name], value) for name, value in values.items() if value is not None and name in names]
+        for name, item in names.items():
+            value = values.get(name)
+            if value is not None:
+                found.append((item, value))
+    else:
+        for name, value in values.items():
+            if value is not None and name in names:
+                found.append((names[name], value))
+    return found
 
 
 def _reached(names: Mapping[str, T], values: Mapping[str, Any]) -> list[tuple[T, Any]]:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from engine.evaluation.facts.names import FactNames
+from engine.evaluation.facts.names import FactNames, few_looks
 from engine.language.limits import Limits
 from engine.patterns.compiled_pattern import CompiledPattern, compile_pattern
 from engine.patterns.fact_patterns import FactPatterns
@@ -39,12 +39,16 @@ class PatternWork:
         self._cut = _NONE
         self._untried = _NONE
         self._reached = False
+        self._looks = few_looks(self._facts)
+        self.bounded = False
+        """Whether `begin` must be called. Otherwise there are too few patterns to reach a bound."""
 
     def add(self, fact: str, pattern: str) -> None:
         """Add a pattern that an enabled rule tries on a fact, or count one more use of it."""
         patterns = self._facts[fact] = self.of(fact)
         self._names.add(fact, (fact, patterns))
         self._change(patterns, partial(patterns.add, pattern))
+        self._see_facts()
 
     def remove(self, fact: str, pattern: str) -> None:
         """Undo one `add` of the same fact and pattern, if any."""
@@ -55,6 +59,7 @@ class PatternWork:
             if not patterns:
                 del self._facts[fact]
                 self._names.remove(fact)
+        self._see_facts()
 
     def compile_new(self) -> None:
         """Compile the patterns that were added, so that no event has to."""
@@ -71,20 +76,13 @@ class PatternWork:
     def finder(self, fact: str, pattern: str) -> Callable[[str], bool]:
         """Return the test whether the pattern is found in a text of the fact, at the event that has begun.
 
-        The pattern is tried once on each text, however many rules use it.
+        The pattern is tried once on each text, however many rules use it. Of a literal, which the code of the
+        rule looks for, the test tells whether the text is short enough.
         """
-        literal = literal_of(pattern)
-        if literal is not None:
-            return literal.test(_fits(compile_pattern(pattern, self._limits)))
+        if literal_of(pattern) is not None:
+            return _fits(compile_pattern(pattern, self._limits))
         patterns = self.of(fact)
         return partial(patterns.found, pattern, patterns.compiled(pattern))
-
-    @property
-    def bounded(self) -> bool:
-        """Whether `begin` must be called. Otherwise there are too few patterns to reach a bound."""
-        bytes_max = _CHARACTER_BYTES_MAX * self._limits.pattern_text_chars_max
-        many = self._names.of_elements or self._count * bytes_max > self._limits.pattern_event_bytes_max
-        return self._exploding > 0 or many
 
     def begin(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> frozenset[str]:
         """Return the facts on which no pattern, or no exploding one, is tried at this event.
@@ -95,21 +93,20 @@ class PatternWork:
         self._end()
         if not self.bounded:
             return _NONE
-        texts = []
+        bytes_max, work_max = self._limits.pattern_event_bytes_max, self._limits.pattern_event_work_max
         bytes_at_most = work_at_most = 0
-        for named, value in self._names.found_in(fields, sent):
+        for patterns, value in self._values(fields, sent):
             if type(value) is str:
-                texts.append((*named, value))
-                patterns = named[1]
                 bytes_at_most += patterns.bytes_a_char * len(value)
                 if patterns.exploding:
                     work_at_most += patterns.work_at_most(value)
         # The upper estimates are cheap, and nearly always within the bounds.
-        bytes_max = self._limits.pattern_event_bytes_max
+        if bytes_at_most <= bytes_max and work_at_most <= work_max:
+            return _NONE
+        texts = [(*named, text) for named, text in self._names.found_in(fields, sent) if type(text) is str]
         if bytes_at_most > bytes_max:
             bytes_of = _sums((fact, patterns.bytes_of(text)) for fact, patterns, text in texts)
             self._untried = _too_much(bytes_of, bytes_max)
-        work_max = self._limits.pattern_event_work_max
         if work_at_most > work_max:
             tried = [each for each in texts if each[1].exploding and each[0] not in self._untried]
             if sum(patterns.work_at_most(text) for _, patterns, text in tried) > work_max:
@@ -140,8 +137,22 @@ class PatternWork:
         self._exploding += patterns.exploding
         self._changed.add(patterns)
 
+    def _see_facts(self) -> None:
+        bytes_max = _CHARACTER_BYTES_MAX * self._limits.pattern_text_chars_max
+        many = self._names.of_elements or self._count * bytes_max > self._limits.pattern_event_bytes_max
+        self.bounded = self._exploding > 0 or many
+        self._looks = few_looks(self._facts)
+
+    def _values(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[tuple[FactPatterns, Any]]:
+        """Return the patterns of each fact with a value of it in the event, or with None."""
+        if self._looks is not None:
+            return [(patterns, look(fields)) for patterns, look in self._looks]
+        return [(patterns, value) for (_, patterns), value in self._names.found_in(fields, sent)]
+
     def _end(self) -> None:
         """Lift what is not tried at the previous event."""
+        if not self._cut and not self._untried:
+            return
         for fact in self._cut | self._untried:
             patterns = self.of(fact)
             patterns.untried = patterns.exploding_untried = False

@@ -3,31 +3,52 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from engine.evaluation.facts.look_up import ELEMENTS_MAX, OF_ELEMENTS
-from engine.evaluation.facts.names import FactNames
+from engine.evaluation.facts.look_up import ELEMENTS_MAX
+from engine.evaluation.facts.names import FactNames, few_looks
+
+
+class _Sizes:
+    """Tells quickly whether the values of some facts are small: nearly always, all of them are."""
+
+    def __init__(self, kind: type[str] | type[list[Any]], sizes: Mapping[str, int]) -> None:
+        """Take the largest size of a small value of each fact. Only values of one type can be large."""
+        self._kind = kind
+        self._looks = few_looks(sizes)
+        self._names: FactNames[int] = FactNames()
+        for fact, most in sizes.items():
+            self._names.add(fact, most)
+
+    def are_small(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
+        kind = self._kind
+        if self._looks is None:
+            found = self._names.found_in(fields, sent)
+            return not any(type(value) is kind and len(value) > most for most, value in found)
+        for most, look in self._looks:
+            value = look(fields)
+            if type(value) is kind and len(value) > most:
+                return False
+        return True
 
 
 class Texts:
     """The facts with patterns, each with the smallest length bound of its patterns, in bytes."""
 
-    def __init__(self, bounds: Iterable[tuple[str, int]]) -> None:
+    def __init__(self, bounds: Iterable[tuple[str, int]], chars_max: int) -> None:
         # Sorted so that the smallest bound of each fact comes last, and replaces the others.
         smallest = dict(sorted(bounds, reverse=True))
         self._names: FactNames[tuple[str, int]] = FactNames()
         for fact, bytes_max in smallest.items():
             self._names.add(fact, (fact, bytes_max))
         self._count = len(smallest)
+        # A character takes up to four bytes.
+        self._sizes = _Sizes(str, {fact: min(chars_max, most // 4) for fact, most in smallest.items()})
 
     def __len__(self) -> int:
         return self._count
 
-    def are_short(self, fields: Mapping[str, Any], sent: Mapping[str, Any], chars_max: int) -> bool:
-        """Tell quickly whether all texts are surely within their bounds and of at most `chars_max`."""
-        for (_, bytes_max), text in self._names.found_in(fields, sent):
-            # A character takes up to four bytes.
-            if type(text) is str and (len(text) > chars_max or 4 * len(text) > bytes_max):
-                return False
-        return True
+    def are_short(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
+        """Tell quickly whether all texts are surely within their bounds and have no more than `chars_max`."""
+        return self._sizes.are_small(fields, sent)
 
     def found_in(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[tuple[str, int, str]]:
         """Return the facts whose values are texts, sorted, each with its bound and the longest text."""
@@ -39,37 +60,32 @@ class Texts:
         return sorted((fact, bytes_max, text) for (fact, bytes_max), text in longest.items())
 
 
-_ASKED_FOR_MAX: Final = 8
-"""So few names are looked up one by one."""
-
-
 class Arrays:
     """The arrays whose elements rules ask about."""
 
     def __init__(self, facts: Iterable[str]) -> None:
-        self._facts = sorted(facts)
         self._names: FactNames[str] = FactNames()
-        for fact in self._facts:
+        sizes = dict.fromkeys(sorted(facts), ELEMENTS_MAX)
+        for fact in sizes:
             self._names.add(fact, fact)
-        has_marks = any(mark in fact for fact in self._facts for mark in (".", "$", OF_ELEMENTS))
-        self._are_plain = len(self._facts) <= _ASKED_FOR_MAX and not has_marks
+        self._sizes = _Sizes(list, sizes)
+        self._count = len(sizes)
 
     def __len__(self) -> int:
-        return len(self._facts)
+        return self._count
+
+    def are_short(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
+        """Tell quickly whether none has more elements than are looked at."""
+        return self._sizes.are_small(fields, sent)
 
     def long_in(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str, int]:
         """Return those with more elements than are looked at, each with the most that it has in the event."""
         longest: dict[str, int] = {}
-        if self._are_plain:
-            # Nearly always the answer is that there are none, which costs little so.
-            found: Iterable[tuple[str, Any]] = [(fact, fields.get(fact)) for fact in self._facts]
-        else:
-            found = self._names.found_in(fields, sent)
-        for fact, array in found:
+        for fact, array in self._names.found_in(fields, sent):
             if type(array) is list and len(array) > max(ELEMENTS_MAX, longest.get(fact, 0)):
                 longest[fact] = len(array)
         return longest
 
 
-NO_TEXTS: Final = Texts(())
+NO_TEXTS: Final = Texts((), 0)
 """Those of rules without patterns."""

@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
 from engine.evaluation.firings.at_most_once import AtMostOnce
-from engine.evaluation.firings.feed import Feed
-from engine.evaluation.firings.firing import Firing, Why
+from engine.evaluation.firings.feed import Feed, Firing, Why
 from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.rule_book.changes.versions import UNKNOWN, Versions
 from engine.evaluation.rules import Fired, Rule

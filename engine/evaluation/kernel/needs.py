@@ -2,16 +2,24 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
 from engine.evaluation.facts.texts import NO_TEXTS, Arrays, Texts
-from engine.evaluation.kernel.warning_bounds import RELATIONS_NAMED_MAX, WARNING_BYTES_MAX
 from engine.evaluation.paths import Path
 from engine.evaluation.requirements import Requirements
 from engine.language.limits import Limits
 from engine.patterns.compiled_pattern import compile_pattern
+
+RELATIONS_NAMED_MAX: Final = 16
+"""The most missing relations that the messages about an event name."""
+
+NAME_CHARS_SHOWN: Final = 255
+"""Messages shorten longer names of facts and relations."""
+
+WARNING_BYTES_MAX: Final = 256 + 6 * NAME_CHARS_SHOWN
+"""The most bytes of a warning about a relation or a text, as JSON."""
 
 
 class TimedPart(Protocol):
@@ -101,7 +109,8 @@ class Needs:
     def texts(self) -> Texts:
         """The facts whose texts patterns are matched against."""
         if self._texts is None:
-            self._texts = Texts(self._bounds) if self._bounds else NO_TEXTS
+            chars_max = self.limits.pattern_text_chars_max
+            self._texts = Texts(self._bounds, chars_max) if self._bounds else NO_TEXTS
         return self._texts
 
     @property

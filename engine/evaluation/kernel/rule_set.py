@@ -9,19 +9,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from engine.evaluation.births import Births
 from engine.evaluation.kernel.code.uses import Uses
-from engine.evaluation.kernel.combinations import Combinations, rules_of_bits
 from engine.evaluation.kernel.costs import estimate_of
 from engine.evaluation.kernel.indexing.indexed_stream import IndexedStream
 from engine.evaluation.kernel.indexing.members import Members
 from engine.evaluation.kernel.indexing.sampling import Samples
 from engine.evaluation.kernel.needs import Needs
-from engine.evaluation.kernel.site import Site
-from engine.evaluation.kernel.stream import Functions, Note
-from engine.evaluation.requirements import Requirements, is_temporal, requirements_of, size_of
+from engine.evaluation.kernel.stream import Combinations, Functions, Note, rules_of_bits
+from engine.evaluation.requirements import Births, Requirements, is_temporal, requirements_of, size_of
 from engine.evaluation.rules import Fired, Rule
-from engine.evaluation.slices.histories import Histories
+from engine.evaluation.slices.histories import Histories, Site
 from engine.evaluation.slices.slices import Remembered
 from engine.language.condition import Condition
 from engine.language.limits import Limits

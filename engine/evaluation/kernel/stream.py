@@ -1,9 +1,10 @@
 """The functions that evaluate events for a few rules: they decide an event, and then commit it."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import compress
 from textwrap import dedent
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from engine.evaluation.kernel.code.condition_code import ConditionCode
 from engine.evaluation.kernel.code.event_code import Finder, LookupOf
@@ -11,12 +12,46 @@ from engine.evaluation.kernel.code.given_code import GivenCode
 from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.kernel.generated import function, indented
 from engine.evaluation.kernel.needs import TimedPart, Timing, Waiting
-from engine.evaluation.kernel.site import Site
-from engine.evaluation.rules import Fired
-from engine.evaluation.slices.histories import SETTLED_EVERY, Histories
+from engine.evaluation.rules import Fired, Rule
+from engine.evaluation.slices.histories import SETTLED_EVERY, Histories, Site
 from engine.evaluation.slices.slices import SHARDS
 from engine.evaluation.stamps import LATEST
 from engine.language.condition import Condition
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+
+KEPT_MAX: Final = 1_024
+_RULES_MAX: Final = 64
+"""Larger combinations are not kept. Together with KEPT_MAX, this limits all of them to about a megabyte."""
+
+_AS_CHOICES: Final = bytes.maketrans(b"01", b"\x00\x01")
+
+
+class Combinations(dict[KeyT, Fired]):
+    """The tuple of rules for each combination, which `of` makes from its key.
+
+    The same combinations often recur, so what depends on one is looked up by the identity of its tuple.
+    """
+
+    __slots__ = ("_of",)
+
+    def __init__(self, of: Callable[[KeyT], Fired]) -> None:
+        super().__init__()
+        self._of = of
+
+    def __missing__(self, key: KeyT) -> Fired:
+        fired = self._of(key)
+        if len(fired) <= _RULES_MAX:
+            if len(self) >= KEPT_MAX:
+                self.clear()
+            self[key] = fired
+        return fired
+
+
+def rules_of_bits(rules: Sequence[Rule], bits: int) -> Fired:
+    """Return the rules that have their bits set in a number; the first rule has the lowest bit."""
+    return tuple(compress(rules, f"{bits:b}"[::-1].encode().translate(_AS_CHOICES)))
+
 
 FIELDS_TAKEN_MAX: Final = 16
 """To look up more fields at each event than this can take longer than to check all that it has."""
@@ -43,7 +78,7 @@ _OBSERVE_MANY: Final = """\
     tick += 1
     {decided}
 {noted}    {written}
-    if tick >= pause or histories.due:
+    if tick >= pause{or_due}:
      detector.settle(clock >> NUMBER_BITS, tick)
      pause, tracking = tick - tick % SETTLED_EVERY + SETTLED_EVERY, histories.tracking
     append({firing})
@@ -163,6 +198,8 @@ class _Code:
         self._written = indented(code.written(touching.lines), 4)
         self._due = touching.due
         self._is_noting = "NOTED" in tools
+        # Without keys nothing can pass a bound at an event.
+        self._or_due = " or histories.due" if code.has_keys or self._is_noting or touching.due else ""
 
     def observe_many(self, taken: Sequence[str] = _STAMPED, checked: Sequence[str] = ()) -> str:
         """Return the source of `observe_many`; each event is first taken, and a time out of order checked."""
@@ -170,6 +207,7 @@ class _Code:
             taken=indented(taken, 4),
             checked="".join(f"     {line}\n" for line in checked),
             due="".join(f"    {line}\n" for line in self._due),
+            or_due=self._or_due,
             decided=indented(self.decided, 4),
             written=self._written,
             noted=_NOTED if self._is_noting else "",
@@ -257,4 +295,4 @@ class Functions:
 def _fired(code: ConditionCode, rules: Sequence[tuple[Condition, Site]]) -> Iterator[str]:
     yield "fired = 0"
     for place, (condition, site) in enumerate(rules):
-        yield f"if {code.truth(condition, site)}: fired |= {1 << place}"
+        yield f"if {code.truth(condition, site)}: fired {'|=' if place else '='} {1 << place}"

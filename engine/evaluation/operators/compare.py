@@ -1,6 +1,8 @@
 """`compare`: two terms have values, and these compare so."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import count
 from math import inf, nan
 from typing import Final, NamedTuple, Protocol
 
@@ -8,17 +10,17 @@ from engine.evaluation.facts.values import double
 from engine.evaluation.operators.counting.comparison import COMPARED
 from engine.evaluation.operators.interface import Constants, Found, Reading, Triggers
 from engine.evaluation.operators.table import remembering, term_operator
-from engine.evaluation.operators.term_interface import Kind
+from engine.evaluation.operators.term_interface import Kind, Motion
 from engine.evaluation.paths import Path
 from engine.language.condition import Compare, Scalar
 from engine.language.nodes import TermNode
 from engine.language.operators import COMPARISONS
-from engine.language.terms import CountTerm, Fact, SumTerm, Term, terms_in
+from engine.language.terms import Abs, CountTerm, Div, Fact, SumTerm, Term, terms_in
 
 MIRRORED: Final = {"gt": "lt", "gte": "lte", "lt": "gt", "lte": "gte", "eq": "eq", "neq": "neq"}
 """The comparison that is true of two values in the other order."""
 
-_NUMBERS: Final = frozenset({Kind.DOUBLE, Kind.NUMBER})
+_NUMBERS: Final = frozenset({Kind.COMPUTED, Kind.DOUBLE, Kind.NUMBER})
 _ORDERS: Final = frozenset({"gt", "gte", "lt", "lte"})
 
 
@@ -37,9 +39,6 @@ class _Value(NamedTuple):
 
     text: str
     kind: Kind
-    is_computed: bool = False
-    """Whether infinities stand for a missing number, too."""
-    is_constant: bool = False
 
 
 class _Code:
@@ -47,7 +46,7 @@ class _Code:
 
     def __init__(self, values: Values) -> None:
         self._values = values
-        self._variables = 0
+        self._variables = count()
 
     def truth(self, node: Compare) -> str:
         """Return the expression for the truth of a comparison."""
@@ -59,17 +58,17 @@ class _Code:
                 left, op, right = right, MIRRORED[op], left
             both = right.kind is Kind.SCALAR
             return self._scalars(left, op, right) if both else self._scalar(left, op, right)
-        if kinds <= _NUMBERS:
+        if not kinds - _NUMBERS:
             return self._numbers(left, op, right)
         if kinds == {Kind.TEXT}:
-            return self._texts(left, op, right)
-        if left.kind is right.kind is Kind.BOOLEAN and op not in _ORDERS:
+            return self._present(left, op, right)
+        if kinds == {Kind.BOOLEAN} and op not in _ORDERS:
             return f"({left.text} {COMPARISONS[op]} {right.text})"
         if op != "neq":
             return "False"
         # Values of different types are never equal.
         tests = [test for value in (left, right) for test in self._tests(value, *self._named(value))]
-        return f"({' and '.join(tests) or 'True'})"
+        return f"({' and '.join(tests)})"
 
     def value(self, term: Term | TermNode) -> _Value:
         """Return the value of a term."""
@@ -81,11 +80,11 @@ class _Code:
                 if isinstance(term, str)
                 else Kind.NUMBER
             )
-            return _Value(self._values.constant(term), kind, is_constant=True)
+            return _Value(self._values.constant(term), kind)
         operator = term_operator(term)
         operands = [self._double(operand) for operand in operator.operands(term)]
         text = self._values.shared(term, operator.value(term, self._values.reading(term), operands))
-        return _Value(text, operator.kind(term), operator.is_computed)
+        return _Value(text, operator.kind(term))
 
     def _double(self, term: Term) -> str:
         """Return the expression for a value as a double: one that is not finite if it is missing."""
@@ -93,12 +92,11 @@ class _Code:
             number = double(term)
             return self._values.constant(nan if number is None else number)
         value = self.value(term)
-        if value.kind is Kind.DOUBLE:
+        if value.kind in (Kind.COMPUTED, Kind.DOUBLE):
             return value.text
         if value.kind is Kind.NUMBER:
             return f"({value.text} + 0.0)"
-        if value.kind is not Kind.SCALAR:
-            return "NAN"
+        # Of a text, the test gives NaN.
         first, again = self._named(value)
         is_whole = f"type({again}) is int and LEAST_DOUBLED <= {again} <= MOST_DOUBLED"
         return f"(NAN if type({first}) is not float and not ({is_whole}) else {again} + 0.0)"
@@ -107,27 +105,24 @@ class _Code:
         """Return the expression that is evaluated first, and that for all other places."""
         if value.text.isidentifier():
             return value.text, value.text
-        self._variables += 1
-        return f"(v{self._variables} := {value.text})", f"v{self._variables}"
+        name = f"v{next(self._variables)}"
+        return f"({name} := {value.text})", name
 
     # -- comparisons ----------------------------------------------------------------------------------------
 
     def _numbers(self, left: _Value, op: str, right: _Value) -> str:
         if op in ("lt", "lte"):
             return self._numbers(right, MIRRORED[op], left)
-        if op == "neq":
-            one, again = self._named(left)
-            other, other_again = self._named(right)
-            tests = [*self._tests(left, one, again), *self._tests(right, other, other_again)]
-            return f"({' and '.join([*tests, f'{again} != {other_again}'])})"
-        # No comparison with NaN is true. Where infinities stand for missing numbers, they are beyond all.
-        above = "INFINITE > " if left.is_computed else ""
-        below = " > -INFINITE" if right.is_computed or (op == "eq" and above) else ""
-        if op == "eq" and below:
-            above = "INFINITE > "
+        # A sum can be infinite. Then it equals the infinity that stands for a missing number.
+        if op == "neq" or (op != "gt" and {left.kind, right.kind} == {Kind.COMPUTED, Kind.DOUBLE}):
+            return self._present(left, op, right)
+        # No comparison with NaN is true. Infinities that stand for missing numbers are beyond all others.
+        above = "INFINITE > " if left.kind is Kind.COMPUTED else ""
+        below = " > -INFINITE" if right.kind is Kind.COMPUTED else ""
         return f"({above}{left.text} {COMPARISONS[op]} {right.text}{below})"
 
-    def _texts(self, left: _Value, op: str, right: _Value) -> str:
+    def _present(self, left: _Value, op: str, right: _Value) -> str:
+        """Return the comparison of two values of a type, after tests whether they are there."""
         one, again = self._named(left)
         other, other_again = self._named(right)
         tests = [*self._tests(left, one, again), *self._tests(right, other, other_again)]
@@ -169,12 +164,10 @@ class _Code:
 
     def _tests(self, value: _Value, first: str, again: str) -> list[str]:
         """Return the tests whether a value is there, which name it `first`, and then `again`."""
-        if value.is_constant:
-            return []
         if value.kind not in _NUMBERS:
             return [f"{first} is not None"]
         # NaN does not equal itself, and an infinity less itself is NaN.
-        return [f"{first} - {again} == 0.0" if value.is_computed else f"{first} == {again}"]
+        return [f"{first} - {again} == 0.0" if value.kind is Kind.COMPUTED else f"{first} == {again}"]
 
 
 def comparison(node: Compare, values: Values) -> str:
@@ -232,3 +225,30 @@ def _selected(term: Term, op: str, constant: Scalar, triggers: Triggers, path: P
         held = triggers.holding(memory, path)
         return held if term.earlier else triggers.union([held, memory.changed_by(triggers, path)])
     return None
+
+
+def steps_us(node: Compare, now_us: int) -> Iterator[Iterator[int]]:
+    """Yield the times at which the time of day changes terms, for each."""
+    for side, other in ((node.left, node.right), (node.right, node.left)):
+        for term in terms_in(side):
+            if isinstance(term, TermNode):
+                yield term_operator(term).steps_us(term, now_us, other if term is side else None)
+
+
+def motion_of(term: Term) -> Motion:
+    """Return how time changes the value of a term, between two steps."""
+    if not isinstance(term, TermNode):
+        return Motion.STILL
+    operator = term_operator(term)
+    return operator.motion(term, [motion_of(operand) for operand in operator.operands(term)])
+
+
+def crossings(node: Compare) -> Iterator[Compare]:
+    """Yield comparisons that turn where the value of a term bends, or where the node itself turns."""
+    for term in reversed([*terms_in(node.left), *terms_in(node.right)]):
+        pivot = term.operand if isinstance(term, Abs) else term.operands[1] if isinstance(term, Div) else None
+        if pivot is not None and motion_of(pivot) is not Motion.STILL:
+            yield Compare(pivot, "gt", 0)
+            yield Compare(pivot, "gte", 0)
+    yield replace(node, op="gt")
+    yield replace(node, op="gte")

@@ -20,6 +20,7 @@ class Kind(Enum):
     """What the code of a term gives."""
 
     DOUBLE = "a double"
+    COMPUTED = "a double, of which infinities count as missing, too"
     NUMBER = "a double, or an integer that is exact"
     TEXT = "a text, or None"
     BOOLEAN = "a boolean"
@@ -51,9 +52,6 @@ TermT = TypeVar("TermT", bound=TermNode)
 
 class TermOperator(ABC, Generic[TermT]):
     """A kind of term."""
-
-    is_computed: ClassVar[bool] = False
-    """Whether infinities stand for a missing number, too. Otherwise only NaN does."""
 
     cost_ns: ClassVar[int] = 20
     """About how long the code of a value takes, without that of its operands."""

@@ -8,7 +8,6 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from engine.evaluation.births import Births
 from engine.evaluation.firings.at_most_once import AtMostOnce
 from engine.evaluation.firings.feed import Feed
 from engine.evaluation.kernel.rule_set import RuleSet
@@ -17,6 +16,7 @@ from engine.evaluation.paths import Path
 from engine.evaluation.persistence.figures import Figures
 from engine.evaluation.persistence.guarding import Guard, Kept, copy_of, guard, records_of
 from engine.evaluation.relations.stored import StoredRelation
+from engine.evaluation.requirements import Births
 from engine.evaluation.rule_book.changes.versions import Versions
 from engine.evaluation.rule_book.shadows import Shadows
 from engine.evaluation.rule_book.verdicts import Verdicts

@@ -45,7 +45,7 @@ def part_bytes(part: Node) -> bytes:
 
 
 def stored_part(data: bytes) -> Node:
-    """Return a part from its JSON; see `births.py`."""
+    """Return a part from its JSON; see `requirements.py`."""
     condition = stored_condition(data)
     if isinstance(condition, Keyed):
         return condition

@@ -25,7 +25,6 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple, cast
 
-from engine.evaluation.births import Births
 from engine.evaluation.operators.counting.comparison import COMPARED
 from engine.evaluation.operators.table import operator_of, remembering
 from engine.evaluation.paths import Path
@@ -42,7 +41,7 @@ from engine.evaluation.persistence.conditions import (
     stored_condition,
     stored_path,
 )
-from engine.evaluation.requirements import requirements_of
+from engine.evaluation.requirements import Births, requirements_of
 from engine.evaluation.slices import slices as lists
 from engine.evaluation.slices.histories import ANY_BIRTH, MemoryName, name_of
 from engine.evaluation.stamps import UNSET, stamp_of, time_of

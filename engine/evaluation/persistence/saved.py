@@ -56,7 +56,6 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.evaluation.births import Birth, Births, Part
 from engine.evaluation.paths import Path
 from engine.evaluation.persistence import columns
 from engine.evaluation.persistence.capturing import Saved, capture
@@ -66,6 +65,7 @@ from engine.evaluation.persistence.figures import Figures, MemoryTime, restore_f
 from engine.evaluation.persistence.migration import migrated
 from engine.evaluation.persistence.packing import packed
 from engine.evaluation.relations.saving import relations_unpacked
+from engine.evaluation.requirements import Birth, Births, Part
 from engine.evaluation.rule_book.verdicts import CountedSince
 from engine.evaluation.rules import Rule
 from engine.evaluation.slices.slices import SEEN, Remembered, Slices

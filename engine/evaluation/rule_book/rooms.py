@@ -4,9 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, Generic, TypeVar
 
-from engine.evaluation.births import Births
 from engine.evaluation.operators.table import remembering
-from engine.evaluation.requirements import requirements_of
+from engine.evaluation.requirements import Births, requirements_of
 from engine.evaluation.rules import Rule
 from engine.language.condition import Condition
 from engine.language.diagnostics import Entry, Refusal

@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Protocol
 
-from engine.evaluation.births import Births
 from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.relations.relation_book import RelationBook
+from engine.evaluation.requirements import Births
 from engine.evaluation.rule_book.changes.keeping import keeping
 from engine.evaluation.rule_book.changes.many_rules import RulesChange, WantedRule, rules_change
 from engine.evaluation.rule_book.changes.versions import Change, Versions

@@ -20,9 +20,9 @@ _SHOWN_MAX: Final = 200
 """The most characters of a part that are shown."""
 
 
-def doubts(condition: Condition) -> list[str]:
+def doubts(condition: Condition, relations: Collection[str] = ()) -> list[str]:
     """Return what a condition says that is probably not meant, with what a key costs; see `hints`."""
-    return hints(condition, key_bytes_max)
+    return hints(condition, key_bytes_max, relations)
 
 
 def condition_messages(condition: Condition, stored: Collection[str] = ()) -> list[Entry]:
@@ -30,7 +30,7 @@ def condition_messages(condition: Condition, stored: Collection[str] = ()) -> li
     unknown = condition_warnings(condition, relations=stored)
     return [
         *(Entry(UNKNOWN_RELATION, warning.text) for warning in unknown[:HINTS_MAX]),
-        *(Entry(NOT_MEANT, hint) for hint in doubts(condition)),
+        *(Entry(NOT_MEANT, hint) for hint in doubts(condition, stored)),
     ]
 
 

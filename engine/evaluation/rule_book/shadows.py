@@ -6,11 +6,10 @@ from collections.abc import Container, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, Protocol
 
-from engine.evaluation.births import Births
 from engine.evaluation.facts.look_up import split_name, value_of
 from engine.evaluation.facts.shown import shown
 from engine.evaluation.facts.values import Event
-from engine.evaluation.requirements import lookback_us
+from engine.evaluation.requirements import Births, lookback_us
 from engine.evaluation.rules import Fired, LiveRule, Rule
 from engine.evaluation.times import FOREVER
 from engine.language.condition import Condition, walk

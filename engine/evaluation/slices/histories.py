@@ -7,12 +7,13 @@ from engine.evaluation.facts.values import Event
 from engine.evaluation.operators.interface import Memory
 from engine.evaluation.operators.table import parts_of, remembering
 from engine.evaluation.paths import Filter, Path
-from engine.evaluation.slices.bounds.eviction import Evicted, Eviction
-from engine.evaluation.slices.bounds.expiry import Expiry
-from engine.evaluation.slices.bounds.keyed import Keyed
+from engine.evaluation.requirements import Births
+from engine.evaluation.slices.bounds.eviction import Evicted, Eviction, Expiry
+from engine.evaluation.slices.bounds.tracked import Keyed
 from engine.evaluation.slices.readers import Reader
 from engine.evaluation.slices.slices import SEEN, Remembered, Slices
 from engine.evaluation.stamps import time_of
+from engine.language import condition as language
 from engine.language.condition import walk
 from engine.language.nodes import Node
 
@@ -164,3 +165,32 @@ def _is_shared(memory: Memory, path: Path) -> bool:
         and not any(parts_of(node) for operand in memory.operands for node, _ in walk(operand))
         and not any(isinstance(step, Filter) and step.birth != ANY_BIRTH for step in path)
     )
+
+
+class Site(NamedTuple):
+    """The history of a rule: the memories of its detector, and when it began."""
+
+    histories: Histories
+    births: Births
+
+    @property
+    def birth(self) -> int:
+        """How many events its detector had seen before."""
+        return self.births.birth
+
+    @property
+    def born(self) -> int:
+        """The stamp of the last of them."""
+        return self.births.born
+
+    def of(self, node: Node, path: Path) -> "Site":
+        """Return the history of all that is inside a part."""
+        return self._replace(births=self.births.of(node, path)) if self.births.kept else self
+
+    def of_where(self, keyed: language.Keyed, path: Path) -> "Site":
+        """Return the history of all that is inside the `where` of a key."""
+        return self._replace(births=self.births.of_where(keyed, path)) if self.births.kept else self
+
+    def memory(self, node: Node, path: Path) -> Remembered:
+        """Return the memory that a part reads."""
+        return self.histories.of(node, path, self.births.of(node, path).birth)

@@ -324,7 +324,7 @@ class Slices:
 
     # -- while rules are indexed ----------------------------------------------------------------------------
 
-    def enter(self, fields: Mapping[str, Any], sent: Mapping[str, Any], *_: int) -> None:
+    def enter(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> None:
         """Set the key and the slice of an event."""
         key = self.key = self.key_at(fields, sent)
         if key is not None:

@@ -6,13 +6,12 @@ from itertools import islice
 from math import floor
 from typing import Any, Final, NamedTuple, Protocol
 
-from engine.evaluation.births import Around, Births, births_alone, inside
-from engine.evaluation.operators.counting.pane_sums import pane_us
-from engine.evaluation.operators.counting.panes import OfPanes
-from engine.evaluation.operators.motions import crossings, motion_of, steps_us
+from engine.evaluation.operators.compare import crossings, motion_of, steps_us
+from engine.evaluation.operators.counting.panes import OfPanes, pane_us
 from engine.evaluation.operators.table import parts_of, remembering
 from engine.evaluation.operators.term_interface import Motion
 from engine.evaluation.paths import Path, fact_of
+from engine.evaluation.requirements import Around, Births, births_alone, inside
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.readers import Reader, Readers
 from engine.evaluation.slices.slices import SEEN, Remembered, Slice, Slices

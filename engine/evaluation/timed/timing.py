@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any, Final, NamedTuple
 
-from engine.evaluation.births import Births
 from engine.evaluation.facts.values import Event
+from engine.evaluation.requirements import Births
 from engine.evaluation.rules import LiveRule, Rule
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import Remembered, Slices

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from engine.evaluation.births import Births
 from engine.evaluation.paths import fact_of
-from engine.evaluation.requirements import keys_of
+from engine.evaluation.requirements import Births, keys_of
 from engine.evaluation.rules import Rule
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import SHARDS, Slices
@@ -17,8 +16,7 @@ from engine.evaluation.timed.changes import (
     next_turn_us,
     parts_under,
 )
-from engine.evaluation.timed.rule_keys import Event, RuleKeys, event_of
-from engine.evaluation.timed.table import Entry, Table
+from engine.evaluation.timed.table import Entry, Event, RuleKeys, Table, event_of
 from engine.evaluation.times import FOREVER, NEVER
 from engine.language.condition import Condition
 

@@ -1,6 +1,6 @@
 """Hints about valid conditions that probably do not say what was meant, and what to write instead."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from typing import Any, Final
 
@@ -34,15 +34,18 @@ KeyBytes = Callable[[Condition], int]
 """Returns how many bytes a key takes at most for what a condition itself remembers."""
 
 
-def hints(condition: Condition, key_bytes: KeyBytes | None = None) -> list[str]:
+def hints(
+    condition: Condition, key_bytes: KeyBytes | None = None, relations: Collection[str] = ()
+) -> list[str]:
     """Return the hints about a condition, in document order, each once, and at most HINTS_MAX.
 
-    With `key_bytes`, those about keys that are remembered for ever say what each takes.
+    With `key_bytes`, those about keys that are remembered for ever say what each takes. `relations` names
+    relations that there are.
     """
-    return [*islice(dict.fromkeys(_hints(condition, key_bytes)), HINTS_MAX)]
+    return [*islice(dict.fromkeys(_hints(condition, key_bytes, relations)), HINTS_MAX)]
 
 
-def _hints(condition: Condition, key_bytes: KeyBytes | None) -> Iterator[str]:
+def _hints(condition: Condition, key_bytes: KeyBytes | None, relations: Collection[str]) -> Iterator[str]:
     truths = Truths(condition)
     explained: set[int] = set()
     """The conditions that a hint about one around them covers."""
@@ -55,6 +58,8 @@ def _hints(condition: Condition, key_bytes: KeyBytes | None) -> Iterator[str]:
         match node:
             case language.InRelation(name, args):
                 yield from about_function(name, args)
+            case language.Ref(_, "in" | "nin", reference) if reference in relations:
+                yield _about_list(node)
             case language.Leaf(fact, "matches", str() as pattern):
                 yield from _about_wildcards(node, fact, pattern)
             case language.Any(members) if node not in truths.known:
@@ -68,6 +73,17 @@ def _hints(condition: Condition, key_bytes: KeyBytes | None) -> Iterator[str]:
                 yield from _about_previous(node, explained)
             case _:
                 pass
+
+
+def _about_list(ref: language.Ref) -> str:
+    """Return the hint for `x in y`, where y is a relation."""
+    meant: Condition = language.InRelation(ref.reference, (language.FactArg(ref.fact),))
+    if ref.op == "nin":
+        meant = language.Not(meant)
+    return (
+        f"{quoted(text_of(ref))} looks in a list that the event has under {quoted(ref.reference)}, not in "
+        f"the relation of that name; to look in the relation, write {quoted(text_of(meant))}"
+    )
 
 
 def _about_alternatives(node: language.Any) -> str | None:

@@ -8,14 +8,13 @@ from typing import Any, TypeVar
 from engine.runtime.activation.detector_thread import DetectorThread
 from engine.runtime.activation.schedule import Schedule
 from engine.runtime.contract.errors import ActorDied
-from engine.runtime.contract.measurements.counters import (
+from engine.runtime.contract.measures import (
     FENCED,
     FORKS,
     SNAPSHOTS_FAILED,
     SNAPSHOTS_WRITTEN,
     WITHOUT_ROOM,
 )
-from engine.runtime.contract.measurements.figures import DetectorFigures
 from engine.runtime.contract.requests.calls import Activated, Ended, Report
 from engine.runtime.contract.requests.operations import LONG, TICK_DUE, Operation
 from engine.runtime.contract.requests.replies import Reply
@@ -57,7 +56,7 @@ class Activation:
         """Whether a snapshot has found a later owner."""
         self.hung = False
         """Whether a call has not returned in time, and may still run."""
-        self._port = port
+        self.port = port
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._report = report
@@ -102,24 +101,10 @@ class Activation:
         """Whether some data is not on the disk, or was not when the worker was lost."""
         return self._unsaved or self._unsynced
 
-    def figures(self) -> DetectorFigures | None:
-        """Return what the detector holds, even while a call is under way; None if that is unknown."""
-        return self._port.figures()
-
-    @property
-    def due_us(self) -> int | None:
-        """When the detector has to be ticked by the service; None if never. Read it between two calls."""
-        return self._port.due_us
-
-    @property
-    def cpu_s(self) -> float:
-        """The processor time of its batches while it shared the worker with other detectors."""
-        return self._port.cpu_s
-
     async def activate(self) -> Activated:
         """Activate the detector. Raises StorageError."""
         began_s = self._loop.time()
-        activated = await self._port.activate(self.detector_id, self.epoch)
+        activated = await self.port.activate(self.detector_id, self.epoch)
         now_s = self._used_told_at_s = self._loop.time()
         self.schedule.note_activation(began_s, now_s, read_only=activated.read_only is not None)
         return activated
@@ -128,18 +113,18 @@ class Activation:
         """Execute a batch now if it is small; None if nothing was done. Raises as `ask` does."""
         if self.schedule.read_only:
             return None
-        reply = self._port.handle_at_once(batch)
+        reply = self.port.handle_at_once(batch)
         return None if reply is None else self._note_reply(batch, reply)
 
     async def ask(self, batch: Sequence[Operation]) -> Reply:
         """Execute a batch. Raises ActorDied, and StorageError if its answers would not be durable."""
         is_long = any(operation.kind in LONG for operation in batch)
         hung_s = self._settings.activation_hung_s if is_long else None
-        return self._note_reply(batch, await self._call(self._port.handle(batch), hung_s))
+        return self._note_reply(batch, await self._call(self.port.handle(batch), hung_s))
 
     async def sync(self) -> None:
         """Sync the journal to the disk. Raises ActorDied and StorageError."""
-        await self._call(self._port.sync())
+        await self._call(self.port.sync())
         self.schedule.note_sync()
         self._unsynced = False
         self._tell_firings()
@@ -153,7 +138,7 @@ class Activation:
         assert self._saving is None, "one snapshot at a time"
         self.schedule.note_save_begun()
         try:
-            begun = await self._call(self._port.begin_saving())
+            begun = await self._call(self.port.begin_saving())
         except (WriteFailed, SyncFailed, Fenced):
             raise
         except StorageError as error:
@@ -178,7 +163,7 @@ class Activation:
             # Nobody waits for it any more.
             return
         try:
-            make_folder = await self._call(self._port.begin_fork(fork_id))
+            make_folder = await self._call(self.port.begin_fork(fork_id))
         except BaseException as error:
             if not made.done():
                 made.set_exception(StorageError(str(error) or "its process ended"))
@@ -201,9 +186,9 @@ class Activation:
             self.tell(stays=True)
             return "its snapshot has not come to the disk yet"
         try:
-            if empty_journal and await self._call(self._port.begin_saving()):
-                await self._call(self._port.finish_saving())
-            resident_bytes = await self._call(self._port.passivate())
+            if empty_journal and await self._call(self.port.begin_saving()):
+                await self._call(self.port.finish_saving())
+            resident_bytes = await self._call(self.port.passivate())
         except (WriteFailed, SyncFailed):
             # The detector was dropped.
             raise
@@ -218,9 +203,8 @@ class Activation:
         return resident_bytes
 
     async def discard(self) -> None:
-        """Drop the detector without saving it. Raises ActorDied."""
         await self._wait_until_saved()
-        await self._call(self._port.discard())
+        await self._call(self.port.discard())
 
     def lose(self) -> None:
         """Give up a snapshot under way: the detector is lost."""
@@ -254,7 +238,7 @@ class Activation:
 
     def _tell_firings(self) -> None:
         """Report firings that have become durable, if any have."""
-        figures = self.figures()
+        figures = self.port.figures()
         if figures is not None and figures.newest_firing > self._newest_firing:
             self._newest_firing = figures.newest_firing
             self.tell(newest_firing=figures.newest_firing)
@@ -276,7 +260,7 @@ class Activation:
 
     async def _finish_saving(self) -> None:
         try:
-            await self._port.finish_saving()
+            await self.port.finish_saving()
         except StorageError as error:
             self._not_saved(error)
             if isinstance(error, Fenced):
@@ -297,7 +281,7 @@ class Activation:
 
     async def _finish_fork(self, make_folder: Callable[[], None], made: asyncio.Future[bool]) -> None:
         try:
-            await self._port.finish_fork(make_folder)
+            await self.port.finish_fork(make_folder)
         except Exception as error:  # noqa: BLE001 -- whoever asked is told
             if not made.done():
                 made.set_exception(error)

@@ -13,8 +13,8 @@ from engine.runtime.activation.detector_thread import DetectorThread
 from engine.runtime.activation.loads import Rates
 from engine.runtime.activation.waiting_batches import Submission, WaitingBatches, operations_of, settle
 from engine.runtime.contract.errors import ActorDied, no_such_detector, outcome_unknown, shutting_down
-from engine.runtime.contract.measurements.counters import DETECTORS_LOST, FENCED, JOURNAL_FAILED
-from engine.runtime.contract.measurements.figures import DetectorFigures
+from engine.runtime.contract.figures import DetectorFigures
+from engine.runtime.contract.measures import DETECTORS_LOST, FENCED, JOURNAL_FAILED
 from engine.runtime.contract.requests.calls import Activated, Ended, Held, Report
 from engine.runtime.contract.requests.operations import TICK_DUE, Operation
 from engine.runtime.contract.requests.replies import Reply
@@ -120,7 +120,7 @@ class DetectorQueue:
 
     def tick_if_due(self, now_us: int) -> None:
         """Tick the detector after the batches that wait, if something is due. At most one tick waits."""
-        due_us = self.activation.due_us
+        due_us = self.activation.port.due_us
         if due_us is not None and due_us <= now_us and not self._ticking:
             self._ticking = True
             self._overdue_since_s = self._loop.time() - (now_us - due_us) / 1e6
@@ -137,7 +137,7 @@ class DetectorQueue:
     def figures(self) -> DetectorFigures:
         """Return what waits, and what the detector holds as far as that is known."""
         unanswered = [one for one in (*self._in_flight, *self._waiting.submissions) if not one.done]
-        held = self.activation.figures() or DetectorFigures(self.detector_id, self.epoch)
+        held = self.activation.port.figures() or DetectorFigures(self.detector_id, self.epoch)
         return msgspec.structs.replace(
             held,
             epoch=self.epoch,
@@ -233,7 +233,6 @@ class DetectorQueue:
             self.activation.tell_end(ended)
 
     async def _step(self) -> None:
-        """Do the next thing due."""
         activation, schedule = self.activation, self.activation.schedule
         try:
             if self._failed is not None:
@@ -280,7 +279,7 @@ class DetectorQueue:
 
     async def _passivate(self) -> None:
         journal = not self._closing and self.activation.schedule.has_journal
-        due_us = self.activation.due_us
+        due_us = self.activation.port.due_us
         outcome = await self.activation.passivate(empty_journal=self._closing)
         if isinstance(outcome, int):
             self._ended = Ended(resident_bytes=outcome, alone=self._alone, journal=journal, due_us=due_us)

@@ -13,19 +13,18 @@ import msgspec
 from engine.runtime.activation.detector_queue import DetectorQueue
 from engine.runtime.activation.detector_thread import DetectorThread
 from engine.runtime.activation.loads import MEASURED_S, Load, RateMeter, Totals, leaver
-from engine.runtime.activation.waiting_batches import Submission
 from engine.runtime.concurrency.background import Background
-from engine.runtime.concurrency.loop_lag import LoopLag
+from engine.runtime.concurrency.beats import LoopLag
 from engine.runtime.contract.errors import ActorDied, Superseded
-from engine.runtime.contract.log_records import LOGGED, Logged
-from engine.runtime.contract.measurements.figures import ProcessFigures, WorkerAnswer
-from engine.runtime.contract.measurements.measures import Measures
+from engine.runtime.contract.figures import ProcessFigures, WorkerAnswer
+from engine.runtime.contract.measures import Measures
 from engine.runtime.contract.requests.calls import LEFT, REPORT, Activated, Ended, Held, Report, encode_report
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.process.usage import resident_bytes, usage
+from engine.runtime.process.log_records import LOGGED, Logged
+from engine.runtime.process.processes import resident_bytes, usage
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.messages import Batch, Note
-from engine.runtime.transport.server_connection import MOVED, Outcome, ServerConnection
+from engine.runtime.transport.server_connection import MOVED, Outcome, Release, ServerConnection
 from snapshots.clock import wall_clock_us
 
 _log = logging.getLogger(__name__)
@@ -148,12 +147,13 @@ class DetectorService:
         await asyncio.gather(*(queue.close() for queue in self.queues.values()))
         self._abandoned()
 
-    def _submit(self, batch: Batch, settled: Callable[[Outcome], None]) -> Submission | None:
+    def _submit(self, batch: Batch, settled: Callable[[Outcome], None]) -> Release | None:
         queue = self.queues.get(batch.epoch)
         if queue is None:
             settled(MOVED)
             return None
-        return queue.submit(batch.operations, settled)
+        submission = queue.submit(batch.operations, settled)
+        return None if submission is None else submission.release
 
     async def _command(
         self,
@@ -218,7 +218,7 @@ class DetectorService:
             return
         loop = asyncio.get_running_loop()
         totals = {
-            epoch: Totals(queue.figures().events, queue.activation.cpu_s)
+            epoch: Totals(queue.figures().events, queue.activation.port.cpu_s)
             for epoch, queue in self.queues.items()
         }
         for epoch, rates in self._meter.measure(loop.time(), totals).items():
@@ -232,7 +232,7 @@ class DetectorService:
             return
         self._looking = asyncio.get_running_loop().call_later(self._settings.load_s, self._look)
         before_s = self._cpu_s
-        self._cpu_s = {epoch: queue.activation.cpu_s for epoch, queue in self.queues.items()}
+        self._cpu_s = {epoch: queue.activation.port.cpu_s for epoch, queue in self.queues.items()}
         loads = {
             epoch: Load(cpu_s - before_s[epoch], self.queues[epoch].figures().held_bytes)
             for epoch, cpu_s in self._cpu_s.items()
@@ -309,21 +309,13 @@ class DetectorService:
     async def _figures(self) -> WorkerAnswer:
         node = self._node
         return WorkerAnswer(
-            ProcessFigures(*usage()),
-            node.id,
-            node.address,
-            Counter(self.servers.values()),
-            [queue.figures() for queue in self.queues.values()],
-            self._measures.histograms,
-            self._measures.keys_evicted,
-            self._measures.shadows,
-            self._lag.longest_s,
-            self._measures.events,
-            self._measures.actions,
-            self._measures.refused,
-            self._measures.ticks,
-            self._measures.firings_by_time,
-            self._measures.firings,
+            **msgspec.structs.asdict(self._measures),
+            process=ProcessFigures(*usage()),
+            node=node.id,
+            address=node.address,
+            connections=Counter(self.servers.values()),
+            detectors=[queue.figures() for queue in self.queues.values()],
+            loop_lag_s=self._lag.longest_s,
         )
 
     def _noted(self, note: Note) -> None:

@@ -2,16 +2,16 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
-from engine.runtime.concurrency.threads import Threads
-from engine.runtime.contract.measurements.figures import DetectorFigures
+from engine.runtime.concurrency.threads import FREE, Threads, Turn, Turns
+from engine.runtime.contract.figures import DetectorFigures
 from engine.runtime.contract.requests.calls import Activated
 from engine.runtime.contract.requests.operations import PUT_RULES, TICK, TICK_DUE, Operation
 from engine.runtime.contract.requests.replies import Reply
 from engine.runtime.detector.executor import OperationExecutor
-from engine.runtime.detector.turns import FREE, Turn, Turns
 from engine.runtime.process.collector import FrozenHeap
 
 T = TypeVar("T")
@@ -55,34 +55,27 @@ class WorkerThreads:
         return self._longest if payload_bytes > _LARGE_BYTES else self._long
 
 
+@dataclass(eq=False)
 class DetectorThread:
     """A detector inside a worker, as the worker's event loop calls it; a thread executes what takes long.
 
     Calls are made one at a time, except `finish_saving` and `finish_fork`. They raise StorageError.
     """
 
-    def __init__(
-        self,
-        actor: OperationExecutor,
-        threads: WorkerThreads,
-        alone: Callable[[], bool] = lambda: True,
-        others_wait: Callable[[], bool] = lambda: False,
-    ) -> None:
-        """`alone` returns whether no other detector is active in this process.
-
-        `others_wait` returns whether this process has more to do than the batch that is about to be executed.
-        """
-        self._actor = actor
-        self._threads = threads
-        self._alone = alone
-        self._others_wait = others_wait
-        self._slow = self._long = False
-        """Whether the last batch took long, and whether it computed for long."""
-        self.cpu_s = 0.0
-        """The processor time of those of its batches that were executed beside other detectors."""
+    _actor: OperationExecutor
+    _threads: WorkerThreads
+    alone: Callable[[], bool] = lambda: True
+    """Returns whether no other detector is active in this process."""
+    others_wait: Callable[[], bool] = lambda: False
+    """Returns whether this process has more to do than the batch that is about to be executed."""
+    _slow: bool = False
+    """Whether the last batch took long."""
+    _long: bool = False
+    """Whether it computed for long."""
+    cpu_s: float = 0.0
+    """The processor time of those of its batches that were executed beside other detectors."""
 
     async def activate(self, detector_id: str, epoch: int) -> Activated:
-        """Activate a detector."""
         return await self._threads.activations.call(partial(self._activate, detector_id, epoch))
 
     def handle_at_once(self, batch: Sequence[Operation]) -> Reply | None:
@@ -92,9 +85,9 @@ class DetectorThread:
         """
         if _payload_bytes(batch) > _SMALL_BYTES:
             return None
-        if self._alone():
+        if self.alone():
             return self._actor.handle(batch)
-        if self._slow or self._others_wait():
+        if self._slow or self.others_wait():
             return None
         return self._handle(batch)
 
@@ -109,15 +102,12 @@ class DetectorThread:
         return await threads.for_long(payload_bytes).call(partial(self._handle, batch, threads.turns))
 
     async def sync(self) -> None:
-        """Sync the journal to the disk."""
         await self._threads.calls.call(self._actor.sync)
 
     async def begin_saving(self) -> bool:
-        """Copy the state for a snapshot; return whether there is anything for `finish_saving` to write."""
         return await self._threads.calls.call(self._actor.begin_saving)
 
     async def finish_saving(self) -> None:
-        """Write the snapshot that was begun, while batches continue."""
         await self._threads.saving.call(self._actor.finish_saving)
 
     async def begin_fork(self, fork_id: str) -> Callable[[], None]:
@@ -136,7 +126,6 @@ class DetectorThread:
         return await self._threads.calls.call(partial(self._dropping, self._actor.passivate))
 
     async def discard(self) -> None:
-        """Drop the detector without saving it."""
         await self._threads.calls.call(partial(self._dropping, self._actor.discard))
 
     @property

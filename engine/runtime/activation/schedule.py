@@ -45,11 +45,9 @@ class Schedule:
         return self._save_at_s is not None or self.saving
 
     def should_save(self, now_s: float) -> bool:
-        """Whether a snapshot is due."""
         return not self.saving and self._save_at_s is not None and now_s >= self._save_at_s
 
     def should_sync(self, now_s: float) -> bool:
-        """Whether a sync of the journal is due."""
         return self._sync_at_s is not None and now_s >= self._sync_at_s
 
     def should_passivate(self, now_s: float, *, busy: bool, forking: bool) -> bool:

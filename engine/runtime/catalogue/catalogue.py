@@ -18,24 +18,24 @@ from engine.runtime.catalogue.catalogue_state import (
     Reported,
     TokenAdded,
     TokenRevoked,
+    delete_leftovers,
+    prepare_folder,
     record_version,
     recovered_state,
     room_for_detectors,
     state_version,
 )
-from engine.runtime.catalogue.new_folder import delete_leftovers, prepare_folder
-from engine.runtime.catalogue.table_updates import TableVersions
+from engine.runtime.contract import errors
 from engine.runtime.contract.catalogue_changes import (
     Changes,
-    KnownToken,
+    LoggedChange,
+    LoggedPage,
+    Made,
     Opened,
-    StoredToken,
-    TokenEntry,
-    known_token,
+    TableVersions,
 )
-from engine.runtime.contract.change_log import LoggedChange, LoggedPage, Made
-from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from engine.runtime.contract.settings import CatalogueSettings
+from engine.runtime.contract.tokens import KnownToken, StoredToken, TokenEntry, known_token
 from engine.runtime.detector.persistence import detector_snapshot
 from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
 from snapshots.data_folder.identity import check_identity
@@ -187,22 +187,22 @@ class Catalogue:
             tuple(self._warnings),
         )
 
-    def add_token(self, token_id: str, token: StoredToken, made: Made | None = None) -> int | None:
-        """Store a token; return the version of the tokens that includes it, None if the limit is reached."""
+    def add_token(self, token_id: str, token: StoredToken, made: Made | None = None) -> int:
+        """Store a token; return the version of the tokens that includes it. Raises Refusal 1400."""
         self.check_owner()
         if token_id not in self._state.tokens:
             if len(self._state.tokens) >= self._settings.tokens_max:
-                return None
+                raise errors.too_many_tokens(self._settings.tokens_max)
             self._change(TokenAdded(token_id, *astuple(token), *((made,) if made else ())))
             self._tokens.note(token.digest, known_token(token_id, token))
         return self._tokens.version
 
-    def revoke_token(self, token_id: str, made: Made | None = None) -> int | None:
-        """Remove a token; return the version without it, None if it does not exist."""
+    def revoke_token(self, token_id: str, made: Made | None = None) -> int:
+        """Remove a token; return the version without it. Raises Refusal 1202."""
         self.check_owner()
         token = self._state.tokens.get(token_id)
         if token is None:
-            return None
+            raise errors.no_such_token(token_id)
         self._change(TokenRevoked(token_id, made))
         return self._tokens.note(token.digest, None)
 
@@ -259,18 +259,17 @@ class Catalogue:
 
     def enter_fork(
         self, detector_id: str, name: str, owner: str = "", made: Made | None = None, source: str = ""
-    ) -> int | None:
-        """Add a detector whose folder was made; return the catalogue's version, None if a limit is reached.
-
-        Raises DetectorUnavailable if the folder has no snapshot.
-        """
+    ) -> int:
+        """Add a detector whose folder was made, as above. DetectorUnavailable: the folder has no snapshot."""
         self.check_owner()
         if detector_id not in self._state.detectors:
             new = self._within_limits([DetectorCreated(detector_id, name, owner, made, source)])
             if not new:
-                return None
+                raise errors.too_many_detectors(self._settings.detectors_max, owner)
             if not has_snapshot(self._detectors_folder / detector_id, self._files):
-                raise DetectorUnavailable(STARTING, "nothing was created: its files passed for leftovers")
+                raise errors.DetectorUnavailable(
+                    errors.STARTING, "nothing was created: its files passed for leftovers"
+                )
             self._enter(new)
         return self._detectors.version
 
@@ -282,14 +281,14 @@ class Catalogue:
             self._tokens.note(token.digest, known_token(owner, token))
         return {one.id: self._detectors.note(one.id, one.name) for one in new}
 
-    def delete_detector(self, detector_id: str, made: Made | None = None) -> int | None:
-        """Remove a detector; return the version without it, None if it does not exist.
+    def delete_detector(self, detector_id: str, made: Made | None = None) -> int:
+        """Remove a detector; return the version without it. Raises Refusal 1200.
 
         Its files stay until `purge_detector`; the next opening purges leftovers.
         """
         self.check_owner()
         if detector_id not in self._state.detectors:
-            return None
+            raise errors.no_such_detector(detector_id)
         self._change(DetectorRemoved(detector_id, made))
         return self._detectors.note(detector_id, None)
 

@@ -2,29 +2,21 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 
+from engine.language.diagnostics import Refusal
 from engine.runtime.catalogue.catalogue import Catalogue
 from engine.runtime.concurrency.background import Background
 from engine.runtime.concurrency.threads import Threads
-from engine.runtime.contract.catalogue_changes import (
-    TOKEN_DETECTORS_MAX,
-    Changes,
-    Opened,
-    StoredToken,
-    TokenEntry,
-)
-from engine.runtime.contract.change_log import LoggedChange, LoggedPage, Made
+from engine.runtime.contract.catalogue_changes import Made, Opened
 from engine.runtime.contract.errors import (
     OUTCOME_UNKNOWN,
     STARTING,
     DetectorUnavailable,
-    no_such_detector,
-    no_such_token,
     too_many_detectors,
-    too_many_tokens,
 )
 from engine.runtime.contract.settings import RuntimeSettings
 from snapshots.errors import ClaimRemoved, Fenced, NoRoom, StorageError, WriteFailed
@@ -94,6 +86,18 @@ class Batches(Generic[T, R]):
                     result.set_result(value)
 
 
+def _asked(
+    method: Callable[Concatenate[Catalogue, P], T],
+) -> "Callable[Concatenate[CatalogueClient, P], Coroutine[Any, Any, T]]":
+    """Return a method of the client: that of the catalogue, executed in the thread."""
+
+    async def asked(client: "CatalogueClient", /, *arguments: P.args, **options: P.kwargs) -> T:
+        return await client.ask(method, *arguments, **options)
+
+    return asked
+
+
+@dataclass(eq=False)
 class CatalogueClient:
     """Executes the methods of Catalogue in a thread, one at a time.
 
@@ -101,31 +105,25 @@ class CatalogueClient:
     After an error of the disk, memory and disk may differ: the next call opens the catalogue again.
     """
 
-    def __init__(
-        self,
-        make: Callable[[], Catalogue],
-        settings: RuntimeSettings,
-        thread: Threads,
-        give_up: Callable[[str], object],
-    ) -> None:
-        """`make` makes a catalogue that is not opened yet, and `thread` executes its methods.
+    _make: Callable[[], Catalogue]
+    """Makes a catalogue that is not opened yet."""
+    _settings: RuntimeSettings
+    _thread: Threads
+    """Executes its methods."""
+    _give_up: Callable[[str], object]
+    """Ends the process: a later directory owns the folder, or the disk hangs."""
+    term: int = 0
+    """The number of the directory's last opening; 0 before the first one."""
+    problem: str | None = None
+    """Why the last call failed; None if it did not."""
+    removed: list[str] = field(default_factory=list)
+    """What happened to the files of the last few catalogues that were given up."""
+    _opened: Catalogue | None = None
+    _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _background: Background = field(default_factory=Background)
 
-        `give_up` ends the process: a later directory owns the folder, or the disk hangs.
-        """
-        self._make = make
-        self._settings = settings
-        self._thread = thread
-        self._give_up = give_up
-        self._opened: Catalogue | None = None
-        self._opening = asyncio.Lock()
-        self._background = Background()
+    def __post_init__(self) -> None:
         self._creations = Batches(self._create, _CREATED_AT_ONCE_MAX)
-        self.term = 0
-        """The number of the directory's last opening; 0 before the first one."""
-        self.problem: str | None = None
-        """Why the last call failed; None if it did not."""
-        self.removed: list[str] = []
-        """What happened to the files of the last few catalogues that were given up."""
 
     async def start(self) -> Opened:
         """Open the catalogue. Raises StorageError, including FolderInUse."""
@@ -144,29 +142,6 @@ class CatalogueClient:
                 _log.warning("the directory did not close")
         self._thread.end()
 
-    async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
-        return await self._ask(Catalogue.changes, tokens_seen, detectors_seen)
-
-    async def add_token(self, token_id: str, token: StoredToken, made: Made | None = None) -> int:
-        """Store a token; return the version of the tokens that includes it. Raises Refusal 1400."""
-        version = await self._ask(Catalogue.add_token, token_id, token, made)
-        if version is None:
-            raise too_many_tokens(self._settings.tokens_max)
-        return version
-
-    async def revoke_token(self, token_id: str, made: Made | None = None) -> int:
-        """Remove a token; return the version without it. Raises Refusal 1202."""
-        version = await self._ask(Catalogue.revoke_token, token_id, made)
-        if version is None:
-            raise no_such_token(token_id)
-        return version
-
-    async def tokens(self) -> list[TokenEntry]:
-        return await self._ask(Catalogue.tokens)
-
-    async def tokens_used(self, token_ids: list[str], at_ms: int) -> None:
-        await self._ask(Catalogue.tokens_used, token_ids, at_ms)
-
     async def create_detector(
         self, detector_id: str, name: str, owner: str = "", made: Made | None = None
     ) -> int:
@@ -174,65 +149,47 @@ class CatalogueClient:
 
         `owner` is the id of the token that makes it, if that is for some detectors only.
         """
-        return self._within_limit(owner, await self._creations.call((detector_id, name, owner, made)))
+        version = await self._creations.call((detector_id, name, owner, made))
+        if version is None:
+            raise too_many_detectors(self._settings.detectors_max, owner)
+        return version
 
     async def _create(self, wanted: Sequence[tuple[str, str, str, Made | None]]) -> list[int | None]:
         names = {detector_id: name for detector_id, name, _, _ in wanted}
         owners = {detector_id: owner for detector_id, _, owner, _ in wanted}
         made = {detector_id: one for detector_id, _, _, one in wanted if one is not None}
-        versions = await self._ask(Catalogue.create_detectors, names, owners, made)
+        versions = await self.ask(Catalogue.create_detectors, names, owners, made)
         # A front end that has lost its connection may ask again while its first call still waits.
         by_id = dict(zip(names, versions, strict=True))
         return [by_id[detector_id] for detector_id, _, _, _ in wanted]
 
-    async def enter_fork(
-        self, detector_id: str, name: str, owner: str = "", made: Made | None = None, source: str = ""
-    ) -> int:
-        """Add a detector whose folder was made, as `create_detector` does."""
-        return self._within_limit(
-            owner, await self._ask(Catalogue.enter_fork, detector_id, name, owner, made, source)
-        )
+    changes = _asked(Catalogue.changes)
+    add_token = _asked(Catalogue.add_token)
+    revoke_token = _asked(Catalogue.revoke_token)
+    tokens = _asked(Catalogue.tokens)
+    tokens_used = _asked(Catalogue.tokens_used)
+    enter_fork = _asked(Catalogue.enter_fork)
+    delete_detector = _asked(Catalogue.delete_detector)
+    removed_detectors = _asked(Catalogue.removed_detectors)
+    purge_detector = _asked(Catalogue.purge_detector)
+    report_changes = _asked(Catalogue.report_changes)
+    logged_changes = _asked(Catalogue.logged_changes)
+    lease = _asked(Catalogue.lease)
+    dues = _asked(Catalogue.dues)
+    check_owner = _asked(Catalogue.check_owner)
 
-    def _within_limit(self, owner: str, version: int | None) -> int:
-        if version is None:
-            raise too_many_detectors(self._settings.detectors_max, TOKEN_DETECTORS_MAX if owner else None)
-        return version
-
-    async def delete_detector(self, detector_id: str, made: Made | None = None) -> int:
-        """Remove a detector; return the version without it. Raises Refusal 1200."""
-        version = await self._ask(Catalogue.delete_detector, detector_id, made)
-        if version is None:
-            raise no_such_detector(detector_id)
-        return version
-
-    async def report_changes(self, report_id: str, changes: list[LoggedChange]) -> None:
-        await self._ask(Catalogue.report_changes, report_id, changes)
-
-    async def logged_changes(self, after: int, limit: int) -> LoggedPage:
-        return await self._ask(Catalogue.logged_changes, after, limit)
-
-    async def removed_detectors(self) -> list[str]:
-        return await self._ask(Catalogue.removed_detectors)
-
-    async def purge_detector(self, detector_id: str) -> None:
-        await self._ask(Catalogue.purge_detector, detector_id)
-
-    async def lease(self, detector_id: str) -> int | None:
-        return await self._ask(Catalogue.lease, detector_id)
-
-    async def dues(self, detector_ids: Sequence[str]) -> dict[str, int]:
-        return await self._ask(Catalogue.dues, detector_ids)
-
-    async def check_owner(self) -> None:
-        """Return once it is certain that no later directory owns the data folder; else the process ends."""
-        await self._ask(Catalogue.check_owner)
-
-    async def _ask(self, method: Callable[Concatenate[Catalogue, P], T], *arguments: P.args) -> T:  # type: ignore[valid-type]
+    async def ask(
+        self, method: Callable[Concatenate[Catalogue, P], T], /, *arguments: P.args, **options: P.kwargs
+    ) -> T:
+        """Return what a method of the catalogue returns. Raises what it raises, and DetectorUnavailable."""
         catalogue: Catalogue | None = None
         try:
             catalogue = await self._ensure_open()
-            call = partial(method, catalogue, *arguments)
+            call = partial(method, catalogue, *arguments, **options)
             answer = await self._execute(call, self._settings.directory_hung_s)
+        except Refusal:
+            self.problem = None
+            raise
         except StorageError as error:
             if self.problem is None:
                 # Logged once: front ends ask twice a second.

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from engine.runtime.contract.change_log import LoggedChange, LoggedPage
+from engine.runtime.contract.catalogue_changes import LoggedChange, LoggedPage
 from snapshots.format.pages import Page
 from snapshots.store import Store
 
@@ -47,7 +47,6 @@ class ChangeLog(msgspec.Struct):
     """The last reports, by the ids that their callers gave them."""
 
     def note(self, change: LoggedChange) -> None:
-        """Log a change."""
         self.last += 1
         self.recent.append(msgspec.structs.replace(change, seq=self.last))
         self.bytes += len(change.old) + len(change.new)

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from engine.runtime.catalogue.catalogue import Catalogue
-from engine.runtime.catalogue.catalogue_state import recovered_state
-from engine.runtime.catalogue.new_folder import UNFINISHED_COPY
-from engine.runtime.catalogue.tokens import MintedToken, mint
-from engine.runtime.contract.change_log import Made
+from engine.runtime.catalogue.catalogue_state import UNFINISHED_COPY, recovered_state
+from engine.runtime.contract.catalogue_changes import Made
 from engine.runtime.contract.settings import CatalogueSettings
+from engine.runtime.contract.tokens import MintedToken, mint
 from snapshots.backup import copy_folder
 from snapshots.data_folder.identity import begin_folder
 from snapshots.data_folder.lock import FolderLock

@@ -18,21 +18,19 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from engine.runtime.cluster.actors.directory_actor import DirectoryActor
-from engine.runtime.cluster.directory_reach import DirectoryReach, Places
-from engine.runtime.cluster.directory_watch import DirectoryWatch
-from engine.runtime.cluster.joined_folder import DIRECTORY, begin_joined_folder
+from engine.runtime.cluster.directory_reach import DirectoryReach, DirectoryWatch, Places
+from engine.runtime.cluster.node_checks import DIRECTORY, begin_joined_folder
 from engine.runtime.cluster.ray_calls import OPTIONS, RayActor, first_line
 from engine.runtime.cluster.ray_nodes import look, node_for_directory
 from engine.runtime.concurrency.background import mark_retrieved
-from engine.runtime.concurrency.loop_thread import LoopThread
-from engine.runtime.concurrency.threads import off_loop
+from engine.runtime.concurrency.threads import LoopThread, off_loop
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
-from engine.runtime.contract.log_records import LOGGED, Logged
-from engine.runtime.contract.measurements.figures import OtherSetting
+from engine.runtime.contract.figures import OtherSetting
 from engine.runtime.contract.settings import CatalogueSettings, RuntimeSettings
 from engine.runtime.front_end.backend import Backend
 from engine.runtime.front_end.scheduler_client import SchedulerClient, Unreachable
-from engine.runtime.process.deaths import Process
+from engine.runtime.process.log_records import LOGGED, Logged
+from engine.runtime.process.processes import Process
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note
 from snapshots.errors import StorageError
@@ -249,7 +247,6 @@ class _Found:
         return self.served is None or self.served[0].link.usable
 
     def disconnect(self) -> None:
-        """End the connection."""
         if self.served is not None:
             client, loop = self.served
             # The loop may be closed; then nobody needs the connection.

@@ -10,7 +10,7 @@ from ray.exceptions import GetTimeoutError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from engine.runtime.concurrency.threads import off_loop
-from engine.runtime.contract.measurements.figures import NodeFigures
+from engine.runtime.contract.figures import NodeFigures
 from engine.runtime.contract.ports import NodesPort
 
 T = TypeVar("T")

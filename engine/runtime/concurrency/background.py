@@ -1,11 +1,12 @@
-"""Tasks in the background, which may outlive the code that started them."""
+"""Tasks in the background, and values that are made once for all who ask within a while."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -25,28 +26,18 @@ class Background(set[asyncio.Task[Any]]):
         return await asyncio.shield(self.begin(work))
 
 
-class HasBackground(Protocol):
-    """An object with tasks in the background."""
-
-    @property
-    def background(self) -> Background:
-        """Its tasks."""
-
-
-S = TypeVar("S", bound=HasBackground)
-
-
 def finished(
     method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """Have a method executed to its end even if its caller is cancelled meanwhile.
+    """Have a method of what has a `background` executed to its end even if its caller is cancelled meanwhile.
 
     It is for methods with effects: the caller only waits, so no caller that leaves cuts them short.
     """
 
     @wraps(method)
-    async def executed(owner: S, /, *arguments: P.args, **options: P.kwargs) -> T:
-        return await owner.background.finish(method(owner, *arguments, **options))
+    async def executed(owner: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
+        done: T = await owner.background.finish(method(owner, *arguments, **options))
+        return done
 
     return executed
 
@@ -55,3 +46,43 @@ def mark_retrieved(future: asyncio.Future[Any]) -> None:
     """Mark the error of a future as retrieved, so that asyncio does not log it."""
     if not future.cancelled():
         future.exception()
+
+
+class Kept(Generic[T]):
+    """Makes a value when somebody asks and the last one is too old.
+
+    One is made at a time, and all who ask meanwhile get that one. For one event loop.
+    """
+
+    def __init__(self, make: Callable[[], Awaitable[T]], kept_s: float) -> None:
+        """A value is given to others for `kept_s` from the moment at which making it began."""
+        self._make = make
+        self._kept_s = kept_s
+        self._under_way: asyncio.Task[T] | None = None
+        self._made: tuple[float, T] | None = None
+        self._background = Background()
+
+    @property
+    def last(self) -> T | None:
+        """The last value, however old it is; None if there is none yet."""
+        return None if self._made is None else self._made[1]
+
+    async def get(self) -> T:
+        """Return a value that is fresh enough. Raises what making it raises.
+
+        Cancelling the caller does not cancel the making, for which others may wait.
+        """
+        if self._made is not None and asyncio.get_running_loop().time() - self._made[0] < self._kept_s:
+            return self._made[1]
+        if self._under_way is None:
+            self._under_way = self._background.begin(self._make_one())
+        return await asyncio.shield(self._under_way)
+
+    async def _make_one(self) -> T:
+        began_s = asyncio.get_running_loop().time()
+        try:
+            value = await self._make()
+            self._made = began_s, value
+            return value
+        finally:
+            self._under_way = None

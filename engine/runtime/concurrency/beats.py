@@ -1,10 +1,11 @@
-"""Judges whether another process or loop is silent, by a loop that may be held up itself.
+"""Judges whether another process or loop is silent, by a loop that may be held up itself; measures how late.
 
 What is counted are beats, not seconds: a process that was stopped, or whose loop was held up, reads late what
 arrived in time, and must not conclude that the others were silent.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
@@ -79,3 +80,35 @@ async def _one_beat(asked: asyncio.Future[Any], beat_s: float) -> bool:
     late_s = loop.time() + 2 * beat_s
     await asyncio.wait({asked}, timeout=beat_s)
     return loop.time() >= late_s
+
+
+_LOOK_S: Final = 0.5
+_KEPT: Final = 30
+"""Measurements that count, those of fifteen seconds: the interval at which most monitors look."""
+
+
+class LoopLag:
+    """Measures twice a second how late a timer of the running loop fires."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._lags_s: deque[float] = deque([0.0], maxlen=_KEPT)
+
+    @property
+    def longest_s(self) -> float:
+        """The longest delay in the last seconds, including that of a timer that is overdue now."""
+        overdue_s = 0.0 if self._timer is None else self._loop.time() - self._timer.when()
+        return max(*self._lags_s, overdue_s)
+
+    def start(self) -> None:
+        self._timer = self._loop.call_later(_LOOK_S, self._look)
+
+    def end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        assert self._timer is not None, "it was set"
+        self._lags_s.append(self._loop.time() - self._timer.when())
+        self.start()

@@ -1,15 +1,20 @@
-"""Blocking calls in daemon threads, so that the event loop goes on, and a call that hangs delays no exit.
+"""Threads: blocking calls in them, event loops that have one of their own, and turns of those that compute.
 
-Cancelling the future of a call does not stop the call.
+All are daemons, so that a call that hangs delays no exit. Cancelling the future of a call does not stop it.
 """
 
 import asyncio
 import contextlib
 import queue
 import threading
-from collections.abc import Callable
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future  # noqa: TC003 -- the annotation of a function that others inspect
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, Self, TypeVar
+
+import uvloop
 
 T = TypeVar("T")
 
@@ -33,7 +38,6 @@ class Threads:
             threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def call(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Execute a call, and return its future."""
         outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._calls.put((call, outcome))
         return outcome
@@ -61,3 +65,112 @@ def _execute(call: Callable[[], T], outcome: asyncio.Future[T]) -> None:
 def _unless_done(outcome: asyncio.Future[Any], settle: Callable[[], None]) -> None:
     if not outcome.done():
         settle()
+
+
+class LoopThread:
+    """A running event loop."""
+
+    def __init__(self, name: str) -> None:
+        self.loop = uvloop.new_event_loop()
+        self._ended = False
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Begin a task; callable from any thread."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    async def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return or raise what a task returns or raises. Cancelling the caller cancels the task."""
+        return await asyncio.wrap_future(self.begin(work))
+
+    def end(self) -> None:
+        """Cancel all tasks, and end the thread. Callable more than once."""
+        if not self._ended:
+            self._ended = True
+            self.begin(self._stop())
+
+    def _run(self) -> None:
+        self.loop.run_forever()
+        self.loop.close()
+
+    async def _stop(self) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.loop.stop()
+
+
+async def turn_of(loop: asyncio.AbstractEventLoop) -> None:
+    """Return once the loop of another thread has turned."""
+    await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_nothing(), loop))
+
+
+async def _nothing() -> None:
+    pass
+
+
+_TURN_S: Final = 0.01
+
+
+class Turn:
+    """What a thread holds while it computes. This one need not wait for others."""
+
+    def __enter__(self) -> object:
+        """Wait for the turn."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it."""
+
+    def pass_on(self) -> None:
+        """Let others go first if some wait and this turn was long enough; return in the next turn."""
+
+
+FREE: Final = Turn()
+
+
+class Turns(Turn):
+    """Gives turns in the order in which threads ask for them.
+
+    Only one thread runs Python code at a time. If several compute, any other thread waits some milliseconds
+    for each of them before it continues. With turns, it waits for one.
+    """
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._guard = threading.Lock()
+        self._taken = False
+        self._since_s = 0.0
+        self._waiting: deque[threading.Lock] = deque()
+        """A lock for each thread that waits, which is released when its turn comes."""
+
+    def __enter__(self) -> Self:
+        self._take()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._give()
+
+    def pass_on(self) -> None:
+        if self._waiting and self._now_s() - self._since_s >= _TURN_S:
+            self._give()
+            self._take()
+
+    def _take(self) -> None:
+        with self._guard:
+            comes = threading.Lock() if self._taken else None
+            if comes is not None:
+                comes.acquire()
+                self._waiting.append(comes)
+            self._taken = True
+        if comes is not None:
+            comes.acquire()
+        self._since_s = self._now_s()
+
+    def _give(self) -> None:
+        with self._guard:
+            if self._waiting:
+                self._waiting.popleft().release()
+            else:
+                self._taken = False

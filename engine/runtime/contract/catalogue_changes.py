@@ -1,16 +1,18 @@
-"""Changes of tokens and detectors, as the directory sends them to front ends."""
+"""Changes of tokens and detectors, as the directory sends them to front ends, and as it logs them."""
 
-from typing import Final, Generic, Literal, TypeVar
+import time
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
+from typing import Final, Generic, Literal, Self, TypeVar
 
 import msgspec
 
+from engine.runtime.contract.requests.current_request import current_request
+from engine.runtime.contract.tokens import KnownToken
+
 K = TypeVar("K")
 V = TypeVar("V")
-
-Scope = Literal["evaluate", "read", "write", "admin"]
-"""What a token may do: send events, look, change detectors, manage tokens and the cluster."""
-TOKEN_DETECTORS_MAX: Final = 1_000
-"""The most detectors of a token that is for some only."""
 
 
 class TableUpdate(msgspec.Struct, Generic[K, V], frozen=True):
@@ -20,72 +22,6 @@ class TableUpdate(msgspec.Struct, Generic[K, V], frozen=True):
     whole: dict[K, V] | None = None
     changes: list[tuple[K, V | None]] = []
     """Keys with new values, None for removed keys. Each change is one version; `version` is the last."""
-
-
-class Grant(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a token may do. What is None has no bound."""
-
-    scopes: frozenset[Scope] | None = None
-    detectors: frozenset[str] | None = None
-    """The ids of the detectors that it is for."""
-    expires_at_ms: int | None = None
-    events_per_s: float | None = None
-
-    def beyond(self, other: "Grant") -> str | None:
-        """Return the first bound of the other grant that this one exceeds, None if it may do no more."""
-        for name in ("scopes", "detectors"):
-            mine, theirs = getattr(self, name), getattr(other, name)
-            if theirs is not None and (mine is None or not mine <= theirs):
-                return name
-        for name in ("expires_at_ms", "events_per_s"):
-            mine, theirs = getattr(self, name), getattr(other, name)
-            if theirs is not None and (mine is None or mine > theirs):
-                return name
-        return None
-
-
-FULL: Final = Grant()
-
-
-class StoredToken(msgspec.Struct, frozen=True):
-    """The stored part of a token."""
-
-    digest: bytes
-    hint: str
-    name: str = ""
-    created_at_ms: int | None = None
-    """None for a token of an older program."""
-    grant: Grant = FULL
-
-
-class KnownToken(msgspec.Struct, frozen=True, array_like=True):
-    """A token as front ends know it."""
-
-    id: str
-    name: str = ""
-    grant: Grant = FULL
-
-    @property
-    def label(self) -> str:
-        """Its id and, behind a blank, its name if it has one."""
-        return f"{self.id} {self.name}".rstrip()
-
-
-def known_token(token_id: str, token: StoredToken) -> KnownToken:
-    """Return what front ends know of a token."""
-    return KnownToken(token_id, token.name, token.grant)
-
-
-class TokenEntry(msgspec.Struct, frozen=True):
-    """A token as lists show it; what is not known is None."""
-
-    id: str
-    hint: str
-    name: str
-    created_at_ms: int | None
-    used_at_ms: int | None
-    """When it was last used, to about a minute."""
-    grant: Grant = FULL
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -107,3 +43,80 @@ class Changes(msgspec.Struct, frozen=True):
     """What happened to the directory's files since they were opened."""
     waiting_for_slots: int = 0
     """How many detectors wait for an activation slot because all are taken."""
+
+
+Kind = Literal["token", "detector", "rule", "relation", "node"]
+PAGE_MAX = 1_000
+"""The most changes in one page."""
+
+
+class Made(msgspec.Struct, frozen=True, array_like=True):
+    """Who made a change, and when."""
+
+    by: str = ""
+    """The id of the caller's token, a blank and its name; empty if the service itself made it."""
+    request: str = ""
+    """The id of the request."""
+    time_ms: int = 0
+
+    @classmethod
+    def now(cls, by: str = "") -> Self:
+        """Return that a caller makes it now, with the current request."""
+        return cls(by, current_request().id, time.time_ns() // 1_000_000)
+
+
+class LoggedChange(msgspec.Struct, frozen=True, array_like=True):
+    """A change that has happened. `old` and `new` are JSON objects, empty where there is none."""
+
+    kind: Kind
+    action: str
+    """What was done: `create`, `change`, `delete`, or another word for what is neither."""
+    id: str
+    name: str = ""
+    detector: str = ""
+    """The id of the detector whose rule or relation it is."""
+    old: bytes = b""
+    new: bytes = b""
+    made: Made = Made()
+    seq: int = 0
+    """Its number in the log, from 1; given by the log."""
+
+
+class LoggedPage(msgspec.Struct, frozen=True, array_like=True):
+    """A page of the log, oldest first, and after which number to go on."""
+
+    changes: list[LoggedChange]
+    next: int
+
+
+encode_changes = msgspec.msgpack.Encoder().encode
+"""Encodes the changes of a detector for its answer."""
+decode_changes = msgspec.msgpack.Decoder(list[LoggedChange]).decode
+
+
+UPDATES_MAX: Final = 4096
+"""The number of latest changes stored; a reader that has missed more receives the whole table."""
+
+
+class TableVersions(Generic[K, V]):
+    """The versions and latest changes of a table, for its owner; the table itself is elsewhere."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        self._latest: deque[tuple[K, V | None]] = deque(maxlen=UPDATES_MAX)
+
+    def note(self, key: K, value: V | None) -> int:
+        """Note a change, and return its version."""
+        self._latest.append((key, value))
+        self.version += 1
+        return self.version
+
+    def since(self, seen: int, table: Callable[[], dict[K, V]]) -> TableUpdate[K, V]:
+        """Return the update for a reader that has seen a version, which may be stale or 0.
+
+        `table` returns a copy of the whole table.
+        """
+        missed = self.version - seen
+        if not 0 <= missed <= len(self._latest):
+            return TableUpdate(self.version, whole=table())
+        return TableUpdate(self.version, changes=list(islice(self._latest, len(self._latest) - missed, None)))

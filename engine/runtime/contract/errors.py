@@ -10,7 +10,8 @@ from typing import Final
 import msgspec
 
 from engine.language.diagnostics import Entry, Refusal, quoted
-from engine.runtime.contract.log_records import bounded
+from engine.runtime.contract.tokens import TOKEN_DETECTORS_MAX
+from engine.runtime.process.log_records import bounded
 from snapshots import errors
 from snapshots.errors import StorageError
 
@@ -68,11 +69,11 @@ def no_such_name(name: str, count: int) -> Refusal:
     return Refusal(Entry(NO_SUCH_DETECTOR, said if count else f"no detector is named {shown}"))
 
 
-def too_many_detectors(detectors_max: int, owned_max: int | None = None) -> Refusal:
-    """Return the refusal for a detector past the limit, or past the `owned_max` that its token may be for."""
+def too_many_detectors(detectors_max: int, owner: str = "") -> Refusal:
+    """Return the refusal for a detector past the limit, or past that of its owner, a token."""
     said = f"the service has {detectors_max} detectors"
-    if owned_max is not None:
-        said = f"the token is for {owned_max} detectors, or {said}"
+    if owner:
+        said = f"the token is for {TOKEN_DETECTORS_MAX} detectors, or {said}"
     return Refusal(Entry(TOO_MANY, f"{said}, which is the limit"))
 
 

@@ -3,9 +3,8 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from engine.runtime.contract.measurements.figures import NodeFigures, WorkerAnswer
-from engine.runtime.contract.requests.calls import Activated, Held, Report
-from engine.runtime.contract.requests.routes import Address
+from engine.runtime.contract.figures import NodeFigures, WorkerAnswer
+from engine.runtime.contract.requests.calls import Activated, Address, Held, Report
 
 
 class WorkerPort(Protocol):

@@ -10,8 +10,8 @@ import msgspec
 from engine.evaluation.detector import Detector
 from engine.evaluation.wire.events import Answer, Done
 from engine.evaluation.wire.inspecting.states import StateAsked
-from engine.runtime.contract.measurements.figures import DetectorFigures
-from engine.runtime.contract.measurements.measures import Counted
+from engine.runtime.contract.figures import DetectorFigures
+from engine.runtime.contract.measures import Counted
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.detector.apply import due_of
 from engine.runtime.detector.persistence import detector_snapshot, journal_entries
@@ -90,7 +90,8 @@ class ActiveDetector:
         detector.verdicts.take()
         program, zones = journal_entries.program_version(), journal_entries.zones_version()
         checksum = verdicts if complete else None
-        for staged in self.uploads.take_installed():
+        installed, self.uploads.installed = self.uploads.installed, []
+        for staged in installed:
             part = (RelationPart(staged),)
             self._append(JournalRecord(clock_us, events_seen, False, part, now_us, program, None, zones))
         self._append(

@@ -1,18 +1,15 @@
 """Execution of one operation on a detector: gives its answer and its journal entry."""
 
-from collections.abc import Callable, Hashable, Iterator
-from itertools import islice
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import msgspec
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.relations.stored import StoredRelation
-from engine.evaluation.rule_book.changes.many_rules import RulesChange, WantedRule
 from engine.evaluation.rule_book.changes.versions import Change
-from engine.evaluation.rule_book.meanings import meaning_of
 from engine.evaluation.rule_book.rule_messages import change_messages, condition_messages, equality_messages
-from engine.evaluation.rules import Rule, rule_as_sent, rule_with_text
+from engine.evaluation.rules import rule_as_sent, rule_with_text
 from engine.evaluation.wire.decoding import decode_tick
 from engine.evaluation.wire.events import (
     Answer,
@@ -29,14 +26,13 @@ from engine.evaluation.wire.inspecting.explanations import (
     evaluate_explained_body,
     explain_body,
 )
-from engine.evaluation.wire.inspecting.feeds import firings_of
-from engine.evaluation.wire.inspecting.looks import comparison_asked, timeline
+from engine.evaluation.wire.inspecting.looks import comparison_asked, firings_of, timeline
 from engine.evaluation.wire.inspecting.rule_lists import rules_of
 from engine.evaluation.wire.inspecting.states import state_of
 from engine.evaluation.wire.records.decoding import Ingest
 from engine.evaluation.wire.records.evaluating import ingest
 from engine.evaluation.wire.results import encode_entries
-from engine.language.diagnostics import Entry, Refusal, quoted
+from engine.language.diagnostics import Entry, Refusal
 from engine.language.json.writer import json_bytes
 from engine.runtime.contract.requests import operations
 from engine.runtime.contract.requests.operations import (
@@ -51,8 +47,6 @@ from engine.runtime.contract.requests.operations import (
     NamedRule,
     Operation,
     PutRelation,
-    PutRule,
-    PutRules,
 )
 from engine.runtime.detector.persistence.idempotency import (
     CachedAnswer,
@@ -72,15 +66,12 @@ from engine.runtime.detector.persistence.journal_entries import (
     RelationDeleted,
     RelationPut,
     RuleRemoved,
-    RulesChanged,
     Ticked,
     rule_put,
 )
 from engine.runtime.detector.persistence.logged_changes import Before
 from engine.runtime.detector.persistence.uploads import Uploads, change_relation
-
-MESSAGES_MAX: Final = 100
-"""The most messages about a change of many rules."""
+from engine.runtime.detector.put_rules import put_rules
 
 
 class Applied(NamedTuple):
@@ -336,7 +327,7 @@ def _ruled(
             )
             return rule_as_sent(changed, detector_id), entry, messages
         case operations.PUT_RULES | operations.PUT_RULES_DRY:
-            return _rules_put(detector, operation, between)
+            return put_rules(detector, operation, between)
         case operations.VERSIONS:
             found = detector.rule(_named(operation))
             return {"versions": [*detector.versions.of(found, detector_id)]}, None, []
@@ -351,50 +342,10 @@ def _ruled(
             raise AssertionError(f"no operation is called {unknown!r}")
 
 
-def _rules_put(
-    detector: Detector, operation: Operation, between: Callable[[], None]
-) -> tuple[dict[str, Any], JournalEntry | None, list[Entry]]:
-    given = msgspec.json.decode(operation.payload, type=PutRules)
-    wanted = [WantedRule(**_members(rule)) for rule in given.rules]
-    change = detector.rules_change(wanted, prune=given.prune, between=between)
-    result = {
-        "created": [rule.name for rule in change.created],
-        "changed": [rule.name for _, rule in change.changed],
-        "removed": [rule.name for rule in change.removed],
-        "unchanged": [rule.name for rule in change.unchanged],
-    }
-    messages = list(islice(_messages(detector, change), MESSAGES_MAX))
-    if operation.kind == operations.PUT_RULES_DRY or not (change.put or change.removed):
-        return result, None, messages
-    removed = tuple([rule.id for rule in change.removed])
-    detector.change_rules(change.put, removed, between)
-    put = tuple([rule_put(rule, history=history) for rule, history in change.put])
-    return result, RulesChanged(put, removed, operation.by), messages
-
-
-def _messages(detector: Detector, change: RulesChange) -> Iterator[Entry]:
-    """Yield the messages about the rules that a change adds or changes, each with the rule's name."""
-    going = {rule.id for rule in (*change.removed, *(before for before, _ in change.changed))}
-    put: dict[Hashable, Rule] = {}
-    """The rules that are put, by what their conditions mean."""
-    for before, rule in (*change.changed, *((None, rule) for rule in change.created)):
-        equal = None
-        if not rule.shadow:
-            first = put.setdefault(meaning_of(rule.condition), rule)
-            equal = detector.equal_rule(rule, going) if first is rule else first
-        if before is None:
-            said = condition_messages(rule.condition) + equality_messages(equal)
-        else:
-            is_given = rule.condition != before.condition
-            equal = equal if is_given or before.shadow else None
-            said = change_messages(rule, before, change.history(rule), condition_given=is_given, equal=equal)
-        yield from (entry._replace(message=f"{quoted(rule.name)}: {entry.message}") for entry in said)
-
-
-def _members(given: AddRule | PutRule | ChangeRule) -> dict[str, Any]:
-    labels = None if given.labels is None else msgspec.json.decode(given.labels)
-    return msgspec.structs.asdict(given) | {"labels": labels}
-
-
 def _named(operation: Operation) -> str:
     return msgspec.json.decode(operation.payload, type=NamedRule).rule_id
+
+
+def _members(given: AddRule | ChangeRule) -> dict[str, Any]:
+    labels = None if given.labels is None else msgspec.json.decode(given.labels)
+    return msgspec.structs.asdict(given) | {"labels": labels}

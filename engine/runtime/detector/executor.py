@@ -7,10 +7,10 @@ from functools import partial
 
 from engine.evaluation.wire.events import Answer, Done, Refused
 from engine.language.diagnostics import Entry
+from engine.runtime.concurrency.threads import FREE, Turn
 from engine.runtime.contract.errors import STARTING
-from engine.runtime.contract.log_records import WORK
-from engine.runtime.contract.measurements.figures import DetectorFigures
-from engine.runtime.contract.measurements.measures import (
+from engine.runtime.contract.figures import DetectorFigures
+from engine.runtime.contract.measures import (
     ACTIVATION_SECONDS,
     BATCH_OPERATIONS,
     BATCH_SECONDS,
@@ -39,12 +39,11 @@ from engine.runtime.detector.persistence.journal_entries import (
     EVALUATED,
     JournalEntry,
     estimated_bytes,
+    note_lag,
 )
-from engine.runtime.detector.persistence.replay import note_lag
-from engine.runtime.detector.read_only import ReadOnlyDetector, cannot_write
-from engine.runtime.detector.taking_over import check_data_folder, take_over
-from engine.runtime.detector.turns import FREE, Turn
-from engine.runtime.process.usage import resident_bytes
+from engine.runtime.detector.taking_over import ReadOnlyDetector, cannot_write, check_data_folder, take_over
+from engine.runtime.process.log_records import WORK
+from engine.runtime.process.processes import resident_bytes
 from snapshots.clock import wall_clock_us
 from snapshots.data_folder.mounts import mount_check
 from snapshots.errors import Fenced, StorageError, WriteFailed

@@ -7,31 +7,31 @@ from typing import Final
 import msgspec
 
 from engine.evaluation.wire.events import Answer, Done, Refused
-from engine.runtime.catalogue.tokens import MintedToken, mint
 from engine.runtime.concurrency.background import Background, finished
-from engine.runtime.concurrency.loop_lag import LoopLag
-from engine.runtime.contract.catalogue_changes import FULL, Grant, TokenEntry, known_token
-from engine.runtime.contract.change_log import LoggedChange, LoggedPage, Made, decode_changes
+from engine.runtime.concurrency.beats import LoopLag
+from engine.runtime.contract.catalogue_changes import LoggedChange, LoggedPage, Made, decode_changes
 from engine.runtime.contract.errors import TOO_MANY_WAIT, no_such_detector, no_such_name, shutting_down
-from engine.runtime.contract.measurements.figures import (
+from engine.runtime.contract.figures import (
     ClusterFigures,
+    Counts,
     FrontEndFigures,
     MemoryFigures,
     NodeFigures,
     ProcessFigures,
+    Status,
     WorkerFigures,
 )
-from engine.runtime.contract.measurements.status import Counts, Status
+from engine.runtime.contract.requests.calls import Route
 from engine.runtime.contract.requests.operations import Operation
-from engine.runtime.contract.requests.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.contract.tokens import FULL, Grant, MintedToken, TokenEntry, known_token, mint
 from engine.runtime.front_end.catalogue_cache import CatalogueCache
 from engine.runtime.front_end.channels.channels import Channels, Connect
 from engine.runtime.front_end.channels.mailbox import Request
 from engine.runtime.front_end.memory_budget import ANSWERS, MemoryBudget
 from engine.runtime.front_end.permits import UNBOUNDED, Permit
 from engine.runtime.front_end.scheduler_client import SchedulerClient
-from engine.runtime.process.usage import usage
+from engine.runtime.process.processes import usage
 from engine.runtime.transport.link_client import LinkClient
 
 _REPORTED_AT_ONCE: Final = 100
@@ -152,7 +152,6 @@ class Backend:
 
     @finished
     async def mint_token(self, name: str = "", grant: Grant = FULL, by: Permit = UNBOUNDED) -> MintedToken:
-        """Create a token durably."""
         minted, made = mint(name, grant), Made.now(by.token.label)
         version = await self.scheduler.ask("add_token", int, minted.id, minted.stored, made)
         self._cache.tokens.note_added(minted.stored.digest, known_token(minted.id, minted.stored), version)

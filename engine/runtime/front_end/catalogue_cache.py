@@ -3,12 +3,14 @@
 import asyncio
 import logging
 import time
-from typing import Final
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final, Generic, TypeVar
 
-from engine.runtime.catalogue.table_updates import TableCopy
-from engine.runtime.contract.catalogue_changes import Changes, KnownToken
+from engine.runtime.contract.catalogue_changes import Changes, TableUpdate
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.contract.tokens import KnownToken
 from engine.runtime.front_end.permits import Permit
 from engine.runtime.front_end.scheduler_client import SchedulerClient
 
@@ -16,6 +18,132 @@ _log = logging.getLogger(__name__)
 
 _USED_S: Final = 60.0
 """The time between two reports of the tokens that were used."""
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class TableCopy(Generic[K, V]):
+    """A reader's copy of the table, plus the changes made through this reader since.
+
+    Changes made here are visible at once, and an update of an older version does not undo them. The cost of a
+    change or of a page does not depend on the table's size. A removed key is never used again.
+    """
+
+    def __init__(self) -> None:
+        self.seen = 0
+        """The version of the last update."""
+        self._received: dict[K, V] = {}
+        self._order: list[K] = []
+        """The keys received, in order of creation, and some that have been removed since."""
+        self._positions: dict[K, int] = {}
+        """Where each key received is in the order."""
+        self._added: dict[K, tuple[int, V]] = {}
+        """Changes made here that are later than the last update: the version and the value."""
+        self._removed: dict[K, int] = {}
+        self._by_value: dict[V, set[K]] | None = None
+        """The keys received, by value; None until they are asked for."""
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._received or key in self._added
+
+    def __bool__(self) -> bool:
+        return bool(self._received or self._added)
+
+    def get(self, key: K) -> V | None:
+        """Return the value of a key, None if it does not exist."""
+        value = self._received.get(key)
+        if value is None and key in self._added:
+            return self._added[key][1]
+        return value
+
+    def keys_of(self, value: V) -> set[K]:
+        """Return the keys that have a value."""
+        if self._by_value is None:
+            self._by_value = {}
+            for key, one in self._received.items():
+                self._by_value.setdefault(one, set()).add(key)
+        return self._by_value.get(value, set()) | {
+            key for key, (_, one) in self._added.items() if one == value
+        }
+
+    def entries(self) -> list[tuple[K, V]]:
+        """Return all keys and values, in order of creation."""
+        return [*self._received.items(), *self._added_entries()]
+
+    def page(self, after: K | None, most: int) -> list[tuple[K, V]] | None:
+        """Return a page in order, from the start or after a key; None for an unknown key."""
+        if after is not None and after not in self:
+            return None
+        begin = 0 if after is None else self._positions.get(after, len(self._order)) + 1
+        keys = (self._order[position] for position in range(begin, len(self._order)))
+        page = [(key, self._received[key]) for key in islice(filter(self._received.__contains__, keys), most)]
+        if len(page) < most:
+            added = list(self._added_entries())
+            skipped = next((number for number, (key, _) in enumerate(added, 1) if key == after), 0)
+            page += added[skipped : skipped + most - len(page)]
+        return page
+
+    def _added_entries(self) -> Iterator[tuple[K, V]]:
+        for key, (_, value) in sorted(self._added.items(), key=lambda entry: entry[1][0]):
+            if key not in self._received:
+                yield key, value
+
+    def note_added(self, key: K, value: V, version: int) -> None:
+        """Note an entry that was added here."""
+        if version > self.seen:
+            self._added[key] = version, value
+
+    def note_removed(self, key: K, version: int) -> None:
+        """Note a key that was removed here; version 0 means that the version is unknown."""
+        self._forget(key)
+        self._added.pop(key, None)
+        if version > self.seen:
+            self._removed[key] = version
+
+    def take(self, update: TableUpdate[K, V]) -> None:
+        """Apply an update, unless it is older than the last one."""
+        if update.version < self.seen:
+            return
+        if update.whole is not None:
+            self._received = {key: value for key, value in update.whole.items() if key not in self._removed}
+            self._by_value = None
+            self._put_in_order()
+        else:
+            assert update.version - len(update.changes) <= self.seen, "the owner skips no change"
+            # Some may be known from an answer that overtook this one; applying them again changes nothing.
+            for key, value in update.changes:
+                if value is None:
+                    self._forget(key)
+                elif key not in self._removed:
+                    self._receive(key, value)
+        self.seen = update.version
+        self._added = {key: entry for key, entry in self._added.items() if entry[0] > self.seen}
+        self._removed = {key: version for key, version in self._removed.items() if version > self.seen}
+
+    def _receive(self, key: K, value: V) -> None:
+        if key not in self._received:
+            self._positions[key] = len(self._order)
+            self._order.append(key)
+        self._received[key] = value
+        if self._by_value is not None:
+            self._by_value.setdefault(value, set()).add(key)
+
+    def _forget(self, key: K) -> None:
+        value = self._received.pop(key, None)
+        if value is not None:
+            if self._by_value is not None:
+                self._by_value[value].discard(key)
+                if not self._by_value[value]:
+                    del self._by_value[value]
+            del self._positions[key]
+            if len(self._order) > 2 * len(self._received):
+                self._put_in_order()
+
+    def _put_in_order(self) -> None:
+        self._order = list(self._received)
+        self._positions = {key: position for position, key in enumerate(self._order)}
 
 
 class CatalogueCache:
@@ -54,7 +182,6 @@ class CatalogueCache:
 
     @property
     def directory_answer_age_s(self) -> float:
-        """The age of the directory's last answer."""
         return self._loop.time() - self._heard_at_s
 
     def permit(self, digest: bytes) -> Permit | None:
@@ -95,7 +222,6 @@ class CatalogueCache:
         self._keeping = asyncio.create_task(self._keep_fresh())
 
     async def close(self) -> None:
-        """Stop polling."""
         tasks = [*self._questions, *([self._keeping] if self._keeping else [])]
         for task in tasks:
             task.cancel()

@@ -5,7 +5,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 SMALL_BYTES_MAX: Final = 64 * 1024
 """Work up to this size finds room where larger work finds none."""
@@ -27,16 +27,6 @@ _LOOK_S: Final = 0.25
 """The interval at which waiting answers have that search repeated."""
 _PUBLIC_SHARE: Final = 16
 """The share of answers to callers without a token, beside the budget, is 1 / _PUBLIC_SHARE of it."""
-
-
-class Connection(Protocol):
-    """What is needed of the transport of a connection."""
-
-    def get_write_buffer_size(self) -> int:
-        """Return how much is unsent."""
-
-    def abort(self) -> None:
-        """End the connection at once."""
 
 
 @dataclass(eq=False)
@@ -140,7 +130,7 @@ class MemoryBudget:
         return AnswerRoom(self)
 
     def sending(
-        self, connection: Connection, *, is_public: bool, unread_bytes: Callable[[], int]
+        self, connection: asyncio.WriteTransport, *, is_public: bool, unread_bytes: Callable[[], int]
     ) -> "UnreadAnswer":
         """Count what is unsent on a connection until it is released: its caller has not read it.
 
@@ -279,27 +269,21 @@ class AnswerRoom:
         budget._changed()  # noqa: SLF001
 
 
+@dataclass(eq=False)
 class UnreadAnswer:
     """What is unsent on a connection, because its caller has not read it."""
 
-    def __init__(
-        self,
-        budget: MemoryBudget,
-        connection: Connection,
-        unread_bytes: Callable[[], int],
-        now_s: float,
-        *,
-        is_public: bool,
-    ) -> None:
-        self._budget = budget
-        self._unread_bytes = unread_bytes
-        self.connection = connection
-        self.is_public = is_public
-        self.bytes = connection.get_write_buffer_size()
+    _budget: MemoryBudget
+    connection: asyncio.WriteTransport
+    _unread_bytes: Callable[[], int]
+    since_s: float
+    """When something was read last, as far as that is known."""
+    is_public: bool
+
+    def __post_init__(self) -> None:
+        self.bytes = self.connection.get_write_buffer_size()
         """What counts: the system takes an answer in parts, but all of it is kept until its end."""
-        self._left = unread_bytes()
-        self.since_s = now_s
-        """When something was read last, as far as that is known."""
+        self._left = self._unread_bytes()
 
     def progresses(self, now_s: float) -> bool:
         """Return whether something was read since the last look."""

@@ -1,15 +1,10 @@
-"""What the token of a request may do, as a front end judges it without asking anybody."""
+"""What a token may do, as a front end judges it without asking; what it owes, and its share of a queue."""
 
 import time
 from typing import Final
 
-from engine.runtime.contract.catalogue_changes import (
-    FULL,
-    TOKEN_DETECTORS_MAX,
-    Grant,
-    KnownToken,
-)
 from engine.runtime.contract.errors import TOO_MANY_WAIT, DetectorUnavailable
+from engine.runtime.contract.tokens import FULL, TOKEN_DETECTORS_MAX, Grant, KnownToken
 
 _ROUNDING: Final = 0.001
 """A part of an event for which nobody has to wait."""
@@ -88,7 +83,6 @@ class Permit:
         return None if self._detectors is None else frozenset(self._detectors)
 
     def sees(self, detector_id: str) -> bool:
-        """Whether the token is for a detector."""
         return self._detectors is None or detector_id in self._detectors
 
     @property
@@ -99,7 +93,6 @@ class Permit:
 
     @property
     def is_expired(self) -> bool:
-        """Whether its time is over."""
         return self.expires_at_ms is not None and time.time() * 1000 >= self.expires_at_ms
 
     @property
@@ -126,3 +119,63 @@ class Permit:
 
 UNBOUNDED: Final = Permit(KnownToken(""))
 """The permit of a caller that may do everything and has no stored token."""
+
+
+class Debts:
+    """For each token what it has spent, and what it still owes for that, in seconds of its rate."""
+
+    def __init__(self) -> None:
+        self._spent_s: Final = dict[str, float]()
+        self._owed_s: dict[str, float] = {}
+        self._at_s = 0.0
+
+    def add(self, spent_s: dict[str, float], now_s: float) -> dict[str, tuple[float, float]]:
+        """Add what tokens have spent at a front end; return what each has spent and owes in all."""
+        paid_s, self._at_s = now_s - self._at_s, now_s
+        self._owed_s = {one: owed_s - paid_s for one, owed_s in self._owed_s.items() if owed_s > paid_s}
+        for token_id, more_s in spent_s.items():
+            self._spent_s[token_id] = self._spent_s.get(token_id, 0.0) + more_s
+            self._owed_s[token_id] = self._owed_s.get(token_id, 0.0) + more_s
+        return {token_id: (self._spent_s[token_id], self._owed_s[token_id]) for token_id in spent_s}
+
+
+class Share:
+    """What waits for a token."""
+
+    __slots__ = ("bytes", "requests")
+
+    def __init__(self) -> None:
+        self.requests = self.bytes = 0
+
+
+class Shares:
+    """The shares of all tokens of which anything waits."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, Share] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._of)
+
+    def add(self, token_id: str, bytes_: int) -> None:
+        share = self._of.get(token_id)
+        if share is None:
+            share = self._of[token_id] = Share()
+        share.requests += 1
+        share.bytes += bytes_
+
+    def take(self, token_id: str, bytes_: int) -> None:
+        share = self._of[token_id]
+        share.requests -= 1
+        share.bytes -= bytes_
+        if not share.requests:
+            del self._of[token_id]
+
+    def holding_more(self, token_id: str, bytes_: int, *, in_bytes: bool) -> str | None:
+        """Return the token that holds most, if that is more than this one would with another request."""
+        most_id, most = max(
+            self._of.items(), key=lambda entry: entry[1].bytes if in_bytes else entry[1].requests
+        )
+        own = self._of.get(token_id, Share())
+        is_more = most.bytes > own.bytes + bytes_ if in_bytes else most.requests > own.requests + 1
+        return most_id if is_more and most_id != token_id else None

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -18,7 +19,7 @@ from engine.runtime.contract.errors import (
     DetectorUnavailable,
     shutting_down,
 )
-from engine.runtime.contract.measurements.status import Status
+from engine.runtime.contract.figures import Status
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note
@@ -56,13 +57,13 @@ ABANDONABLE: Final = frozenset({"route"})
 """The methods that end if their caller is gone: a detector is activated only for those that wait for it."""
 
 
+@dataclass(eq=False)
 class OpenCalls:
-    """The calls in progress. Each may take `deadline_s`, and raises TimeoutError after that."""
+    """The calls in progress. Each may take so long, and raises TimeoutError after that."""
 
-    def __init__(self, deadline_s: float) -> None:
-        self._deadline_s = deadline_s
-        self._timeouts: set[asyncio.Timeout] = set()
-        self._refused = False
+    _deadline_s: float
+    _timeouts: set[asyncio.Timeout] = field(default_factory=set)
+    _refused: bool = False
 
     def refused(self) -> bool:
         """Whether `refuse_all` was called. No call may begin after that."""
@@ -91,41 +92,36 @@ class Unreachable(Exception):
     """No later attempt to connect can succeed."""
 
 
+@dataclass(eq=False)
 class SchedulerClient:
     """Calls the scheduler's process.
 
     A call during which the connection ends is made again on the next one. Repeating is safe: the caller
     chooses the id of what it creates, and what is gone when a removal is repeated was removed by the first
-    attempt. `noted` is called with the scheduler's notes, and `lost` when a connection ends. `not_ready`
-    returns why this process cannot serve, and `problem` what is wrong while active detectors are still
-    served; None if nothing is. With `end`, this is the client of a whole service: when it closes, it leaves
-    the scheduler's process, and `end` ends that process if it was the last service.
+    attempt.
     """
 
-    def __init__(
-        self,
-        settings: RuntimeSettings,
-        connect: Connect,
-        *,
-        noted: Callable[[Note], None] = lambda _: None,
-        lost: Callable[[], None] = lambda: None,
-        not_ready: Callable[[], str | None] = lambda: None,
-        problem: Callable[[], str | None] = lambda: None,
-        end: Callable[[], Awaitable[None]] | None = None,
-    ) -> None:
-        self._settings = settings
-        self._connect = connect
-        self._noted = noted
-        self._lost = lost
-        self._not_ready = not_ready
-        self._problem = problem
-        self._end = end
-        self._client: LinkClient | None = None
-        self._connecting: asyncio.Task[LinkClient] | None = None
-        self._calls = OpenCalls(settings.deadline_s)
-        self._last: Status | None = None
-        """The last status that the scheduler returned."""
-        self._unsent: dict[tuple[str, ...], float] = {}
+    _settings: RuntimeSettings
+    _connect: Connect
+    noted: Callable[[Note], None] = lambda _: None
+    """Called with the scheduler's notes."""
+    lost: Callable[[], None] = lambda: None
+    """Called when a connection ends."""
+    not_ready: Callable[[], str | None] = lambda: None
+    """Returns why this process cannot serve; None if it can."""
+    problem: Callable[[], str | None] = lambda: None
+    """Returns what is wrong while active detectors are still served; None if nothing is."""
+    end: Callable[[], Awaitable[None]] | None = None
+    """Ends the scheduler's process, for the client of a service, which leaves that process when it closes
+    and may be the last. None for any other client."""
+    _client: LinkClient | None = None
+    _connecting: asyncio.Task[LinkClient] | None = None
+    _last: Status | None = None
+    """The last status that the scheduler returned."""
+    _unsent: dict[tuple[str, ...], float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._calls = OpenCalls(self._settings.deadline_s)
 
     async def start(self) -> None:
         """Connect to the scheduler's process. Raises StorageError and DetectorUnavailable."""
@@ -150,7 +146,7 @@ class SchedulerClient:
 
         Returns a sentence for each detector that could not be saved.
         """
-        unsaved = [] if self._end is None else await self._leave(self._end)
+        unsaved = [] if self.end is None else await self._leave(self.end)
         if self._connecting is not None:
             self._connecting.cancel()
             await asyncio.wait({self._connecting})
@@ -224,9 +220,9 @@ class SchedulerClient:
             if self._last is None or self._calls.refused():
                 raise
             status = msgspec.structs.replace(self._last, problems=[*self._last.problems, error.message])
-        if (not_ready := self._not_ready()) is not None:
+        if (not_ready := self.not_ready()) is not None:
             status = msgspec.structs.replace(status, reasons=[*status.reasons, not_ready])
-        if (problem := self._problem()) is not None:
+        if (problem := self.problem()) is not None:
             status = msgspec.structs.replace(status, problems=[*status.problems, problem])
         return status
 
@@ -251,7 +247,7 @@ class SchedulerClient:
     async def _reconnect(self) -> LinkClient:
         try:
             client = await self._connect()
-            client.noted, client.ended = self._noted, self._lost
+            client.noted, client.ended = self.noted, self.lost
             self._client = client
             return client
         finally:
@@ -292,7 +288,7 @@ class SchedulerClient:
         try:
             async with asyncio.timeout(settings.shutdown_s + 4 * settings.hung_s):
                 while True:
-                    if (self._not_ready() or self._problem()) is not None and not self._usable:
+                    if (self.not_ready() or self.problem()) is not None and not self._usable:
                         # All detectors have ended with Ray.
                         return []
                     try:

@@ -38,7 +38,6 @@ class TemporaryFolder:
             return
 
     def remove(self) -> None:
-        """Remove the folder and its contents."""
         shutil.rmtree(self.path, ignore_errors=True)
         self._lock.release()
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Container, Sequence
+from dataclasses import dataclass, field
 
 from engine.runtime.catalogue.catalogue_client import CatalogueClient
 from engine.runtime.concurrency.background import Background
@@ -29,27 +30,20 @@ _Adopted = Sequence[tuple[DetectorWorker, Held]]
 """Detectors, each with the worker in which it is active."""
 
 
+@dataclass(eq=False)
 class Adoption:
-    """Takes over workers and their active detectors. `place` adds a detector to `placed` if it is missing.
+    """Takes over workers and their active detectors. `_place` adds a detector to `_placed` if it is missing.
 
     Workers that answer late are taken over later. A detector that was activated elsewhere meanwhile is
     dropped: its worker could not write anything for it any more.
     """
 
-    def __init__(
-        self,
-        starter: WorkerStarter,
-        workers: WorkerPool,
-        catalogue: CatalogueClient,
-        placed: Container[str],
-        place: Callable[[str], PlacedDetector],
-    ) -> None:
-        self._starter = starter
-        self._workers = workers
-        self._catalogue = catalogue
-        self._placed = placed
-        self._place = place
-        self._late = Background()
+    _starter: WorkerStarter
+    _workers: WorkerPool
+    _catalogue: CatalogueClient
+    _placed: Container[str]
+    _place: Callable[[str], PlacedDetector]
+    _late: Background = field(default_factory=Background)
 
     async def begin(self) -> None:
         """Take over those that answer soon."""

@@ -8,21 +8,21 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from engine.runtime.concurrency.kept import Kept
-from engine.runtime.concurrency.loop_lag import LoopLag
+from engine.runtime.concurrency.background import Kept
+from engine.runtime.concurrency.beats import LoopLag
 from engine.runtime.concurrency.threads import off_loop
-from engine.runtime.contract.measurements.figures import (
+from engine.runtime.contract.figures import (
     ClusterFigures,
     DetectorFigures,
     FolderFigures,
     FrontEndFigures,
-    Measured,
     NodeFigures,
     ProcessFigures,
     WorkerAnswer,
     WorkerFigures,
 )
-from engine.runtime.process.usage import usage
+from engine.runtime.contract.measures import Measured
+from engine.runtime.process.processes import usage
 from engine.runtime.scheduler.detectors.placed_detector import PlacedDetector
 from engine.runtime.scheduler.workers.detector_worker import DetectorWorker
 
@@ -159,19 +159,5 @@ def _outcome(future: asyncio.Future[T]) -> T | None:
 def _add(measured: dict[str, Measured], answer: WorkerAnswer) -> None:
     """Add what a worker has measured to its node's."""
     total = measured.setdefault(answer.address, Measured())
-    for name, histogram in answer.histograms.items():
-        if name in total.histograms:
-            total.histograms[name].add(histogram)
-        else:
-            total.histograms[name] = msgspec.structs.replace(histogram)
-    total.keys_evicted += answer.keys_evicted
+    total.add(answer)
     total.cpu_s += answer.process.cpu_s
-    total.events += answer.events
-    total.actions += answer.actions
-    total.ticks += answer.ticks
-    total.firings_by_time += answer.firings_by_time
-    total.firings += answer.firings
-    for code, times in answer.refused.items():
-        total.refused[code] = total.refused.get(code, 0) + times
-    for name, times in answer.shadows.items():
-        total.shadows[name] = total.shadows.get(name, 0) + times

@@ -3,12 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 from engine.language.diagnostics import Refusal
 from engine.runtime.concurrency.background import Background
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.contract.measurements.counters import DUE_ACTIVATIONS
+from engine.runtime.contract.measures import DUE_ACTIVATIONS
 from engine.runtime.scheduler.detectors.placed_detector import PlacedDetector
 from engine.runtime.scheduler.detectors.services import Services
 
@@ -22,6 +23,7 @@ _AGAIN_S_MAX: Final = 600.0
 """The longest time before a detector that was activated in vain is activated again."""
 
 
+@dataclass(eq=False)
 class DueActivations:
     """Looks every `tick_s` for what is due in passive detectors, and activates those.
 
@@ -29,22 +31,17 @@ class DueActivations:
     that is activated again later, each time after twice as long.
     """
 
-    def __init__(
-        self,
-        services: Services,
-        place: Callable[[str], PlacedDetector],
-        now_us: Callable[[], int],
-    ) -> None:
-        self._services = services
-        self._settings = services.settings
-        self._dues = services.dues
-        self._place = place
-        self._now_us = now_us
+    _services: Services
+    _place: Callable[[str], PlacedDetector]
+    _now_us: Callable[[], int]
+    _in_vain: dict[str, int] = field(default_factory=dict)
+    """How often detectors were activated in vain, one time after another."""
+    _under_way: Background = field(default_factory=Background)
+    _running: asyncio.Task[None] | None = None
+
+    def __post_init__(self) -> None:
+        self._settings, self._dues = self._services.settings, self._services.dues
         self._at_once = max(1, min(self._settings.starts_at_once, self._settings.max_resident // _SHARE))
-        self._in_vain: dict[str, int] = {}
-        """How often detectors were activated in vain, one time after another."""
-        self._under_way = Background()
-        self._running: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin, with a look at the folders of all detectors."""

@@ -3,11 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, field
 
 from engine.language.diagnostics import Refusal
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable, no_other_node, no_such_node
-from engine.runtime.contract.measurements.figures import NodeFigures
-from engine.runtime.contract.requests.routes import Route
+from engine.runtime.contract.figures import NodeFigures
+from engine.runtime.contract.requests.calls import Route
 from engine.runtime.scheduler.detectors.placed_detector import PlacedDetector
 from engine.runtime.scheduler.detectors.services import Services
 from engine.runtime.scheduler.workers.cluster_nodes import Nodes
@@ -15,32 +16,24 @@ from engine.runtime.scheduler.workers.cluster_nodes import Nodes
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Moves:
-    """Looks at the nodes every `nodes_s`, and moves detectors.
+    """Looks at the nodes every `nodes_s`, and moves detectors."""
 
-    `leave` ends this process once its own node is drained; a successor continues on another node.
-    """
+    _services: Services
+    _nodes: Nodes
+    _placed: Callable[[], Collection[PlacedDetector]]
+    leave: Callable[[], Awaitable[None]] | None = None
+    """Ends this process once its own node is drained; a successor continues on another node."""
+    problems: dict[str, str] = field(default_factory=dict)
+    """Why a drained node still has detectors, by the node's id."""
+    _under_way: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    """The moves under way, by the ids of the detectors."""
+    _running: asyncio.Task[None] | None = None
 
-    def __init__(
-        self,
-        services: Services,
-        nodes: Nodes,
-        placed: Callable[[], Collection[PlacedDetector]],
-        *,
-        leave: Callable[[], Awaitable[None]] | None = None,
-    ) -> None:
-        self._services = services
-        self._settings = services.settings
-        self._nodes = nodes
-        self._workers = services.workers
-        self._placed = placed
-        self._leave = leave
+    def __post_init__(self) -> None:
+        self._settings, self._workers = self._services.settings, self._services.workers
         self._loop = asyncio.get_running_loop()
-        self._under_way: dict[str, asyncio.Task[None]] = {}
-        """The moves under way, by the ids of the detectors."""
-        self._running: asyncio.Task[None] | None = None
-        self.problems: dict[str, str] = {}
-        """Why a drained node still has detectors, by the node's id."""
 
     def start(self) -> None:
         """Begin to look at the nodes."""
@@ -119,7 +112,6 @@ class Moves:
             await asyncio.sleep(self._settings.nodes_s)
 
     async def look(self) -> None:
-        """Do what is due."""
         await self._nodes.look()
         self._workers.look_for_room()
         self._give_up_without_room(self._loop.time())
@@ -138,9 +130,9 @@ class Moves:
                 placed.no_room(why, give_up_s=now_s - self._settings.room_wait_s, shared=shared)
 
     async def _go_elsewhere(self) -> None:
-        if self._leave is not None and any(not node.draining for node in self._nodes.known.values()):
+        if self.leave is not None and any(not node.draining for node in self._nodes.known.values()):
             _log.warning("the directory ends here because its node is drained, and continues on another one")
-            await self._leave()
+            await self.leave()
 
     def _begin_moves(self, detectors: Collection[PlacedDetector]) -> None:
         """Move detectors wherever there is room, a few at a time."""

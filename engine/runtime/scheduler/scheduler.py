@@ -12,30 +12,28 @@ import msgspec
 from engine.language.diagnostics import Refusal
 from engine.runtime.catalogue.catalogue_client import CatalogueClient
 from engine.runtime.concurrency.background import Background
-from engine.runtime.contract.catalogue_changes import Changes
-from engine.runtime.contract.change_log import Made
+from engine.runtime.contract.catalogue_changes import Changes, Made
 from engine.runtime.contract.errors import (
     STARTING,
     ActorDied,
     DetectorUnavailable,
     shutting_down,
 )
-from engine.runtime.contract.measurements.counters import COUNTERS, DIRECTORIES_LOST
-from engine.runtime.contract.measurements.figures import ClusterFigures, FrontEndFigures, NodeFigures
-from engine.runtime.contract.measurements.status import Status
+from engine.runtime.contract.figures import ClusterFigures, FrontEndFigures, NodeFigures, Status
+from engine.runtime.contract.measures import COUNTERS, DIRECTORIES_LOST
 from engine.runtime.contract.ports import NodesPort, WorkerStarter
-from engine.runtime.contract.requests.routes import Route
+from engine.runtime.contract.requests.calls import Route
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.front_end.permits import Debts
 from engine.runtime.scheduler.adoption import Adoption
 from engine.runtime.scheduler.census import Census
-from engine.runtime.scheduler.debts import Debts
 from engine.runtime.scheduler.detectors.activation_slots import ActivationSlots
 from engine.runtime.scheduler.detectors.placed_detector import PlacedDetector
 from engine.runtime.scheduler.detectors.services import Services
 from engine.runtime.scheduler.due_activations import DueActivations
 from engine.runtime.scheduler.moves import Moves
 from engine.runtime.scheduler.workers.cluster_nodes import Nodes, NoNodes
-from engine.runtime.scheduler.workers.heartbeat import BEATS
+from engine.runtime.scheduler.workers.detector_worker import BEATS
 from engine.runtime.scheduler.workers.worker_pool import WorkerPool
 from snapshots.clock import wall_clock_us
 from snapshots.errors import StorageError
@@ -291,7 +289,6 @@ class Scheduler:
 
     @property
     def active_detectors(self) -> int:
-        """The number of active detectors."""
         return sum(placed.worker_name is not None for placed in self._placed.values())
 
     @property

@@ -3,18 +3,19 @@
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from engine.runtime.contract.catalogue_changes import StoredToken
-from engine.runtime.contract.change_log import LoggedChange, Made
+from engine.runtime.contract.catalogue_changes import LoggedChange, Made
 from engine.runtime.contract.errors import shutting_down
-from engine.runtime.contract.log_records import LOGGED, Logged
-from engine.runtime.contract.measurements.figures import ClusterFigures, OtherSetting
-from engine.runtime.contract.requests.routes import Route
+from engine.runtime.contract.figures import ClusterFigures, OtherSetting
+from engine.runtime.contract.requests.calls import Route
+from engine.runtime.contract.tokens import StoredToken
 from engine.runtime.front_end.scheduler_client import ABANDONABLE
+from engine.runtime.process.log_records import LOGGED, Logged
 from engine.runtime.scheduler.scheduler import Scheduler
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.server_connection import Methods, ServerConnection
@@ -40,35 +41,27 @@ def _typed(method: Callable[..., Awaitable[Any]], types: Mapping[int, Any]) -> C
     return called
 
 
+@dataclass(eq=False)
 class SchedulerService:
-    """Serves the connections of services. When the last service leaves, everything is saved.
+    """Serves the connections of services. When the last service leaves, everything is saved."""
 
-    `ended` is called a while after that.
-    """
+    _scheduler: Scheduler
+    folder: str
+    shared_settings: Mapping[str, str]
+    """The settings in force for all services of the folder, as text."""
+    abandoned_s: float
+    ended: Callable[[], object]
+    """Called a while after everything is saved."""
+    _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _opened: bool = False
+    _closing: asyncio.Task[list[str]] | None = None
+    _services: dict[ServerConnection, None] = field(default_factory=dict)
+    """The connections of services, in order of arrival."""
+    _other_settings: dict[ServerConnection, list[OtherSetting]] = field(default_factory=dict)
+    """The settings that services were started with and that are not in force."""
+    _abandoned: asyncio.TimerHandle | None = None
 
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        *,
-        folder: str,
-        shared_settings: Mapping[str, str],
-        abandoned_s: float,
-        ended: Callable[[], object],
-    ) -> None:
-        """`shared_settings` are the settings in force for all services of the folder, as text."""
-        self._scheduler = scheduler
-        self._folder = folder
-        self._shared_settings = shared_settings
-        self._abandoned_s = abandoned_s
-        self._ended = ended
-        self._opening = asyncio.Lock()
-        self._opened = False
-        self._closing: asyncio.Task[list[str]] | None = None
-        self._services: dict[ServerConnection, None] = {}
-        """The connections of services, in order of arrival."""
-        self._other_settings: dict[ServerConnection, list[OtherSetting]] = {}
-        """The settings that services were started with and that are not in force."""
-        self._abandoned: asyncio.TimerHandle | None = None
+    def __post_init__(self) -> None:
         self._await_services()
 
     def link(self) -> Link:
@@ -97,7 +90,7 @@ class SchedulerService:
                 self._opened = True
         if not server.connected:
             # It has left meanwhile, and nobody hears the answer.
-            return self._folder
+            return self.folder
         self._services[server] = None
         self._stop_awaiting()
         server.methods = {
@@ -108,7 +101,7 @@ class SchedulerService:
             "compare": partial(self._compare, server),
             "leave": partial(self._leave, server),
         }
-        return self._folder
+        return self.folder
 
     def _methods(self) -> Methods:
         """Return the methods of the scheduler and its catalogue that services call as they are."""
@@ -126,7 +119,7 @@ class SchedulerService:
 
     async def _compare(self, server: ServerConnection, pid: int, host: str, given: dict[str, str]) -> object:
         """Return which settings of a service are not in force."""
-        in_force = self._shared_settings
+        in_force = self.shared_settings
         found = self._other_settings[server] = [
             OtherSetting(pid, host, name, in_force[name], value)
             for name, value in given.items()
@@ -162,7 +155,7 @@ class SchedulerService:
             return await self._scheduler.close() if self._opened else []
         finally:
             # A service that is still there ends the process earlier.
-            asyncio.get_running_loop().call_later(_LINGER_S, self._ended)
+            asyncio.get_running_loop().call_later(_LINGER_S, self.ended)
 
     def _lost(self, server: ServerConnection) -> None:
         self._forget(server)
@@ -175,7 +168,7 @@ class SchedulerService:
 
     def _await_services(self) -> None:
         self._stop_awaiting()
-        self._abandoned = asyncio.get_running_loop().call_later(self._abandoned_s, self._close)
+        self._abandoned = asyncio.get_running_loop().call_later(self.abandoned_s, self._close)
 
     def _stop_awaiting(self) -> None:
         if self._abandoned is not None:

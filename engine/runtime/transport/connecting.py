@@ -1,16 +1,24 @@
-"""Connecting to a listening process: a greeting first, then the protocol of the connection."""
+"""Connecting to a listening process, and listening: a greeting first, then a link; over TLS if Ray uses it.
+
+Then it is encrypted with the certificates that Ray itself uses between machines.
+"""
 
 import asyncio
 import hmac
+import os
+import secrets
+import socket
+import ssl
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Final, Generic, TypeVar, cast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Generic, Self, TypeVar, cast
 
 from engine.runtime.contract import build
 from engine.runtime.contract.build import Protocols
-from engine.runtime.contract.requests.routes import Address
-from engine.runtime.transport.link import HEADER, PROTOCOLS, TOKEN, WELCOME, pieces
-from engine.runtime.transport.tls import client_context
+from engine.runtime.contract.requests.calls import Address
+from engine.runtime.process.temporary import TemporaryFolder
+from engine.runtime.transport.link import HEADER, PROTOCOLS, TOKEN, WELCOME, Link, pieces
 
 _CONNECT_S: Final = 5.0
 
@@ -153,3 +161,102 @@ class TokenHandshake(_Handshake[asyncio.BufferedProtocol]):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- nothing depends on it
         self._timer.cancel()
+
+
+_NO: Final = ("", "0", "false")
+_CERTIFICATE: Final = "RAY_TLS_SERVER_CERT"
+_KEY: Final = "RAY_TLS_SERVER_KEY"
+_AUTHORITY: Final = "RAY_TLS_CA_CERT"
+
+TLS_VARIABLES: Final = frozenset({"RAY_USE_TLS", _CERTIFICATE, _KEY, _AUTHORITY})
+
+
+def tls_required(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether Ray encrypts its traffic, so that ours between machines must be encrypted too."""
+    return environment.get("RAY_USE_TLS", "").lower() not in _NO
+
+
+def server_context(environment: Mapping[str, str] = os.environ) -> ssl.SSLContext:
+    """Return the context of a process that listens; it asks for a certificate too. Raises OSError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.verify_mode = ssl.CERT_REQUIRED
+    return _with_certificates(context, environment)
+
+
+def client_context(environment: Mapping[str, str] = os.environ) -> ssl.SSLContext:
+    """Return the context of a process that connects. Raises OSError.
+
+    Nodes come and go by address, so their names are not checked, only that the cluster's authority knows
+    them.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    return _with_certificates(context, environment)
+
+
+def _with_certificates(context: ssl.SSLContext, environment: Mapping[str, str]) -> ssl.SSLContext:
+    try:
+        context.load_cert_chain(environment[_CERTIFICATE], environment[_KEY])
+        context.load_verify_locations(environment[_AUTHORITY])
+    except KeyError as error:
+        raise OSError(f"RAY_USE_TLS is set, and {error.args[0]} is not") from None
+    return context
+
+
+_PREFIX: Final = "rd-actor-"
+_SOCKET: Final = "batches"
+_SOCKET_MODE: Final = 0o600
+_WAITING_MAX: Final = 128
+_TOKEN_BYTES: Final = 32
+_TOKEN_S: Final = 2.0
+"""How long a connection has to send the token."""
+
+
+@dataclass(eq=False)
+class Listener:
+    """Accepts connections, and gives each that sends the token a link."""
+
+    address: Address
+    _server: asyncio.Server
+    _folder: TemporaryFolder | None
+
+    @classmethod
+    async def start(
+        cls,
+        link: Callable[[], Link],
+        *,
+        host: str | None = None,
+        tls: bool = False,
+        token_s: float = _TOKEN_S,
+    ) -> Self:
+        """Listen on TCP at `host`, or on a Unix socket if it is None. Raises OSError.
+
+        Only the user and root can reach a Unix socket, whose folder has mode 0700, so it needs no token.
+        """
+        token = b"" if host is None else secrets.token_bytes(_TOKEN_BYTES)
+
+        def protocol() -> TokenHandshake:
+            return TokenHandshake(token, link, token_s)
+
+        loop = asyncio.get_running_loop()
+        if host is not None:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            listening = socket.create_server((host, 0), family=family, backlog=_WAITING_MAX)
+            context = server_context() if tls else None
+            server = await loop.create_server(protocol, sock=listening, ssl=context)
+            return cls(Address((host, listening.getsockname()[1]), token, tls), server, None)
+        folder = TemporaryFolder(_PREFIX, frozenset({_SOCKET}))
+        try:
+            path = str(folder.path / _SOCKET)
+            server = await loop.create_unix_server(protocol, path, backlog=_WAITING_MAX)
+            os.chmod(path, _SOCKET_MODE)  # noqa: PTH101 -- a path here is what sockets take, a string
+        except BaseException:
+            folder.remove()
+            raise
+        return cls(Address(path), server, folder)
+
+    def close(self) -> None:
+        """Accept no more connections."""
+        self._server.close()
+        if self._folder is not None:
+            self._folder.remove()

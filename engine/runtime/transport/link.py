@@ -10,11 +10,13 @@ import asyncio
 import socket
 import struct
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
 
 import msgspec
 
-from engine.runtime.transport.messages import Answered, Batch, Message, Payload, bytes_of, encode
+from engine.evaluation.wire.events import Answer
+from engine.runtime.transport.messages import Answered, Batch, Message, Payload, encode
 
 HEADER: Final = struct.Struct("<IB")
 
@@ -117,10 +119,6 @@ def pieces(kind: int, payload: Payload) -> tuple[Payload, ...]:
     return header, payload
 
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-
 class Link(asyncio.BufferedProtocol):
     """Sends messages, batched per turn of the loop, and hands over the received ones.
 
@@ -150,7 +148,6 @@ class Link(asyncio.BufferedProtocol):
 
     @property
     def usable(self) -> bool:
-        """Whether the connection is open."""
         return self._transport is not None and not self._transport.is_closing()
 
     def send(self, message: Message, *, at_once: bool = False) -> None:
@@ -242,3 +239,8 @@ def _bytes_of(message: Message) -> int:
         case Answered():
             return bytes_of(message.answers)
     return 0
+
+
+def bytes_of(answers: Sequence[Answer]) -> int:
+    """Return the approximate size of answers: that of their results."""
+    return sum([len(getattr(answer, "result", b"")) for answer in answers])

@@ -10,8 +10,8 @@ import msgspec
 
 from engine.language.diagnostics import Refusal
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable, MessageLost, decode_failure
+from engine.runtime.contract.requests.calls import Address
 from engine.runtime.contract.requests.operations import Operation
-from engine.runtime.contract.requests.routes import Address
 from engine.runtime.transport.connecting import connect
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.messages import (
@@ -170,7 +170,6 @@ class LinkClient:
             settled(None)
 
     def close(self) -> None:
-        """Send what is queued, then end the connection."""
         self.link.close()
 
     def _begin(self, settled: Settled) -> int:

@@ -135,8 +135,3 @@ requests: Final = msgspec.msgpack.Decoder(list[Request])
 responses: Final = msgspec.msgpack.Decoder(list[Response])
 encode: Final[Callable[[Sequence[Message]], Payload]] = encoder.encode
 """Encodes messages as the payload of a frame."""
-
-
-def bytes_of(answers: Sequence[Answer]) -> int:
-    """Return the approximate size of answers: that of their results."""
-    return sum([len(getattr(answer, "result", b"")) for answer in answers])

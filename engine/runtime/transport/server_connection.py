@@ -4,15 +4,16 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from engine.language.diagnostics import Refusal
 from engine.runtime.contract.errors import DetectorUnavailable, Superseded, encode_failure
 from engine.runtime.contract.requests.replies import Reply
-from engine.runtime.transport.link import Link
+from engine.runtime.transport.link import Link, bytes_of
 from engine.runtime.transport.messages import (
     ANNOUNCED_BYTES,
     Announced,
@@ -31,7 +32,6 @@ from engine.runtime.transport.messages import (
     Unavailable,
     Unknown,
     Withdraw,
-    bytes_of,
     encoder,
     requests,
 )
@@ -46,52 +46,40 @@ Outcome = Reply | Exception
 Methods = Mapping[str, Callable[..., Awaitable[Any]]]
 
 
-class Released(Protocol):
-    """A batch in progress, which its caller may abandon."""
-
-    def release(self) -> None:
-        """Drop the batch: its caller is gone."""
-
-
-Submit = Callable[[Batch, Callable[[Outcome], None]], Released | None]
+Release = Callable[[], None]
+"""Drops a batch in progress: its caller is gone."""
+Submit = Callable[[Batch, Callable[[Outcome], None]], Release | None]
 """Takes a batch, and calls back once with its outcome. Returns None if it has called back already."""
 
 
+@dataclass(eq=False)
 class ServerConnection:
     """Serves one connection until it ends, then withdraws its pending batches.
 
-    `methods` are those that can be asked for. What is asked for is executed to its end, even if the other
-    process no longer waits or is gone: a caller that leaves must not cut a change short. Only the methods in
-    `abandonable`, which do something for nobody but the caller, are cancelled then. `noted` is called with
-    notes, and `lost` when the other process is gone.
+    What is asked for is executed to its end, even if the other process no longer waits or is gone: a caller
+    that leaves must not cut a change short.
     """
 
-    def __init__(
-        self,
-        methods: Methods,
-        submit: Submit | None = None,
-        *,
-        abandonable: Collection[str] = (),
-        noted: Callable[[Note], None] = lambda _: None,
-        lost: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.methods = methods
-        self._abandonable = abandonable
-        self._submit = submit
-        self._noted = noted
-        self._when_lost = lost
-        self._link: Link | None = None
-        self._batches: dict[int, Released] = {}
-        self._asks: dict[int, tuple[str, asyncio.Task[None]]] = {}
-        """The methods and the tasks of unanswered asks, by their numbers."""
-        self._announced: dict[int, Answered] = {}
-        """The answers that are sent once they are fetched, by the numbers of their batches."""
-        self.heard = 0
-        """How often messages arrived."""
+    methods: Methods
+    """Those that can be asked for."""
+    submit: Submit | None = None
+    abandonable: Collection[str] = ()
+    """The methods that do something for nobody but the caller: they are cancelled when it is gone."""
+    noted: Callable[[Note], None] = lambda _: None
+    """Called with notes."""
+    lost: Callable[[], None] = lambda: None
+    """Called when the other process is gone."""
+    heard: int = 0
+    """How often messages arrived."""
+    _link: Link | None = None
+    _batches: dict[int, Release] = field(default_factory=dict)
+    _asks: dict[int, tuple[str, asyncio.Task[None]]] = field(default_factory=dict)
+    """The methods and the tasks of unanswered asks, by their numbers."""
+    _announced: dict[int, Answered] = field(default_factory=dict)
+    """The answers that are sent once they are fetched, by the numbers of their batches."""
 
     @property
     def under_way(self) -> int:
-        """The number of unanswered batches and asks."""
         return len(self._batches) + len(self._asks)
 
     @property
@@ -101,7 +89,6 @@ class ServerConnection:
 
     @property
     def waiting(self) -> int:
-        """The number of messages that wait for the peer to read."""
         return 0 if self._link is None else self._link.waiting
 
     def link(self) -> Link:
@@ -115,7 +102,6 @@ class ServerConnection:
         await asyncio.get_running_loop().create_unix_connection(self.link, sock=end)
 
     def note(self, name: str, body: bytes = b"") -> None:
-        """Send a note; does nothing if the other process is gone."""
         self._send(Note(name, body))
 
     def close(self) -> None:
@@ -145,15 +131,15 @@ class ServerConnection:
                     self._asks[message.number] = message.method, task
                     task.add_done_callback(partial(self._ask_over, message.number))
                 case Note():
-                    self._noted(message)
+                    self.noted(message)
                 case Confirm():
                     self._confirm(message.numbers)
 
     def _begin(self, batch: Batch) -> None:
-        assert self._submit is not None, "this process executes no batches"
-        request = self._submit(batch, partial(self._settle, batch.number))
-        if request is not None:
-            self._batches[batch.number] = request
+        assert self.submit is not None, "this process executes no batches"
+        release = self.submit(batch, partial(self._settle, batch.number))
+        if release is not None:
+            self._batches[batch.number] = release
 
     def _settle(self, number: int, outcome: Outcome) -> None:
         self._batches.pop(number, None)
@@ -170,10 +156,10 @@ class ServerConnection:
 
     def _withdraw(self, number: int) -> None:
         self._announced.pop(number, None)
-        if (request := self._batches.pop(number, None)) is not None:
-            request.release()
+        if (release := self._batches.pop(number, None)) is not None:
+            release()
         method, task = self._asks.get(number, ("", None))
-        if task is not None and method in self._abandonable:
+        if task is not None and method in self.abandonable:
             task.cancel()
 
     def _confirm(self, numbers: Sequence[int]) -> None:
@@ -201,7 +187,7 @@ class ServerConnection:
         self._announced.clear()
         for number in [*self._batches, *self._asks]:
             self._withdraw(number)
-        self._when_lost()
+        self.lost()
 
 
 def _raised(number: int, error: Exception, operation: str) -> Response:

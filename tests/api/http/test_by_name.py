@@ -6,11 +6,11 @@ from urllib.parse import quote
 
 import pytest
 
-from api.http.fast_path import FastPath
+from api.http.pipeline import FastPath
 from api.http.routes import OPERATIONS
 from api.schema.operation import Operation
-from engine.runtime.catalogue.table_updates import TableCopy
 from engine.runtime.contract.catalogue_changes import TableUpdate
+from engine.runtime.front_end.catalogue_cache import TableCopy
 from rule_detector_client import calls
 from tests.api.caller import Caller, Said
 from tests.api.conftest import BOOTSTRAP

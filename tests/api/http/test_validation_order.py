@@ -500,6 +500,29 @@ async def test_each_spelling_of_a_content_type_takes_the_fast_path(
     assert reply.status == 200
 
 
+@pytest.mark.parametrize("service", ["here"], indirect=True)
+@pytest.mark.parametrize(
+    ("headers", "content", "code"),
+    [
+        ({"Content-Type": "text/plain"}, b"{}", 1002),
+        ({"X-Long": "x" * 17_000}, b"{}", 1006),
+        ({"Idempotency-Key": "k l"}, b"{}", 1006),
+        ({}, b"x" * 20_001, 1003),
+    ],
+)
+async def test_what_is_wrong_with_a_head_is_told_without_quart(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], content: bytes, code: int
+) -> None:
+    detector = await caller.detector()
+
+    async def slow(*_: object) -> None:
+        raise AssertionError("it came to Quart")
+
+    monkeypatch.setattr(Service, "handle_request", slow)
+    reply = await caller("POST", f"/api/detectors/{detector}/evaluate", content=content, headers=headers)
+    assert reply.codes == [code]
+
+
 async def test_no_operation_is_found_under_a_path_for_which_no_token_was_asked(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:

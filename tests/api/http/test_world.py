@@ -141,7 +141,7 @@ async def test_a_service_that_is_not_ready_says_why(
 
 
 @pytest.mark.parametrize(
-    "authorization", [None, "Bearer unknown", f"Basic {TOKEN}", "Bearer", f"Bearer {TOKEN} "]
+    "authorization", [None, "Bearer unknown", f"Basic {TOKEN}", "Bearer", f"Bearer {TOKEN}x"]
 )
 @pytest.mark.parametrize("ready", [True, False])
 async def test_what_is_wrong_is_for_those_who_have_a_token(

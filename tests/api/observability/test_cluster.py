@@ -10,7 +10,7 @@ from api.http.app import Application
 from api.settings import Settings
 from engine.evaluation.rule_book.shadows import KINDS
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.contract.measurements.measures import HISTOGRAMS
+from engine.runtime.contract.measures import HISTOGRAMS
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
 from tests.local_runtime.actors import LocalNodes

@@ -12,7 +12,7 @@ from api.http.app import Application
 from api.observability import metrics_page
 from api.server.sender import Sender
 from api.settings import Settings
-from engine.runtime.contract.measurements.counters import COUNTERS
+from engine.runtime.contract.measures import COUNTERS
 from engine.runtime.front_end.memory_budget import MemoryBudget
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP

@@ -15,6 +15,7 @@ from api.observability.request_metrics import SPANS_LOST, SPANS_QUEUE_FULL, SPAN
 from api.observability.tracing import span_queue
 from api.observability.tracing.http_request import HttpRequest, TraceParent, trace_parent
 from api.observability.tracing.span_queue import QUEUED_MAX, FinishedRequest, SpanQueue
+from api.server.http1.request_head import Fields
 from api.settings import Settings
 from engine.runtime.detector import apply as apply_module
 from tests.api.caller import Caller
@@ -203,7 +204,7 @@ class Held:
         self.released.set()
 
 
-FINISHED = FinishedRequest(HttpRequest("r", []), "evaluate", "POST", b"/", 200, None, 0, 0.0)
+FINISHED = FinishedRequest(HttpRequest("r", Fields()), "evaluate", "POST", b"/", 200, None, 0, 0.0)
 
 
 def test_what_a_full_queue_drops_is_counted_and_logged_and_nobody_waits(
@@ -253,7 +254,8 @@ SENT = f"00-{TRACE}-{SPAN}-01"
 
 
 def read(*values: str) -> TraceParent | None:
-    return trace_parent([(b"host", b"x"), *((b"traceparent", value.encode("latin-1")) for value in values)])
+    sent = ((b"traceparent", value.encode("latin-1")) for value in values)
+    return trace_parent(Fields([(b"host", b"x"), *sent]))
 
 
 @pytest.mark.parametrize(
@@ -280,7 +282,7 @@ def test_a_trace_parent_is_read(value: str, flags: int) -> None:
         f"00-{TRACE}-{SPAN}-0g",
         f"00-{TRACE}-{SPAN}-01-more",
         f"00-{TRACE}-{SPAN}-01-",
-        f"00-{TRACE}-{SPAN}-01 ",
+        f"00-{TRACE}-{SPAN}-01 x",
         f" 00-{TRACE}-{SPAN}-01",
         f"00-{TRACE}-{SPAN}-01\n",
         f"00-{TRACE.upper()}-{SPAN}-01",
@@ -303,8 +305,11 @@ def test_whatever_is_malformed_is_ignored(value: str) -> None:
 def test_without_one_or_with_two_there_is_no_trace() -> None:
     assert read() is None
     assert read(SENT, SENT) is None
-    assert HttpRequest("r", []).fields == {"request": "r"}
-    assert HttpRequest("r", [(b"traceparent", SENT.encode())]).fields == {"request": "r", "trace": TRACE}
+    assert HttpRequest("r", Fields()).fields == {"request": "r"}
+    assert HttpRequest("r", Fields([(b"traceparent", SENT.encode())])).fields == {
+        "request": "r",
+        "trace": TRACE,
+    }
 
 
 async def test_every_record_about_a_request_has_its_trace(

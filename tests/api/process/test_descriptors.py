@@ -4,7 +4,7 @@ import resource
 
 import pytest
 
-from api.process import descriptors
+from api.process import listening
 from api.settings import Settings
 
 
@@ -32,7 +32,7 @@ def test_the_limit_is_raised_as_far_as_it_helps_and_never_lowered(
     limits: list[tuple[int, int]], before: tuple[int, int], after: tuple[int, int]
 ) -> None:
     limits[:] = [before]
-    descriptors.raise_limit()
+    listening.raise_limit()
     assert limits[-1] == after
 
 
@@ -48,11 +48,11 @@ def test_connections_leave_descriptors_for_the_service_itself(
     given: int,
 ) -> None:
     limits[:] = [(limit, limit)]
-    assert descriptors.connections_max(Settings(max_connections=wanted)) == given
+    assert listening.connections_max(Settings(max_connections=wanted)) == given
     assert [record.levelname for record in caplog.records] == ([] if given == wanted else ["WARNING"])
 
 
 def test_detectors_that_share_a_worker_share_its_connections(limits: list[tuple[int, int]]) -> None:
     limits[:] = [(10_000, 10_000)]
     shared = Settings(max_connections=65_536, max_resident=2_000, detectors_per_worker=200)
-    assert descriptors.connections_max(shared) == 10_000 - 200
+    assert listening.connections_max(shared) == 10_000 - 200

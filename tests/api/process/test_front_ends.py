@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from api.process import front_end_process, front_ends
+from api.process import front_end as front_end_program
+from api.process import front_ends
 from api.process.front_ends import FrontEndFailed, FrontEnds, Signs
 from api.process.listening import StartError, listening
 from api.settings import Settings
-from engine.runtime.contract.measurements.counters import FRONT_ENDS_LOST
+from engine.runtime.contract.measures import FRONT_ENDS_LOST
 from engine.runtime.contract.settings import RuntimeSettings
 from tests.local_runtime.service import local_service, until
 
@@ -51,7 +52,7 @@ async def test_one_that_is_stopped_is_ended_and_replaced(settings, caplog):
 
 @pytest.mark.storm
 async def test_one_that_does_not_come_to_serve_says_how_it_ended_and_leaves_no_other(settings, monkeypatch):
-    monkeypatch.setattr(front_end_process, "encode_settings", lambda _: b"no settings")
+    monkeypatch.setattr(front_end_program, "encode_settings", lambda _: b"no settings")
     async with local_service(settings.data) as service:
         with listening(settings) as listeners:
             started = FrontEnds(settings, service.backend.scheduler, listeners)
@@ -67,8 +68,8 @@ def test_one_whose_main_process_ends_before_it_serves_ends_without_a_traceback(s
         descriptors = theirs.fileno(), listener.fileno()
         ours.close()
         ended = subprocess.run(
-            [sys.executable, "-m", "api.process.front_end_process", *map(str, descriptors)],
-            input=front_end_process.encode_settings(settings) if told else b"",
+            [sys.executable, "-m", "api.process.front_end", *map(str, descriptors)],
+            input=front_end_program.encode_settings(settings) if told else b"",
             pass_fds=descriptors,
             capture_output=True,
             check=False,
@@ -84,11 +85,11 @@ async def test_one_that_cannot_be_replaced_is_tried_again_until_it_can(settings,
             started = FrontEnds(settings, service.backend.scheduler, listeners)
             await started.start()
             try:
-                encode = front_end_process.encode_settings
-                monkeypatch.setattr(front_end_process, "encode_settings", lambda _: b"no settings")
+                encode = front_end_program.encode_settings
+                monkeypatch.setattr(front_end_program, "encode_settings", lambda _: b"no settings")
                 os.kill(min(pids(started)), signal.SIGKILL)
                 await until(lambda: "did not start: it ended with status 1" in caplog.text)
-                monkeypatch.setattr(front_end_process, "encode_settings", encode)
+                monkeypatch.setattr(front_end_program, "encode_settings", encode)
                 await until(lambda: sum(one.serves.is_set() for one in started._all) == 2)
             finally:
                 await started.stop()

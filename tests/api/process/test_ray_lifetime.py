@@ -17,7 +17,7 @@ from api.process.supervisor import _started
 from engine.runtime.cluster.session import ray_processes
 from engine.runtime.cluster.session.ray_processes import RayProcesses, _held_children, agent_name
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
-from engine.runtime.process.deaths import STOPPED, state_of
+from engine.runtime.process.processes import STOPPED, state_of
 from tests.local_runtime.service import until
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from api import settings_sources
 from api.process import supervisor
-from api.process.front_end_process import decode_settings, encode_settings
+from api.process.front_end import decode_settings, encode_settings
 from api.process.listening import StartError
 from api.setting import SettingsError
 from api.settings import Settings, settings

@@ -1,4 +1,9 @@
-"""Predicates on texts, addresses and elements: a thousand on one fact, and `some` over ten elements."""
+"""Predicates on texts, addresses and elements: a thousand on one fact, and `some` over ten elements.
+
+A thousand must cost one pass, not a thousand. So they are held to what ten of them cost: each by itself, they
+would cost a hundred times as much. The floor is one pass by hand, which does nothing else: a call of a set of
+RE2, or a look-up in a dict for each length. An index over rules of any kind adds some microseconds to it.
+"""
 
 import random
 from collections.abc import Callable
@@ -16,9 +21,12 @@ from tests.bench.measuring.rows import Part, Row, at_most
 
 CASE = "predicates"
 RULES = 1_000
+FEW_RULES = 10
+GROWTH_MAX = 10.0
+"""How many times as much a thousand may cost as ten: a tenth of what each by itself would."""
 ELEMENTS = 10
-RATIO_MAX = 3.0
-"""What a thousand may cost over one pass by hand, and `some` over a loop by hand."""
+LOOP_MAX = 3.0
+"""What `some` may cost over a loop by hand."""
 
 WORDS = {
     "icontains": "dir{}-Part",
@@ -37,20 +45,44 @@ def parts(effort: Effort) -> list[Part]:
 
 
 def measure_word(word: str, effort: Effort) -> list[Row]:
-    """Give the cost of an event where a thousand rules ask a fact for texts; by hand, a set of RE2."""
+    """Give the cost of an event where a thousand rules ask a fact for texts."""
     texts = [WORDS[word].format(number) for number in range(RULES)]
     events: list[Event] = [
         ({"path": f"/usr/dir{number}-part/x/file{number}.EXE"}, place, None)
         for place, number in enumerate(_numbers(effort.events))
     ]
-    options = re2.Options()
-    options.max_mem = 256 * 1024 * 1024
-    patterns = re2.Set.SearchSet(options)
-    for text in texts:
-        patterns.Add(pattern_of(word, text))
-    patterns.Compile()
-    floor = _by_hand(lambda fields: patterns.Match(fields["path"]) or [])
-    return [_row(f"{RULES} {word}", [f'path {word} "{text}"' for text in texts], floor, events, effort)]
+    rules = [f'path {word} "{text}"' for text in texts]
+    return [_thousand(word, rules, _by_hand(_pass_for(word, texts)), events, effort)]
+
+
+def _pass_for(word: str, texts: list[str]) -> Callable[[dict[str, Any]], list[int]]:
+    """Give one pass by hand that finds those of the texts which a fact has at an end, or anywhere."""
+    if word in ("icontains", "like"):
+        options = re2.Options()
+        options.max_mem = 256 * 1024 * 1024
+        patterns = re2.Set.SearchSet(options)
+        for text in texts:
+            patterns.Add(pattern_of(word, text))
+        patterns.Compile()
+        return lambda fields: patterns.Match(fields["path"]) or []
+    tables: dict[int, dict[str, int]] = {}
+    for number, text in enumerate(texts):
+        tables.setdefault(len(text), {})[text.lower() if word == "iendswith" else text] = number
+    by_length = list(tables.items())
+
+    def begins(fields: dict[str, Any]) -> list[int]:
+        path = fields["path"]
+        return [number for length, table in by_length if (number := table.get(path[:length])) is not None]
+
+    def ends(fields: dict[str, Any]) -> list[int]:
+        path = fields["path"]
+        return [number for length, table in by_length if (number := table.get(path[-length:])) is not None]
+
+    def ends_in_lower_case(fields: dict[str, Any]) -> list[int]:
+        path = fields["path"].lower()
+        return [number for length, table in by_length if (number := table.get(path[-length:])) is not None]
+
+    return {"startswith": begins, "endswith": ends, "iendswith": ends_in_lower_case}[word]
 
 
 def measure_networks(effort: Effort) -> list[Row]:
@@ -73,7 +105,7 @@ def measure_networks(effort: Effort) -> list[Row]:
         return [number for shift, table in tables.items() for number in table.get(address >> shift, ())]
 
     rules = [f'ip in network "{network}"' for network in networks]
-    return [_row(f"{RULES} in network", rules, _by_hand(judge), events, effort)]
+    return [_thousand("in network", rules, _by_hand(judge), events, effort)]
 
 
 def measure_some(effort: Effort) -> list[Row]:
@@ -93,21 +125,40 @@ def measure_some(effort: Effort) -> list[Row]:
                         return [0]
         return []
 
-    rules = ['some files (name == "f5" and size > 2)']
-    return [_row(f"some over {ELEMENTS}", rules, _by_hand(judge), events, effort)]
+    raced = race([_of_json(['some files (name == "f5" and size > 2)']), _by_hand(judge)], events, effort)
+    return [
+        Row(
+            case=CASE,
+            name=f"some over {ELEMENTS}",
+            unit="µs per event",
+            ours=raced.cost_s["ours"] * 1e6,
+            worst=raced.worst_s * 1e6,
+            floor=raced.cost_s["floor"] * 1e6,
+            ratio=raced.ratio,
+            over="a loop by hand",
+            target=at_most(LOOP_MAX, raced.ratio, f"at most {LOOP_MAX:g}x a loop by hand"),
+        )
+    ]
 
 
-def _row(name: str, rules: list[str], floor: Contestant, events: list[Event], effort: Effort) -> Row:
+def _thousand(word: str, rules: list[str], floor: Contestant, events: list[Event], effort: Effort) -> Row:
+    few = _of_json(rules[:FEW_RULES])
+    few_cost_s = race([few], events, effort).cost_s["ours"]
     raced = race([_of_json(rules), floor], events, effort)
+    growth = raced.cost_s["ours"] / few_cost_s
     return Row(
         case=CASE,
-        name=name,
+        name=f"{RULES} {word}",
         unit="µs per event",
         ours=raced.cost_s["ours"] * 1e6,
         worst=raced.worst_s * 1e6,
         floor=raced.cost_s["floor"] * 1e6,
+        peers={f"{FEW_RULES} such": few_cost_s * 1e6},
         ratio=raced.ratio,
-        target=at_most(RATIO_MAX, raced.ratio, f"at most {RATIO_MAX:g}x by hand"),
+        over="one pass by hand",
+        target=at_most(
+            GROWTH_MAX, growth, f"at most {GROWTH_MAX:g}x what {FEW_RULES} cost (is {growth:.1f}x)"
+        ),
     )
 
 

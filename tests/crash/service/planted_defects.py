@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from engine.runtime.catalogue import catalogue, catalogue_state, new_folder
+from engine.runtime.catalogue import catalogue, catalogue_state
 from engine.runtime.catalogue.catalogue import Catalogue
 from engine.runtime.catalogue.change_log import ChangeLog
 from engine.runtime.contract.settings import JournalSync
@@ -41,8 +41,8 @@ SERVICE_DEFECTS: dict[str, Defect] = {
     "a relation is installed without the parts of its upload": Defect(
         ActiveDetector,
         "write",
-        "self.uploads.take_installed()",
-        "()",
+        "in installed:",
+        "in ():",
         partial(images, "relations"),
     ),
     "a batch is synced before it is written": Defect(
@@ -192,7 +192,12 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         detector_snapshot.make_fork,
     ),
     "a copy that was not completed stays": Defect(
-        new_folder, "is_unused", "return not (", "return bool(", partial(images, "forks"), folders.is_unused
+        catalogue_state,
+        "is_unused",
+        "return not (",
+        "return bool(",
+        partial(images, "forks"),
+        folders.is_unused,
     ),
     "a detector's folder goes before it is struck out": Defect(
         Catalogue,

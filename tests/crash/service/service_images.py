@@ -18,13 +18,13 @@ import msgspec
 
 from engine.evaluation.wire.events import Answer, Done
 from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
-from engine.runtime.contract.catalogue_changes import FULL, Grant, StoredToken
-from engine.runtime.contract.change_log import LoggedChange, Made
+from engine.runtime.contract.catalogue_changes import LoggedChange, Made
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.requests.tuples import TuplesPart
 from engine.runtime.contract.settings import JournalSync, RuntimeSettings
+from engine.runtime.contract.tokens import FULL, Grant, StoredToken
 from engine.runtime.detector.executor import OperationExecutor
 from snapshots.errors import Fenced, StorageError
 from tests.crash.model.history import Lost

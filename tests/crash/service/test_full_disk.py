@@ -15,9 +15,9 @@ import pytest
 
 from engine.evaluation.wire.events import Done, Refused
 from engine.language.text.parser import parse
-from engine.runtime.catalogue.tokens import digest_of
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
+from engine.runtime.contract.tokens import digest_of
 from engine.runtime.front_end.backend import Backend
 from tests.local_runtime.service import local_service, until
 from tests.reference import ReferenceDetector

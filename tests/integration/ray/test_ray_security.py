@@ -205,7 +205,7 @@ def test_the_processes_of_the_service_inherit_no_secret(service):
     below = process_table.family(service.process.pid) - {service.process.pid}
     seen = {program_of(pid) for pid in below}
     assert {"ray::DirectoryActor", "raylet"} <= seen
-    assert any("api.process.front_end_process" in process_table.command(pid) for pid in below), (
+    assert any("api.process.front_end" in process_table.command(pid) for pid in below), (
         "front ends are among them"
     )
     hidden = {BOOTSTRAP, KNOWN, *PLANTED.values()}
@@ -214,7 +214,7 @@ def test_the_processes_of_the_service_inherit_no_secret(service):
         inherited = process_table.environment(pid) + command
         for secret in (*hidden, token):
             assert secret not in inherited, command
-        is_front_end = "api.process.front_end_process" in command
+        is_front_end = "api.process.front_end" in command
         assert (FOR_THE_COLLECTOR in inherited) == (is_front_end and can_trace()), command
     hidden.add(FOR_THE_COLLECTOR)
     # Nor does Ray write one down.

@@ -158,7 +158,7 @@ def test_a_service_that_is_killed_leaves_no_process_behind(tmp_path):
         service.call("POST", "/api/detectors", {"name": "one"})
         below = process_table.family(service.process.pid)
         assert any("Agent" in process_table.command(pid) for pid in below), "they would stay for ten minutes"
-        front_ends = [pid for pid in below if "api.process.front_end_process" in process_table.command(pid)]
+        front_ends = [pid for pid in below if "api.process.front_end" in process_table.command(pid)]
         assert len(front_ends) == 2
         service.send(signal.SIGKILL)
         until(lambda: not any(map(process_table.command, below - {service.process.pid})), 60)

@@ -19,11 +19,11 @@ import pytest_asyncio
 
 from engine.evaluation.wire.events import Done
 from engine.language.diagnostics import Refusal
-from engine.runtime.catalogue.tokens import digest_of
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.contract.measurements.figures import WorkerAnswer
+from engine.runtime.contract.figures import WorkerAnswer
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
+from engine.runtime.contract.tokens import digest_of
 from engine.runtime.front_end.backend import Backend
 from engine.runtime.transport.link_client import LinkClient
 from snapshots.data_folder.identity import begin_folder

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from engine.evaluation.wire.events import Done
-from engine.runtime.contract.measurements.counters import DUE_ACTIVATIONS
+from engine.runtime.contract.measures import DUE_ACTIVATIONS
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.front_end.backend import Backend
 

@@ -103,7 +103,7 @@ def front_ends(service: Served) -> set[int]:
     """Give the processes that serve."""
     children = Path(f"/proc/{service.process.pid}/task").glob("*/children")
     pids = {int(pid) for path in children for pid in path.read_text("ascii").split()}
-    return {pid for pid in pids if b"api.process.front_end_process" in commandline(pid)}
+    return {pid for pid in pids if b"api.process.front_end" in commandline(pid)}
 
 
 def commandline(pid: int) -> bytes:

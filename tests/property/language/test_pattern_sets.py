@@ -90,6 +90,15 @@ def test_long_texts_are_searched_line_by_line_with_the_same_result(together, tri
 
 
 @given(patterns, texts)
+def test_a_pattern_is_found_where_re2_finds_it(pattern, text):
+    try:
+        match = re2.compile(pattern, _options(1 << 20)).search(text)
+    except UnicodeEncodeError:
+        match = None
+    assert compile_pattern(pattern, DEFAULT_LIMITS).found_in(text) is (match is not None)
+
+
+@given(patterns, texts)
 def test_every_match_begins_with_what_is_said_to_lead_it_and_is_no_longer_than_said(pattern, text):
     tree = read(pattern)
     try:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from engine import Detector, Refusal
+from engine.evaluation.explanation.looking import holdings
 from engine.evaluation.explanation.looking import standing as standing_module
 from engine.evaluation.explanation.looking.holdings import KeyPlace
 from engine.evaluation.explanation.looking.standing import standing, standing_node, true_keys
@@ -152,7 +153,7 @@ def test_the_keys_for_which_a_rule_is_true_are_those_of_the_reference(
     scaled: Callable[[int], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(standing_module, "SLICES_AT_ONCE", 3)
+    monkeypatch.setattr(holdings, "SLICES_AT_ONCE", 3)
     monkeypatch.setattr(standing_module, "NODES_AT_ONCE", 4)
     met = Counter[str]()
     for drawn in examples(10, mode, until=lambda: met["keys"] > scaled(200) < met["several"]):

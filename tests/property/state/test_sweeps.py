@@ -8,7 +8,7 @@ import pytest
 
 from engine import Detector, Limits
 from engine.evaluation.slices import histories, slices
-from engine.evaluation.slices.bounds import expiry
+from engine.evaluation.slices.bounds import eviction
 from tests.audit import audit
 
 Patches = tuple[tuple[Any, str, int], ...]
@@ -17,12 +17,12 @@ NEVER: Patches = ((histories, "SWEPT_FROM", 1 << 62),)
 ALWAYS: Patches = (
     (histories, "SWEPT_FROM", -1),
     (histories, "SETTLED_EVERY", 1),
-    (expiry, "LOOKED_EVERY", 1),
+    (eviction, "LOOKED_EVERY", 1),
 )
 SWEEPS: dict[str, Patches] = {
     "at every event": (*ALWAYS, (slices, "SHARDS", 1)),
-    "a slice at a time": (*ALWAYS, (expiry, "LOOKED_AT", 1)),
-    "shards in another order": (*ALWAYS, (expiry, "LOOKED_AT", 2), (slices, "SHARDS", 3)),
+    "a slice at a time": (*ALWAYS, (eviction, "LOOKED_AT", 1)),
+    "shards in another order": (*ALWAYS, (eviction, "LOOKED_AT", 2), (slices, "SHARDS", 3)),
 }
 
 RULES = (

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from engine.evaluation.births import Births
 from engine.evaluation.kernel import rule_set
 from engine.evaluation.kernel.indexing.families import Family
 from engine.evaluation.operators import compare
 from engine.evaluation.operators.counting.count import CountOperator
 from engine.evaluation.operators.counting.count_since import StampsSince
+from engine.evaluation.operators.past_terms.extremes import PaneMinima
 from engine.evaluation.operators.past_terms.last import LastOperator
-from engine.evaluation.operators.past_terms.pane_extremes import PaneMinima
 from engine.evaluation.operators.past_terms.prev import PrevOperator
 from engine.evaluation.operators.temporal.aged import AgedOperator, Witnesses
 from engine.evaluation.operators.temporal.since import HeldWitnesses
+from engine.evaluation.requirements import Births
 from engine.evaluation.slices.bounds import tracked
 from engine.evaluation.slices.slices import Remembered, Slices
 from engine.evaluation.stamps import NEVER

@@ -204,6 +204,7 @@ class FakeService:
         done = apply(self.detectors[detector_id], detector_id, answers, operation, 1_709_542_800_000_000)
         if isinstance(done.answer, Refused):
             raise Refusal(*done.answer.entries)
+        self._messages = [Entry(**one) for one in json.loads(done.answer.messages)]
         return json.loads(done.answer.result)
 
     def _rule(self, detector_id: str, rule_id: str) -> dict[str, Any]:

@@ -3,9 +3,8 @@
 import pytest
 
 from engine import parse
-from engine.evaluation.births import Births
 from engine.evaluation.paths import Filter, is_filtered, membership_of, order_of, step_of
-from engine.evaluation.requirements import requirements_of
+from engine.evaluation.requirements import Births, requirements_of
 from engine.language.condition import Keyed
 
 

@@ -3,9 +3,15 @@
 import pytest
 
 from engine import parse
-from engine.evaluation.births import Births
 from engine.evaluation.paths import Filter
-from engine.evaluation.requirements import lookback_us, path_depth, requirements_of, size_of, temporal_depth
+from engine.evaluation.requirements import (
+    Births,
+    lookback_us,
+    path_depth,
+    requirements_of,
+    size_of,
+    temporal_depth,
+)
 
 S = 1_000_000
 

@@ -163,6 +163,25 @@ def test_long_lists_and_many_predicates_are_not_compared() -> None:
 CALLS_A_NODE_MAX = 300
 
 
+@pytest.mark.parametrize(
+    ("text", "instead"),
+    [
+        ("user in admins", "`admins(user)`"),
+        ("a == 1 and once not (user.id not in admins)", "`not admins(user.id)`"),
+        ("user in `all users`", "``all users`(user)`"),
+        ("user in $admins", None),
+        ("user == admins", None),
+        ("user in others", None),
+        ("admins(user)", None),
+    ],
+)
+def test_a_list_that_is_named_like_a_relation_is_doubtful(text: str, instead: str | None) -> None:
+    found = hints(parse(text), relations=["admins", "all users"])
+    told = [said.partition("; to look in the relation, write ")[2] for said in found]
+    assert told == ([] if instead is None else [instead])
+    assert hints(parse(text)) == []
+
+
 def calls(condition: Condition) -> int:
     """Return how many functions are called to find the hints about a condition."""
     count = 0

@@ -6,6 +6,7 @@ from engine.patterns.fact_patterns import FactPatterns
 from engine.patterns.limits import PatternLimits
 from engine.patterns.lines import (
     KEPT_BYTES_MAX,
+    KEPT_LINE_BYTES,
     LINE_BYTES_MIN,
     LINES_MAX,
     LONG_BYTES_MIN,
@@ -43,6 +44,8 @@ class Searched:
         ("foo(?m:$)", Line.NONE),
         (r"\bfoo", Line.NONE),
         (r"foo\sbar", Line.NONE),
+        (r"foo[\n-\r]bar", Line.NONE),
+        (r"foo[\t\x0b-\r]bar", Line.ANY),
         ("foo[^x]", Line.NONE),
         ("(?s)foo.", Line.NONE),
         ("foo.", Line.ANY),
@@ -69,7 +72,7 @@ def test_a_line_that_comes_again_is_not_searched_again() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        b"ab\ncd",
+        b"\n".join([b"-" * (LONG_BYTES_MIN // 4)] * 3),
         LONG,
         b"\n".join([LONG] * (LINES_MAX + 1)),
         b"\n".join([b"a" * (LINE_BYTES_MIN - 2)] * 100),
@@ -78,6 +81,31 @@ def test_a_line_that_comes_again_is_not_searched_again() -> None:
 )
 def test_texts_without_lines_worth_it_are_searched_as_a_whole(text: bytes) -> None:
     assert KeptLines[str]().found(text, Searched()) is None
+
+
+def test_a_text_is_searched_by_lines_from_the_least_length_on() -> None:
+    assert KeptLines[str]().found(b"a\n" + LONG[2:], Searched()) == ["a", "-"]
+
+
+def test_short_lines_are_kept_up_to_a_bound_too() -> None:
+    kept, search = KeptLines[str](), Searched()
+    lines_a_text = 100
+    for number in range(4 * KEPT_BYTES_MAX // (KEPT_LINE_BYTES * lines_a_text)):
+        kept.found(b"\n".join(b"%20d.%18d" % (number, line) for line in range(lines_a_text)), search)
+    first = search.lines[:lines_a_text]
+    kept.found(b"\n".join(first), search)
+    assert search.lines[-lines_a_text:] == first
+
+
+def test_what_is_to_be_forgotten_next_is_forgotten_with_the_rest() -> None:
+    kept, search = KeptLines[str](), Searched()
+    first = LONG + b"first"
+    kept.found(first + b"\n", search)
+    kept.found(b"-" * KEPT_BYTES_MAX + b"\n", search)
+    kept.found(LONG + b"last\n", search)
+    kept.forget()
+    kept.found(first + b"\n", search)
+    assert search.lines.count(first) == 2
 
 
 def test_lines_are_kept_up_to_a_bound_and_those_that_come_again_stay() -> None:

@@ -9,6 +9,7 @@ import { explainedTree } from "../shared/tree.js";
 
 const PAGE = 25;
 const AGAIN_MS = 2000;
+const SORT = { rules: { sort: "cost" }, keys: { sort: "seen" } };
 
 export async function stateView(detector, query, signal) {
   const path = `detectors/${detector.id}/state`;
@@ -130,7 +131,7 @@ function pages(ask, list, searched, heads, cells, empty) {
   async function load(from) {
     const turn = ++asked;
     const page = await ask({
-      list, limit: PAGE, ...(list === "rules" ? { sort: "cost" } : {}),
+      list, limit: PAGE, ...SORT[list],
       ...(prefix?.value ? { prefix: prefix.value } : {}), ...(from ? { after: from } : {}),
     });
     // If somebody typed on meanwhile, a later request has the page to show.

@@ -7,10 +7,9 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.explanation.documents import node_document
 from engine.evaluation.explanation.explaining import Reading, predicates_at
 from engine.evaluation.explanation.looking.timelines import LOOKED_AT_S
-from engine.evaluation.explanation.nodes import Node
+from engine.evaluation.explanation.nodes import Node, node_document
 from engine.evaluation.explanation.past import Entries
 from engine.evaluation.facts.values import Event
 from engine.evaluation.operators.table import remembering

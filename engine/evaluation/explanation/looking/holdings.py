@@ -4,9 +4,10 @@ Each call is bounded, so that it delays no event by more than a few milliseconds
 are read in several calls.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from heapq import heappush, heappushpop, nsmallest
 from itertools import islice
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.detector import Detector
@@ -123,6 +124,74 @@ def seen_keys(
     ]
     after = KeyPlace(place.path, shard) if shard < len(slices.shards) else KeyPlace(place.path + 1)
     return found, after if after.path < len(keyed) else None
+
+
+RANK_BITS: Final = 48
+"""A slot is the number of a shard and, in so many bits, the rank of a key in it. Two keys hardly ever share
+one; a shard has thousands of keys."""
+
+_RANKS: Final = (1 << RANK_BITS) - 1
+
+
+def listed_keys(
+    histories: Histories, prefix: str, limit: int, place: KeyPlace
+) -> tuple[list[SeenKey], KeyPlace | None]:
+    """Read some live keys, from a place on, in an order of this process. Return them and where to continue.
+
+    A key has the prefix if the value of one of its facts begins with it. All keys that stay alive are found,
+    each once, whatever events come between two calls.
+    """
+    keyed = keyed_slices(histories)
+    if place.path >= len(keyed):
+        return [], None
+    slices = keyed[place.path]
+    found, slot = keys_from(slices, place.slot, prefix, limit=limit, tried_max=limit)
+    after = KeyPlace(place.path + 1) if slot is None else KeyPlace(place.path, slot)
+    return [seen_key(slices, place.path, key) for key in found], after if after.path < len(keyed) else None
+
+
+def keys_from(
+    slices: Slices,
+    slot: int,
+    prefix: str,
+    *,
+    limit: int,
+    tried_max: int,
+    is_listed: Callable[[Hashable], bool] = lambda _: True,
+) -> tuple[list[Hashable], int | None]:
+    """Return up to `limit` keys from a slot on that are listed, and the slot where to continue, if any.
+
+    At most `tried_max` keys with the prefix are tried.
+    """
+    found: list[Hashable] = []
+    end, read = len(slices.shards) << RANK_BITS, 0
+    while slot < end and read < SLICES_AT_ONCE and tried_max and len(found) < limit:
+        read += len(slices.shards[slot >> RANK_BITS])
+        following = _following(slices, slot, prefix, tried_max)
+        next_shard = (slot >> RANK_BITS) + 1 << RANK_BITS
+        slot = next_shard if len(following) < tried_max else following[-1][0] + 1
+        for at, key in following:
+            if len(found) == limit:
+                slot = at
+                break
+            tried_max -= 1
+            if is_listed(key):
+                found.append(key)
+    return found, slot if slot < end else None
+
+
+def _following(slices: Slices, slot: int, prefix: str, count: int) -> list[tuple[int, Hashable]]:
+    """Return the next keys of a shard from a slot on, each with its own slot.
+
+    Keys have an order of their own: those that come or go do not move others between two calls.
+    """
+    shard = slot >> RANK_BITS
+    slots = [
+        (shard << RANK_BITS | hash(repr(key)) & _RANKS, key)
+        for key in slices.shards[shard]
+        if fits(slices, key, prefix)
+    ]
+    return nsmallest(count, [one for one in slots if one[0] >= slot], key=itemgetter(0))
 
 
 def keyed_slices(histories: Histories) -> list[Slices]:

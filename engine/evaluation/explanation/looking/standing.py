@@ -2,23 +2,19 @@
 
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import replace
-from heapq import nsmallest
-from operator import itemgetter
 from typing import Any, Final
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.explanation.documents import node_document
 from engine.evaluation.explanation.explaining import reading_at
 from engine.evaluation.explanation.looking.holdings import (
-    SLICES_AT_ONCE,
     KeyPlace,
     SeenKey,
-    fits,
     is_known,
     key_of,
+    keys_from,
     seen_key,
 )
-from engine.evaluation.explanation.nodes import Future, Node
+from engine.evaluation.explanation.nodes import Future, Node, node_document
 from engine.evaluation.explanation.turning.ahead import firings_ahead
 from engine.evaluation.facts.values import Event
 from engine.evaluation.paths import Path, fact_of
@@ -91,12 +87,6 @@ def keys_of(condition: Condition) -> Iterator[str]:
 NODES_AT_ONCE: Final = 200
 """About the most nodes that are explained in one call, which takes some milliseconds."""
 
-RANK_BITS: Final = 48
-"""A slot is the number of a shard and, in so many bits, the rank of a key in it. Two keys hardly ever share
-one; a shard has thousands of keys."""
-
-_RANKS: Final = (1 << RANK_BITS) - 1
-
 
 def true_keys(
     detector: Detector, rule_id: str, prefix: str, limit: int, place: KeyPlace
@@ -123,41 +113,19 @@ def true_keys(
         return [], None
     slices = [detector.histories.slices[path] for path in paths[: place.path + 1]]
     own = slices.pop()
-    found: list[SeenKey] = []
-    left = max(1, NODES_AT_ONCE // requirements_of(live.rule.condition).size)
-    end = len(own.shards) << RANK_BITS
-    slot, read = place.slot, 0
-    while slot < end and read < SLICES_AT_ONCE and left and len(found) < limit:
-        read += len(own.shards[slot >> RANK_BITS])
-        following = _following(own, slot, prefix, left)
-        next_shard = (slot >> RANK_BITS) + 1 << RANK_BITS
-        slot = next_shard if len(following) < left else following[-1][0] + 1
-        for at, key in following:
-            if len(found) == limit:
-                slot = at
-                break
-            left -= 1
-            values = key_of(own, key)
-            if any(_has(other, values) for other in slices):
-                continue
-            if standing_node(detector, live, values).verdict:
-                found.append(seen_key(own, place.path, key))
-    after = KeyPlace(place.path, slot) if slot < end else KeyPlace(place.path + 1)
-    return found, after if after.path < len(paths) else None
 
+    def is_true(key: Hashable) -> bool:
+        if not is_known(own, key):
+            return False
+        values = key_of(own, key)
+        return (
+            not any(_has(other, values) for other in slices) and standing_node(detector, live, values).verdict
+        )
 
-def _following(slices: Slices, slot: int, prefix: str, count: int) -> list[tuple[int, Hashable]]:
-    """Return the next keys of a shard from a slot on, each with its own slot.
-
-    Keys have an order of their own: those that come or go do not move others between two calls.
-    """
-    shard = slot >> RANK_BITS
-    slots = [
-        (shard << RANK_BITS | hash(repr(key)) & _RANKS, key)
-        for key in slices.shards[shard]
-        if is_known(slices, key) and fits(slices, key, prefix)
-    ]
-    return nsmallest(count, [one for one in slots if one[0] >= slot], key=itemgetter(0))
+    tried_max = max(1, NODES_AT_ONCE // requirements_of(live.rule.condition).size)
+    keys, slot = keys_from(own, place.slot, prefix, limit=limit, tried_max=tried_max, is_listed=is_true)
+    after = KeyPlace(place.path + 1) if slot is None else KeyPlace(place.path, slot)
+    return [seen_key(own, place.path, key) for key in keys], after if after.path < len(paths) else None
 
 
 def _paths_of(live: LiveRule, names: list[str]) -> list[Path]:

@@ -1,16 +1,26 @@
-"""Groups the rules and updates that are evaluated together: by shape, as rows of one loop."""
+"""Groups and runs the rules and updates that are evaluated together: by shape, as rows of one loop."""
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
-from engine.evaluation.kernel.selection.known import Known
-from engine.evaluation.kernel.selection.row import Observe, Row
+from engine.evaluation.facts.relations import Relations
 from engine.evaluation.kernel.selection.selected_rows import (
     PENDING_MAX,
+    Fire,
+    Loop,
+    Observe,
+    Row,
+    Selected,
     SelectedRow,
     SelectedRows,
+    Shapes,
+    each_once,
+    loop_over,
 )
+from engine.evaluation.kernel.selection.triggers import Known
+from engine.evaluation.slices.slices import Slices
 
 _ARRAY_INT_MAX: Final = (1 << 63) - 1
 
@@ -142,3 +152,86 @@ class Bucket:
             if group is None:
                 group = self.groups[name] = Group.like(stage, compiled)
             group.add(compiled.constants, [*compiled.rest, member])
+
+
+class SliceTest(NamedTuple):
+    """Slices with filtered keys, and the row that fires if an event with those keys belongs to one."""
+
+    stage: int
+    """The stage of the last updates on which the row depends."""
+    slices: Slices
+    row: Group
+
+    @classmethod
+    def of(cls, stage: int, slices: Slices, row: Row) -> Self:
+        """Return a slice test whose row assumes nothing about the event."""
+        group = Group.like(stage, row)
+        group.add(row.constants, [*row.rest, 0])
+        return cls(stage, slices, group)
+
+    def enter(self, *event: Any) -> Sequence[Bucket]:
+        """Have an event enter its slice, and return the buckets that it then meets.
+
+        The event is given as to `run`, from its fields to its relations.
+        """
+        fields, sent, now_us, tick, relations = event
+        belongs: list[int] = []
+        _, observe, constants, rest, _ = self.row
+        observe(constants, rest, fields, sent, now_us, tick, relations, belongs.append)
+        if not belongs:
+            self.slices.leave()
+            return ()
+        self.slices.enter(fields, sent)
+        return self.slices.meet()
+
+
+def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
+    met: Sequence[Bucket | Selected],
+    tests: Sequence[SliceTest],
+    fields: Mapping[str, Any],
+    sent: Mapping[str, Any],
+    now_us: int,
+    tick: int,
+    relations: Relations | None,
+    fire: Fire,
+) -> None:
+    """Evaluate an event for the buckets that it meets and what it selects, each member once.
+
+    Each stage is complete before the next. Between them, the event enters the slices that have waited for
+    updates, in the order of their stages.
+    """
+    groups: list[Loop] = []
+    selections: dict[int, list[Shapes]] = {}
+    for test in (*tests, None) if tests else _NO_TEST:
+        for bucket in met:
+            if bucket.pending:
+                bucket.take_in()
+            groups += bucket.groups.values()
+            if bucket.several:
+                for stage, shapes in bucket.several.items():
+                    selections.setdefault(stage, []).append(shapes)
+        # At most events no slices have waited, and nothing is selected.
+        due = groups if test is None and not selections else _due(groups, selections, test)
+        if len(due) > 1:
+            due.sort(key=_stage)
+        for _, observe, constants, rest, _ in due:
+            observe(constants, rest, fields, sent, now_us, tick, relations, fire)
+        if test is not None:
+            met = test.enter(fields, sent, now_us, tick, relations)
+
+
+def _due(groups: list[Loop], selections: dict[int, list[Shapes]], test: SliceTest | None) -> list[Loop]:
+    """Remove and return the loops and selections up to the stage of a test; without a test, all of them."""
+    if test is None:
+        due, stages = groups, [*selections]
+    else:
+        due = [group for group in groups if group[0] <= test.stage]
+        groups[:] = [group for group in groups if group[0] > test.stage]
+        stages = [stage for stage in selections if stage <= test.stage]
+    for stage in stages:
+        due += [loop_over(stage, observe, rows) for observe, rows in each_once(selections.pop(stage))]
+    return due
+
+
+_stage: Final = itemgetter(0)
+_NO_TEST: Final = (None,)

@@ -12,9 +12,7 @@ from engine.evaluation.facts.names import FactNames
 from engine.evaluation.facts.relations import address, network_key
 from engine.evaluation.facts.values import key_of
 from engine.evaluation.kernel.buckets.buckets import Bucket
-from engine.evaluation.kernel.buckets.by_measure import ByMeasure
 from engine.evaluation.kernel.buckets.related import RelatedBuckets
-from engine.evaluation.kernel.selection.known import Known, Value
 from engine.evaluation.kernel.selection.ranges import Ranges
 from engine.evaluation.kernel.selection.selected_rows import RowsByPlace, Selected, SelectedRows
 from engine.evaluation.kernel.selection.selectivity import Selectivity
@@ -27,13 +25,40 @@ from engine.evaluation.kernel.selection.triggers import (
     Found,
     Hit,
     InNetwork,
+    Known,
     Range,
     Related,
     Trigger,
     Triggers,
+    Value,
 )
 from engine.language.validation.networks import shift_of
 from engine.patterns.fact_patterns import FactPatterns
+
+
+class ByMeasure(dict[Any, Bucket]):
+    """Buckets by key, and how many keys have each measure."""
+
+    __slots__ = ("_measure", "measures")
+
+    def __init__(self, measure: Callable[[Any], int]) -> None:
+        super().__init__()
+        self._measure = measure
+        self.measures: dict[int, int] = {}
+
+    def __setitem__(self, key: Any, bucket: Bucket) -> None:
+        if key not in self:
+            measure = self._measure(key)
+            self.measures[measure] = self.measures.get(measure, 0) + 1
+        super().__setitem__(key, bucket)
+
+    def __delitem__(self, key: Any) -> None:
+        super().__delitem__(key)
+        measure = self._measure(key)
+        self.measures[measure] -= 1
+        if not self.measures[measure]:
+            del self.measures[measure]
+
 
 _PRESENT_COST: Final = 1.0
 _RELATED_COST: Final = 0.9

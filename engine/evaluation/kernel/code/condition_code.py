@@ -14,10 +14,10 @@ from engine.evaluation.kernel.code.elements import PresentCode, dearest_last
 from engine.evaluation.kernel.code.event_code import Finder, LookupOf, key_lookup
 from engine.evaluation.kernel.code.predicates import beyond, open_range, predicate
 from engine.evaluation.kernel.code.uses import Uses
-from engine.evaluation.kernel.site import Site
 from engine.evaluation.operators.compare import comparison
 from engine.evaluation.operators.table import operator_of, parts_of, remembers
 from engine.evaluation.paths import Path, fact_of
+from engine.evaluation.slices.histories import Site
 from engine.evaluation.slices.slices import Remembered, Slices
 from engine.language import condition as language
 from engine.language.condition import Condition, Predicate
@@ -206,6 +206,11 @@ class ConditionCode(PresentCode):
         if number is None or remembered not in self._known:
             return None
         return Access(self, remembered, outcome=self._known[remembered], path=number, born=remembered.born)
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether the code remembers anything for keys."""
+        return any(self._slices)
 
     # -- code -----------------------------------------------------------------------------------------------
 

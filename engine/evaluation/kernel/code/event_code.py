@@ -6,19 +6,26 @@ path and `s0` its slice, where 0 is the path without keys. The code contains no 
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from engine.evaluation.facts.look_up import split_name, value_of
 from engine.evaluation.facts.values import KEY_CHARS_MAX
 from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.stamps import NUMBER_BITS
 from engine.language.condition import FactArg, Scalar
+from engine.patterns.text_tests import literal_of
 
 Finder = Callable[[str, str], object]
-"""Gives the test whether a pattern is found in a text, by fact and pattern."""
+"""Gives the test whether a pattern is found in a text, by fact and pattern.
+
+Of a literal that is in the text, it only has to tell whether it is looked for in one so long.
+"""
 
 LookupOf = Callable[[str], object]
 """Gives the look-up of a fact, which bounds the work on large values."""
+
+RANGES_MIN: Final = 32
+"""From so many ranges of a fact on, some are nearly always tried: its number is made before them, once."""
 
 
 class EventCode:
@@ -68,6 +75,8 @@ class EventCode:
 
     def exact(self, name: str) -> str:
         """Return the same for a fact that is compared with both ends of a range, which are doubles."""
+        if self.uses.repeats_number(name, RANGES_MIN):
+            return self.number(name)
         fact = self.fact(name)
         return f"(NAN if type({fact}) is not int and type({fact}) is not float else {fact})"
 
@@ -85,9 +94,11 @@ class EventCode:
         self._lookups.setdefault(self._facts[name], self._lookup_of(name))
         return f"l{fact[1:]}"
 
-    def pattern(self, name: str, pattern: str) -> str:
-        """Return the variable of the test whether a pattern is found in a text of the fact."""
-        return self.constant(self._finder(name, pattern))
+    def matches(self, name: str, pattern: str) -> str:
+        """Return the expression for whether a pattern is found in a fact that is a text."""
+        text, test = self.fact(name), f"{self.constant(self._finder(name, pattern))}({self.fact(name)})"
+        literal = literal_of(pattern)
+        return test if literal is None else f"{literal.code(text, self.constant(literal.text))} and {test}"
 
     def relations(self) -> str:
         """Return the variable of the relations that an event has."""

@@ -25,8 +25,8 @@ class Facts(Names, Protocol):
     def lookup(self, name: str) -> str:
         """Return the variable of the look-up of a fact, which bounds the work on large values."""
 
-    def pattern(self, name: str, pattern: str) -> str:
-        """Return the variable of the test whether a pattern is found in a text of the fact."""
+    def matches(self, name: str, pattern: str) -> str:
+        """Return the expression for whether a pattern is found in a fact that is a text."""
 
     def address(self, name: str) -> str:
         """Return the expression for the number of the IP address in a fact: None if it is none."""
@@ -57,7 +57,7 @@ def predicate(node: Condition, facts: Facts) -> str:
             return _contains(fact, value, facts)
         case language.Leaf(fact, "matches", str() as pattern):
             found = facts.fact(fact)
-            return f"(type({found}) is str and {facts.pattern(fact, pattern)}({found}))"
+            return f"(type({found}) is str and {facts.matches(fact, pattern)})"
         case language.Leaf(fact, "between", (low, high)):
             return _between(fact, low, high, facts)
         case language.Ref(fact, op, reference):

@@ -5,11 +5,11 @@ from collections.abc import Hashable, Iterable
 from sys import maxsize
 from typing import Any, Final
 
-from engine.evaluation.births import Births, inside
 from engine.evaluation.facts.look_up import RUNS_PARTS_MAX, field_names
 from engine.evaluation.kernel.code.predicates import open_range
 from engine.evaluation.operators.table import operator_of, parts_of
 from engine.evaluation.paths import Path
+from engine.evaluation.requirements import Births, inside
 from engine.language import condition as language
 from engine.language.condition import Condition, Predicate
 from engine.language.forms.table import facts_of
@@ -73,9 +73,9 @@ class Uses:
         """Return whether a fact is read by more than one predicate, or by anything else."""
         return self._at_once or self._counts["fact", name] > 1
 
-    def repeats_number(self, name: str) -> bool:
-        """Return whether a fact is compared as a number more than once."""
-        return self._counts["number", name] > 1
+    def repeats_number(self, name: str, least: int = 2) -> bool:
+        """Return whether a fact is compared as a number at least so often."""
+        return self._counts["number", name] >= least
 
     def repeats_address(self, name: str) -> bool:
         """Return whether the address in a fact is asked for more than once."""

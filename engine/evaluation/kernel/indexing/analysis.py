@@ -24,11 +24,11 @@ from engine.evaluation.kernel.selection.triggers import (
     Related,
     Triggers,
 )
-from engine.evaluation.kernel.site import Site
 from engine.evaluation.operators import compare
 from engine.evaluation.operators.interface import Memory
 from engine.evaluation.operators.table import operator_of
 from engine.evaluation.paths import Path
+from engine.evaluation.slices.histories import Site
 from engine.evaluation.slices.slices import Remembered
 from engine.language import condition as language
 from engine.language.condition import Condition, FactArg, Scalar
@@ -37,7 +37,7 @@ from engine.language.validation.networks import network_of
 from engine.patterns.text_tests import literal_of
 
 if TYPE_CHECKING:
-    from engine.evaluation.births import Births
+    from engine.evaluation.requirements import Births
 
 Cost = Callable[[Triggers], float]
 """Estimates how many events meet a set of triggers. Only comparisons of estimates matter."""

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from engine.evaluation.kernel.selection.row import Fire
-from engine.evaluation.kernel.site import Site
+from engine.evaluation.kernel.selection.selected_rows import Fire
 from engine.evaluation.operators.table import operator_of
 from engine.evaluation.paths import Path
 from engine.evaluation.requirements import is_temporal
+from engine.evaluation.slices.histories import Site
 from engine.evaluation.slices.slices import Remembered
 from engine.evaluation.stamps import NUMBER_BITS
 from engine.language import condition as language

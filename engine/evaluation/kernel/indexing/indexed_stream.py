@@ -1,23 +1,50 @@
 """Evaluates events for indexed rules: each for the rules and memories whose triggers it meets."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from operator import attrgetter
 from typing import Any, Final
 
+from engine.evaluation.facts.names import FactNames
 from engine.evaluation.facts.values import Event
-from engine.evaluation.kernel.buckets.running import run
-from engine.evaluation.kernel.combinations import Combinations
+from engine.evaluation.kernel.buckets.buckets import run
 from engine.evaluation.kernel.indexing.members import Members
 from engine.evaluation.kernel.indexing.sampling import SAMPLED_EVERY, Samples
-from engine.evaluation.kernel.indexing.slices_finder import SlicesFinder
 from engine.evaluation.kernel.needs import Needs
-from engine.evaluation.kernel.stream import Note
-from engine.evaluation.paths import is_filtered
+from engine.evaluation.kernel.stream import Combinations, Note
+from engine.evaluation.paths import fact_of, is_filtered
 from engine.evaluation.rules import Fired, Rule
 from engine.evaluation.slices.histories import SETTLED_EVERY, Histories
 from engine.evaluation.slices.slices import SEEN, Slices
-from engine.evaluation.stamps import NEVER, NUMBER_BITS
+from engine.evaluation.stamps import MILLISECOND, NEVER, NUMBER_BITS
 from engine.language.microseconds import microseconds
+
+VISITED_ALL_MAX: Final = 8
+"""The slices of so many paths are given for every event; of more paths, those for whose last key an event has
+a value."""
+
+
+class SlicesFinder:
+    """The slices of some paths with keys."""
+
+    def __init__(self, slices: Collection[Slices]) -> None:
+        self._every = slices if len(slices) <= VISITED_ALL_MAX else None
+        self._names: FactNames[list[Slices]] = FactNames()
+        self._given: Collection[Slices] = slices
+        by_key: dict[str, list[Slices]] = {}
+        for each in slices:
+            by_key.setdefault(fact_of(each.path[-1]), []).append(each)
+        for fact, of_key in by_key.items():
+            self._names.add(fact, of_key)
+
+    def switch_to(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Collection[Slices]:
+        """Return the slices that an event may enter. All others have no key."""
+        if self._every is not None:
+            return self._every
+        for each in self._given:
+            each.leave()
+        self._given = [each for found, _ in self._names.found_in(fields, sent) for each in found]
+        return self._given
+
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 
@@ -68,7 +95,10 @@ class IndexedStream:
         note = self._note()
         try:
             for fields, timestamp_ms, sent in events:
-                base = microseconds(timestamp_ms, 1_000) << NUMBER_BITS
+                if type(timestamp_ms) is int:
+                    base = timestamp_ms * MILLISECOND
+                else:
+                    base = microseconds(timestamp_ms, 1_000) << NUMBER_BITS
                 if not clock <= base <= latest:
                     base = detector.time_of(base >> NUMBER_BITS, clock >> NUMBER_BITS) << NUMBER_BITS
                 if timing is not None and base >= timing.due:
@@ -78,7 +108,8 @@ class IndexedStream:
                 fired = self._decide(fields, sent or _NOTHING, base, tick, sampled=not tick % SAMPLED_EVERY)
                 if fired and note is not None:
                     fired = note(fired, fields, sent, base, tick)
-                self._commit(base, tick)
+                if outcomes or self._entered:
+                    self._commit(base, tick)
                 if timing is not None:
                     timing.touch(outcomes, self._entered, base + tick, fields, sent or _NOTHING)
                 outcomes.clear()

@@ -3,24 +3,19 @@
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from engine.evaluation.births import Births
-from engine.evaluation.kernel.buckets.buckets import Bucket
+from engine.evaluation.kernel.buckets.buckets import Bucket, SliceTest
 from engine.evaluation.kernel.buckets.index import Index
-from engine.evaluation.kernel.buckets.running import SliceTest
 from engine.evaluation.kernel.code.access import committing
 from engine.evaluation.kernel.indexing.analysis import Analysis, Holding
 from engine.evaluation.kernel.indexing.families import Family, Kin
 from engine.evaluation.kernel.indexing.rows import Outcomes, Rows
 from engine.evaluation.kernel.indexing.sampling import Samples
 from engine.evaluation.kernel.needs import Needs
-from engine.evaluation.kernel.selection.known import Known
-from engine.evaluation.kernel.selection.row import Row
-from engine.evaluation.kernel.selection.selected_rows import SelectedRow, SelectedRows
-from engine.evaluation.kernel.selection.triggers import may_meet_several
-from engine.evaluation.kernel.site import Site
+from engine.evaluation.kernel.selection.selected_rows import Row, SelectedRow, SelectedRows
+from engine.evaluation.kernel.selection.triggers import Known, may_meet_several
 from engine.evaluation.paths import membership_of
-from engine.evaluation.requirements import path_depth, requirements_of, temporal_depth
-from engine.evaluation.slices.histories import Histories
+from engine.evaluation.requirements import Births, path_depth, requirements_of, temporal_depth
+from engine.evaluation.slices.histories import Histories, Site
 from engine.evaluation.slices.slices import Remembered, Slices
 from engine.language.condition import Condition
 

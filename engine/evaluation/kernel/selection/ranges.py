@@ -5,7 +5,6 @@ import struct
 from typing import Any, Final
 
 from engine.evaluation.kernel.selection.intervals import Intervals
-from engine.evaluation.kernel.selection.known import Within
 from engine.evaluation.kernel.selection.selected_rows import (
     PENDING_MAX,
     Place,
@@ -14,7 +13,7 @@ from engine.evaluation.kernel.selection.selected_rows import (
     SelectedRows,
     member_of,
 )
-from engine.evaluation.kernel.selection.triggers import Range
+from engine.evaluation.kernel.selection.triggers import Range, Within
 from engine.language.operators import LARGEST
 
 _TEXT_BYTES: Final = 32

@@ -8,8 +8,30 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
-from engine.evaluation.kernel.selection.known import Known
-from engine.evaluation.kernel.selection.row import Observe
+from engine.evaluation.facts.relations import Relations
+from engine.evaluation.kernel.selection.triggers import Known
+
+Values = Mapping[str, Any]
+
+Fire = Callable[[int], None]
+"""Called with the priority of each rule that fires."""
+
+Observe = Callable[[list[Any], Iterable[Any], Values, Values, int, int, Relations | None, Fire], None]
+"""Evaluates an event for rows of one shape: (constants, rest, fields, vars, the stamp of its time, number of
+the event, relations, fire)."""
+
+
+class Row(NamedTuple):
+    """The function that a shape shares, and the constants of one row.
+
+    `rest` holds the constants that are read only if the first test succeeds. For rows that are selected one
+    by one, it holds all constants.
+    """
+
+    observe: Observe
+    constants: list[Any]
+    rest: list[Any]
+
 
 SelectedRow: TypeAlias = tuple[Any, ...]
 """The constants of a member, the member, and the function of its shape."""

@@ -39,7 +39,7 @@ class StampsSince(Stamps):
 
     def write(self, to: Writing) -> list[str]:
         reset = [f" {line}" for line in to.clear()]
-        return [*super().write(to), f"elif {to.outcome} is False:", *reset]
+        return [*super().write(to), f"if {to.outcome} is False:", *reset]
 
 
 @evaluates(

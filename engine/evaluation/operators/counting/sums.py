@@ -4,14 +4,16 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from engine.evaluation.operators.counting.comparison import Comparing, some_counted
-from engine.evaluation.operators.counting.pane_sums import PaneSums, mean, total
 from engine.evaluation.operators.counting.panes import (
     Panes,
+    PaneSums,
     lookback_us,
+    mean,
     oldest_pane,
     panes_kept,
     panes_left_us,
     places,
+    total,
 )
 from engine.evaluation.operators.interface import Found, Memory, Reading, Settled, Triggers
 from engine.evaluation.operators.table import evaluates

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.evaluation.operators.counting.pane_sums import PaneSums, total
-from engine.evaluation.operators.counting.panes import PanesOfSums
+from engine.evaluation.operators.counting.panes import PanesOfSums, PaneSums, total
 from engine.evaluation.operators.interface import Found, Memory, Names, Triggers
 from engine.evaluation.operators.past_terms.aggregate import Aggregated
 from engine.evaluation.operators.table import values

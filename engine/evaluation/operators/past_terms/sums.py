@@ -1,7 +1,6 @@
 """`sum` and `avg` as terms: the sum and the mean of a fact."""
 
-from engine.evaluation.operators.counting.pane_sums import PaneSums, mean, total
-from engine.evaluation.operators.counting.panes import Panes
+from engine.evaluation.operators.counting.panes import Panes, PaneSums, mean, total
 from engine.evaluation.operators.interface import Memory
 from engine.evaluation.operators.past_terms.aggregate import Aggregated, OfSome
 from engine.evaluation.operators.table import values

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from engine.evaluation.operators.interface import Reading
 from engine.evaluation.operators.table import values
-from engine.evaluation.operators.term_interface import Motion, TermOperator, together
+from engine.evaluation.operators.term_interface import Kind, Motion, TermOperator, together
 from engine.language.terms import Abs, Add, Div, Mul, Sub, Term
 
 Computed: TypeAlias = Add | Sub | Mul | Div | Abs
@@ -21,7 +21,8 @@ _SIGNS: Final[Mapping[type, str]] = {Add: " + ", Sub: " - ", Mul: " * "}
 class AddOperator(TermOperator[Computed]):
     """The sum, from left to right, or the difference."""
 
-    is_computed = True
+    def kind(self, term: Computed) -> Kind:  # noqa: ARG002 -- all are the same
+        return Kind.COMPUTED
 
     def operands(self, term: Computed) -> tuple[Term, ...]:
         return (term.operand,) if isinstance(term, Abs) else term.operands

@@ -8,9 +8,9 @@ comparison.
 from collections.abc import Iterator
 from typing import Any, Final
 
-from engine.evaluation.births import Birth, Births, Part, inside, where_of
 from engine.evaluation.operators.table import parts_of, remembering
 from engine.evaluation.paths import Path
+from engine.evaluation.requirements import Birth, Births, Part, inside, where_of
 from engine.language.condition import Condition, Keyed
 from engine.language.nodes import Node, TermNode
 from engine.language.text.printer import format as canonical

@@ -7,7 +7,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
-from engine.evaluation.births import Births
+from engine.evaluation.requirements import Births
 from engine.evaluation.rule_book.rooms import Room, patterns_of, records_of
 from engine.evaluation.rule_book.shadows import DRAFTS_MAX
 from engine.evaluation.rules import (
@@ -111,12 +111,13 @@ def rules_change(
         named.setdefault(live.rule.name, []).append(live.rule)
     stored = [_stored(one, named.get(one.name, ())) for one in wanted]
     _refuse(_wrong_names(wanted, stored, named, prune=prune))
-    conditions: list[tuple[Condition, str | None]] = []
+    conditions: dict[str, tuple[Condition, str | None]] = {}
     defects: list[Entry] = []
     for place, (one, same) in enumerate(zip(wanted, stored, strict=True)):
-        before = same or named.get(one.name, [None])[0]
+        if same is not None:
+            continue
         try:
-            conditions.append(_read(one.condition, before, book.limits))
+            conditions[one.name] = _read(one.condition, named.get(one.name, [None])[0], book.limits)
         except Refusal as refusal:
             defects += [
                 entry._replace(message=f"rules[{place}].condition: {entry.message}")
@@ -126,10 +127,11 @@ def rules_change(
                 break
         between()
     _refuse(iter(defects))
-    names = {one.name for one in wanted}
-    others = [rule for name, rules in named.items() if name not in names for rule in rules]
     change = _made(book, wanted, stored, conditions, named)
-    change = change._replace(removed=tuple(others) if prune else ())
+    if prune:
+        names = {one.name for one in wanted}
+        others = [rule for name, rules in named.items() if name not in names for rule in rules]
+        change = change._replace(removed=tuple(others))
     _refuse(_without_room(book, change))
     return change
 
@@ -168,8 +170,11 @@ def _wrong_names(
 ) -> Iterator[Entry]:
     """Yield what is wrong with everything but the conditions."""
     places: dict[str, int] = {}
-    shadows = {} if prune else {name: rules[0].shadow for name, rules in named.items() if len(rules) == 1}
-    shadows |= {one.name: one.shadow for one in wanted}
+    shadows: dict[str, bool] = {}
+    if any(one.draft_of is not None for one in wanted):
+        if not prune:
+            shadows = {name: rules[0].shadow for name, rules in named.items() if len(rules) == 1}
+        shadows |= {one.name: one.shadow for one in wanted}
     for place, (one, same) in enumerate(zip(wanted, stored, strict=True)):
         first = places.setdefault(one.name, place)
         if same is not None and first == place:
@@ -216,22 +221,26 @@ def _made(
     book: Book,
     wanted: Sequence[WantedRule],
     stored: Sequence[Rule | None],
-    conditions: Sequence[tuple[Condition, str | None]],
+    conditions: Mapping[str, tuple[Condition, str | None]],
     named: Mapping[str, list[Rule]],
 ) -> RulesChange:
-    ids = {name: rules[0].id for name, rules in named.items()}
-    ids |= {one.name: book.new_id() for one in wanted if one.name not in named}
+    new = {one.name: book.new_id() for one in wanted if one.name not in named}
+
+    def id_of(name: str) -> str:
+        return new[name] if name in new else named[name][0].id
+
     created: list[Rule] = []
     changed: list[tuple[Rule, Rule]] = []
     unchanged: list[Rule] = []
-    for one, same, (condition, source) in zip(wanted, stored, conditions, strict=True):
+    for one, same in zip(wanted, stored, strict=True):
         if same is not None:
             unchanged.append(same)
             continue
+        condition, source = conditions[one.name]
         before = named.get(one.name, [None])[0]
         every_secs, every_by = read_every(one.every_secs, one.every_by)
         rule = Rule(
-            id=ids[one.name],
+            id=id_of(one.name),
             name=one.name,
             condition=condition,
             enabled=one.enabled,
@@ -239,7 +248,7 @@ def _made(
             priority=book.priority_highest + len(created) + 1 if before is None else before.priority,
             source=source,
             shadow=one.shadow,
-            draft_of=None if one.draft_of is None else ids[one.draft_of],
+            draft_of=None if one.draft_of is None else id_of(one.draft_of),
             description=one.description,
             labels=dict(one.labels),
             timed=one.timed,
@@ -252,7 +261,7 @@ def _made(
             changed.append((before, rule))
         else:
             unchanged.append(before)
-    keeping = frozenset([ids[one.name] for one in wanted if one.history is not None])
+    keeping = frozenset([id_of(one.name) for one in wanted if one.history is not None])
     return RulesChange(tuple(created), tuple(changed), (), tuple(unchanged), keeping)
 
 
@@ -266,9 +275,10 @@ def _without_room(book: Book, change: RulesChange) -> Iterator[Entry]:
     drafts = Counter(live.rule.draft_of for live in book.live.values() if live.rule.draft_of is not None)
     drafts.subtract(rule.draft_of for rule in going if rule.draft_of is not None)
     drafts.update(rule.draft_of for rule in coming if rule.draft_of is not None)
-    names = {rule.id: rule.name for rule in (*coming, *(live.rule for live in book.live.values()))}
-    several = [names[rule_id] for rule_id, number in drafts.items() if number > 1]
-    yield from (Entry(1400, f"the rule {quoted(name)} would have several drafts") for name in several)
+    if several := [rule_id for rule_id, number in drafts.items() if number > 1]:
+        names = {rule.id: rule.name for rule in (*coming, *(live.rule for live in book.live.values()))}
+        for rule_id in several:
+            yield Entry(1400, f"the rule {quoted(names[rule_id])} would have several drafts")
     if drafts.total() > DRAFTS_MAX and any(rule.draft_of is not None for rule in coming):
         yield Entry(1400, f"the detector would have {drafts.total()} drafts; limit {DRAFTS_MAX}")
     patterns, rules = book.filled_rooms()

@@ -8,10 +8,9 @@ from typing import Final
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.explanation.documents import node_document, rule_document, trimmed
 from engine.evaluation.explanation.explaining import one_by_one
 from engine.evaluation.explanation.firings import Firings, check_nodes, dry_run, evaluate_explained
-from engine.evaluation.explanation.nodes import Node
+from engine.evaluation.explanation.nodes import Node, node_document, rule_document, trimmed
 from engine.evaluation.wire.batches import BatchForm, decode_batch
 from engine.evaluation.wire.bodies import decode
 from engine.evaluation.wire.decoding import EvaluateBody, check_times, decode_evaluate, event_in, events_in

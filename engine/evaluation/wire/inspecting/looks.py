@@ -1,4 +1,4 @@
-"""What somebody watches, as JSON: timelines, and how the firings of a rule and its draft differ."""
+"""What somebody looks at, as JSON: timelines, how the firings of a rule and its draft differ, the feed."""
 
 import json
 import time
@@ -7,13 +7,14 @@ from typing import Any, Final
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.explanation.documents import node_document
 from engine.evaluation.explanation.looking.differences import Difference, watch
 from engine.evaluation.explanation.looking.timelines import Timelines
+from engine.evaluation.explanation.nodes import node_document
 from engine.evaluation.rule_book.shadows import EXAMPLES_MAX, Comparison, Example
 from engine.evaluation.times import FOREVER, milliseconds
 from engine.evaluation.wire.events import Done
 from engine.language.condition import Scalar
+from engine.language.diagnostics import Entry, Refusal
 from engine.language.json.writer import json_bytes
 from engine.language.text.printer import format as format_condition
 
@@ -137,3 +138,24 @@ def _example(example: Example) -> dict[str, Any]:
         "fields": example.fields,
     }
     return document | {"cut": True} if example.is_cut else document
+
+
+FIRINGS_PAGE_MAX = 1_000
+"""The most firings of a page."""
+
+
+class FiringsAsked(msgspec.Struct):
+    """At most `limit` firings, from the one after the number `after`; None for those still to come."""
+
+    after: int | None = None
+    limit: int = FIRINGS_PAGE_MAX
+
+
+def firings_of(detector: Detector, payload: bytes) -> Done:
+    """Return a page of the feed: `{"firings": […], "next"}`. Raises Refusal 1006 for a number to come."""
+    asked, feed = msgspec.json.decode(payload, type=FiringsAsked), detector.feed
+    if asked.after is not None and asked.after > feed.durable:
+        raise Refusal(Entry(1006, f"after: expected at most {feed.durable}, the number of the newest firing"))
+    page = feed.page(feed.durable if asked.after is None else asked.after, asked.limit)
+    gone = [] if page.gap is None else [b'{"gap":{"from":%d,"to":%d}}' % page.gap]
+    return Done(b'{"firings":[%b],"next":%d}' % (b",".join([*gone, *page.firings]), page.next))

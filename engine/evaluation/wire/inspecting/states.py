@@ -10,6 +10,7 @@ from engine.evaluation.explanation.looking.holdings import (
     KeyPlace,
     SeenKey,
     costliest,
+    listed_keys,
     memories,
     overview,
     rules,
@@ -28,7 +29,7 @@ PAGE: Final = 100
 class StateAsked(msgspec.Struct):
     """What is asked: the whole in numbers, a page of a list, or the tree of a rule."""
 
-    about: Literal["all", "keys", "nodes", "rules", "costs", "rule", "true"] = "all"
+    about: Literal["all", "keys", "seen", "nodes", "rules", "costs", "rule", "true"] = "all"
     prefix: str = ""
     limit: int = PAGE
     after: tuple[int, int] | None = None
@@ -61,6 +62,8 @@ def _document(detector: Detector, asked: StateAsked) -> dict[str, Any]:
         case "all":
             return overview(detector)
         case "keys":
+            return _keys(*listed_keys(detector.histories, asked.prefix, asked.limit, asked.place))
+        case "seen":
             before = asked.after or FIRST
             return _keys(*seen_keys(detector.histories, asked.prefix, before, asked.limit, asked.place))
         case "true":

@@ -17,6 +17,7 @@ from engine.evaluation.wire.records.decoding import Ingest, events_of
 from engine.evaluation.wire.results import (
     FIRST_EVENTS,
     PART_S,
+    encode_entries,
     refused_result,
     results_of,
     room_for,
@@ -75,7 +76,7 @@ def ingest(
             msgspec.Raw(refused_result(refused[place]) if place in refused else outcome.results[place])
             for place in range(count)
         ]
-    return Done(msgspec.json.encode(said)), tuple(refused)
+    return Done(msgspec.json.encode(said), encode_entries(outcome.said())), tuple(refused)
 
 
 def in_order(events: Sequence[Event | Refusal]) -> list[int]:
@@ -93,6 +94,8 @@ class _Outcome:
         """How many actions there were."""
         self.refused: dict[int, Refusal] = {}
         self.results: dict[int, bytes] = {}
+        self._messages: dict[int, list[tuple[int, str]]] = {}
+        """For each code the messages, each with its record's place, unless they stand in the results."""
         self._with_results = with_results
         self._results_bytes = 0
 
@@ -120,6 +123,15 @@ class _Outcome:
             detector.forget_lookups()
         self.refused.update(dict.fromkeys(places[at:], without_room(detector.limits.answer_bytes_max)))
 
+    def said(self) -> list[Entry]:
+        """Return for each code the message about the first record that has one, and how many have one."""
+        entries = []
+        for code, messages in sorted(self._messages.items()):
+            place, first = min(messages)
+            count = f" ({len(messages)} records)" if len(messages) > 1 else ""
+            entries.append(Entry(code, f"record {place}: {_UNIT.sub('', first)}{count}"))
+        return entries
+
     def _note(self, outcomes: Outcomes, places: Sequence[int]) -> None:
         self.fired += sum(map(len, outcomes.fired))
         for number, refusal in outcomes.refused.items():
@@ -129,3 +141,7 @@ class _Outcome:
             results = results_of(outcomes)
             self._results_bytes += sum(map(len, results)) + len(results)
             self.results.update(zip(places, results, strict=True))
+        else:
+            for number, messages in outcomes.messages.items():
+                for entry in messages:
+                    self._messages.setdefault(entry.code, []).append((places[number], entry.message))

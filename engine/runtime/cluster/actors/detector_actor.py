@@ -13,11 +13,11 @@ from ray._raylet import setproctitle  # type: ignore[attr-defined]
 from engine.runtime.activation.detector_service import DetectorService
 from engine.runtime.activation.detector_thread import DetectorThread, WorkerThreads
 from engine.runtime.cluster.actors.serving_actor import ServingActor
-from engine.runtime.contract.log_records import ForwardedLogs
-from engine.runtime.contract.measurements.measures import Measures
+from engine.runtime.contract.measures import Measures
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.process.collector import collect_seldom
+from engine.runtime.process.log_records import ForwardedLogs
 from engine.runtime.transport.link import Link
 from snapshots.data_folder.mounts import mount_check
 from snapshots.files import RealFiles

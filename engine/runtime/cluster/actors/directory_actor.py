@@ -11,8 +11,8 @@ from engine.runtime.cluster.actors.ray_workers import RayWorkers
 from engine.runtime.cluster.actors.serving_actor import ServingActor
 from engine.runtime.cluster.ray_nodes import RayNodes
 from engine.runtime.concurrency.threads import Threads
-from engine.runtime.contract.log_records import ForwardedLogs
 from engine.runtime.contract.settings import CatalogueSettings, RuntimeSettings
+from engine.runtime.process.log_records import ForwardedLogs
 from engine.runtime.scheduler.scheduler import Scheduler
 from engine.runtime.scheduler.scheduler_service import SchedulerService
 from engine.runtime.transport.link import Link
@@ -45,7 +45,6 @@ class DirectoryActor(ServingActor):
         self._service: SchedulerService | None = None
 
     def folder(self) -> str:
-        """Return the path of the data folder."""
         return str(self._directory.data)
 
     def _link(self, transport: str) -> Link:  # noqa: ARG002 -- all are served alike

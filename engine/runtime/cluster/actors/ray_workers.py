@@ -19,13 +19,12 @@ from engine.runtime.cluster.ray_nodes import nodes_of_actors, not_on, on_node
 from engine.runtime.concurrency.background import Background
 from engine.runtime.concurrency.threads import off_loop
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
-from engine.runtime.contract.log_records import LOGGED, Logged
-from engine.runtime.contract.measurements.figures import WorkerAnswer
+from engine.runtime.contract.figures import WorkerAnswer
 from engine.runtime.contract.ports import Survivor, WorkerPort, WorkerStarter
-from engine.runtime.contract.requests.calls import REPORT, Activated, Held, Report, decode_report
-from engine.runtime.contract.requests.routes import Address
+from engine.runtime.contract.requests.calls import REPORT, Activated, Address, Held, Report, decode_report
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.process.deaths import Process
+from engine.runtime.process.log_records import LOGGED, Logged
+from engine.runtime.process.processes import Process
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note
 

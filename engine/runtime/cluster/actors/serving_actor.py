@@ -12,12 +12,11 @@ import msgspec
 import ray
 
 from engine.runtime.activation.detector_service import Node
-from engine.runtime.concurrency.loop_thread import LoopThread, turn_of
-from engine.runtime.contract.requests.routes import Address
+from engine.runtime.concurrency.threads import LoopThread, turn_of
+from engine.runtime.contract.requests.calls import Address
 from engine.runtime.contract.settings import Transport
-from engine.runtime.transport import tls
+from engine.runtime.transport.connecting import Listener, tls_required
 from engine.runtime.transport.link import Link
-from engine.runtime.transport.listener import Listener
 from engine.runtime.transport.server_connection import ServerConnection
 
 _START_S: Final = 10.0
@@ -44,7 +43,7 @@ class Serving:
         if transport != "tcp":
             self._listeners.append(await Listener.start(partial(self._link, "unix")))
         if transport != "unix":
-            encrypted = tls.required()
+            encrypted = tls_required()
             link = partial(self._link, "tls" if encrypted else "tcp")
             self._listeners.append(await Listener.start(link, host=node.address, tls=encrypted))
         near, *far = [listener.address for listener in self._listeners]
@@ -83,7 +82,6 @@ class ServingActor(ABC):
         self._never.wait()
 
     def pid(self) -> int:
-        """Return the id of this process."""
         return os.getpid()
 
     @abstractmethod

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from engine.runtime.process.deaths import ENDED, STOPPED, state_of
+from engine.runtime.process.processes import ENDED, STOPPED, state_of
 
 _RAYLET: Final = "raylet"
 _ESSENTIAL: Final = frozenset({_RAYLET, "gcs_server"})

@@ -259,7 +259,6 @@ class RayletLink:
         self._socket, self._pid = made, pid
 
     def close(self) -> None:
-        """End the connection."""
         if self._socket is not None:
             self._socket.close()
 

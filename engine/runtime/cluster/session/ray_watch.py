@@ -39,12 +39,10 @@ class RayWatch:
         """Why this process cannot use its Ray ever again; None while it may."""
 
     def start(self) -> None:
-        """Start querying."""
         for do, name in ((self.look, "ray watch"), (self.tick, "ray watch ticks")):
             threading.Thread(target=self._run, args=(do,), name=name, daemon=True).start()
 
     def end(self) -> None:
-        """Stop querying."""
         self._ending.set()
 
     @property
@@ -62,7 +60,6 @@ class RayWatch:
         return _SILENT if self.silent_s >= _SILENT_S else None
 
     def look(self) -> None:
-        """Query once."""
         try:
             self._ask()
         except RayGoneError as error:

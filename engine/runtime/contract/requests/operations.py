@@ -1,13 +1,17 @@
 """Operations on a detector, as bytes between front end and worker."""
 
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
 from engine.evaluation.rules import Labels
 from engine.evaluation.wire.batches import BatchForm
-from engine.evaluation.wire.inspecting.feeds import FIRINGS_PAGE_MAX, FiringsAsked
-from engine.evaluation.wire.inspecting.looks import ComparisonAsked, TimelineAsked
+from engine.evaluation.wire.inspecting.looks import (
+    FIRINGS_PAGE_MAX,
+    ComparisonAsked,
+    FiringsAsked,
+    TimelineAsked,
+)
 from engine.evaluation.wire.inspecting.rule_lists import RulesAsked
 from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.evaluation.wire.records.decoding import Ingest
@@ -138,17 +142,19 @@ class PutRule(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     draft_of: str | None = None
     description: str = ""
     labels: str = "{}"
-    history: Literal["keep"] | None = None
     timed: bool = False
     every_secs: int | float = 0
     every_by: list[str] | None = None
+    history: Literal["keep"] | None = None
 
 
-class PutRules(msgspec.Struct, forbid_unknown_fields=True):
+class PutRules(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The payload of `put_rules` and `put_rules_dry`."""
 
     rules: list[PutRule]
     prune: bool = False
+    details: bool = False
+    """Whether the result has how each changed rule differs."""
 
 
 class ChangeRule(msgspec.Struct, forbid_unknown_fields=True):
@@ -271,46 +277,19 @@ def rule(rule_id: str) -> Operation:
     return Operation(RULE, msgspec.json.encode(NamedRule(rule_id)))
 
 
-def add_rule(
-    name: str,
-    condition: str,
-    *,
-    notify: bool = False,
-    shadow: bool = False,
-    draft_of: str | None = None,
-    description: str = "",
-    labels: Labels | None = None,
-    timed: bool = False,
-    every_secs: float = 0,
-    every_by: list[str] | None = None,
-) -> Operation:
-    """Add a rule: `{"id": ...}`."""
-    encoded = json_bytes(labels or {}).decode()
-    acting = (timed, every_secs, every_by)
-    added = AddRule(name, condition, notify, shadow, draft_of, description, encoded, *acting)
+def add_rule(name: str, condition: str, *, labels: Labels | None = None, **members: Any) -> Operation:
+    """Add a rule: `{"id": ...}`. The other members are those of AddRule."""
+    added = AddRule(name, condition, labels=json_bytes(labels or {}).decode(), **members)
     return Operation(ADD_RULE, msgspec.json.encode(added))
 
 
-def change_rule(
-    rule_id: str,
-    *,
-    name: str | None = None,
-    condition: str | None = None,
-    enabled: bool | None = None,
-    notify: bool | None = None,
-    shadow: bool | None = None,
-    description: str | None = None,
-    labels: Labels | None = None,
-    history: Literal["keep"] | None = None,
-    timed: bool | None = None,
-    every_secs: float | None = None,
-    every_by: list[str] | None = None,
-) -> Operation:
-    """Change a rule and return all of it. With `history`, a new condition keeps what it can."""
+def change_rule(rule_id: str, *, labels: Labels | None = None, **members: Any) -> Operation:
+    """Change members of a rule, those of ChangeRule, and return all of it.
+
+    With `history`, a new condition keeps what it can.
+    """
     encoded = None if labels is None else json_bytes(labels).decode()
-    members = (name, condition, enabled, notify, shadow, description, encoded, history)
-    change = ChangeRule(rule_id, *members, timed, every_secs, every_by)
-    return Operation(CHANGE_RULE, msgspec.json.encode(change))
+    return Operation(CHANGE_RULE, msgspec.json.encode(ChangeRule(rule_id, labels=encoded, **members)))
 
 
 def remove_rule(rule_id: str) -> Operation:
@@ -318,9 +297,14 @@ def remove_rule(rule_id: str) -> Operation:
     return Operation(REMOVE_RULE, msgspec.json.encode(NamedRule(rule_id)))
 
 
-def put_rules(rules: list[PutRule], *, prune: bool = False, dry_run: bool = False) -> Operation:
-    """Make the named rules what is given, as one change: `{"created", "changed", "removed", "unchanged"}`."""
-    payload = msgspec.json.encode(PutRules(rules, prune))
+def put_rules(
+    rules: list[PutRule], *, prune: bool = False, dry_run: bool = False, details: bool = False
+) -> Operation:
+    """Make the named rules what is given, as one change: `{"created", "changed", "removed", "unchanged"}`.
+
+    With `details`, the result also has how each changed rule differs.
+    """
+    payload = msgspec.json.encode(PutRules(rules, prune, details))
     return Operation(PUT_RULES_DRY if dry_run else PUT_RULES, payload)
 
 

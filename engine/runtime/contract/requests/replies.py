@@ -7,8 +7,8 @@ from typing import NamedTuple, Self
 import msgspec
 
 from engine.evaluation.wire.events import Answer
-from engine.runtime.contract.log_records import bounded
 from engine.runtime.contract.requests.operations import READS, Operation
+from engine.runtime.process.log_records import bounded
 
 
 class Crash(msgspec.Struct, frozen=True):

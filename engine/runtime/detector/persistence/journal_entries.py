@@ -307,3 +307,13 @@ def under_limits(detector: Detector, limits: Limits) -> Detector:
     changed = Detector.load(detector.dump(), Detector.STATE_VERSION, limits=limits)
     restore_figures(changed, figures_of(detector))
     return changed
+
+
+def note_lag(detector: Detector, before: tuple[int | None, int], now_us: int) -> None:
+    """Note how far a detector's clock is behind the server's, if an event or a tick has come.
+
+    `before` is the time of its clock and the number of its events before that, and `now_us` the time of the
+    server's clock then.
+    """
+    if detector.clock_us is not None and (detector.clock_us, detector.events_seen) != before:
+        detector.behind_us = now_us - detector.clock_us

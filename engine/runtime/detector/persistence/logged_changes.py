@@ -11,7 +11,7 @@ from engine.evaluation.rules import Rule, rule_as_sent
 from engine.language.diagnostics import Refusal
 from engine.language.json.writer import json_bytes
 from engine.language.text.printer import format as canonical
-from engine.runtime.contract.change_log import LoggedChange, encode_changes
+from engine.runtime.contract.catalogue_changes import LoggedChange, encode_changes
 from engine.runtime.contract.requests import operations
 from engine.runtime.contract.requests.operations import ChangeRelation, Operation
 

@@ -45,6 +45,7 @@ from engine.runtime.detector.persistence.journal_entries import (
     RulesChanged,
     Ticked,
     limits_from,
+    note_lag,
     program_version,
     rule_of,
     under_limits,
@@ -227,16 +228,6 @@ def _events_in(entry: EvaluatedRecords, now_us: int, limits: Limits) -> list[Any
         if isinstance(event, Refusal) and place not in refused:
             raise Diverged(f"a record was refused that was accepted originally: {event}")
     return [events[place] for place in in_order(events) if place not in refused]
-
-
-def note_lag(detector: Detector, before: tuple[int | None, int], now_us: int) -> None:
-    """Note how far a detector's clock is behind the server's, if an event or a tick has come.
-
-    `before` is the time of its clock and the number of its events before that, and `now_us` the time of the
-    server's clock then.
-    """
-    if detector.clock_us is not None and (detector.clock_us, detector.events_seen) != before:
-        detector.behind_us = now_us - detector.clock_us
 
 
 class _Diverged:

@@ -21,7 +21,7 @@ The mark covers the death of a process, not of the machine, so it is not synced.
 import contextlib
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -89,27 +89,21 @@ class Deaths:
         return f"{' and '.join(parts)} at record {self.sequence}{'' if self.located else ' or soon after'}"
 
 
+@dataclass(eq=False)
 class ReplayAttempt:
-    """One attempt to replay a journal. `crashes_to` directs crash reports of the process to an open file."""
+    """One attempt to replay a journal."""
 
-    def __init__(
-        self,
-        folder: Path,
-        files: Files,
-        *,
-        now_us: Callable[[], int] = wall_clock_us,
-        crashes_to: Callable[[int | None], None] = lambda _: None,
-    ) -> None:
-        self._folder = folder
-        self._files = files
-        self._now_us = now_us
-        self._crashes_to = crashes_to
-        self._marks = False
-        """Whether this attempt is marked."""
-        self._before = Deaths()
-        self._file: OpenFile | None = None
-        self._marked = Deaths()
-        """What the last mark says."""
+    _folder: Path
+    _files: Files
+    now_us: Callable[[], int] = wall_clock_us
+    crashes_to: Callable[[int | None], None] = lambda _: None
+    """Directs crash reports of the process to an open file."""
+    _marks: bool = False
+    """Whether this attempt is marked."""
+    _before: Deaths = field(default_factory=Deaths)
+    _file: OpenFile | None = None
+    _marked: Deaths = field(default_factory=Deaths)
+    """What the last mark says."""
 
     @property
     def _path(self) -> Path:
@@ -119,7 +113,7 @@ class ReplayAttempt:
         """Read how the previous attempts ended, and mark this one. Raises OSError."""
         self._marks = True
         deaths = last_deaths(self._path, self._files)
-        self._before = Deaths() if deaths.expired(self._now_us()) else deaths
+        self._before = Deaths() if deaths.expired(self.now_us()) else deaths
 
     def refuse(self, record: Record) -> None:
         """Raise Poisoned if processes died of the record that is about to be replayed."""
@@ -140,7 +134,7 @@ class ReplayAttempt:
         if before.too_many and record.sequence < before.sequence:
             # The mark stays unchanged, with the time of the last attempt.
             return
-        now_us = self._now_us()
+        now_us = self.now_us()
         if before.sequence != record.sequence and (before.located or record.sequence < before.sequence):
             # Nobody is known to have died here.
             before = Deaths()
@@ -156,7 +150,7 @@ class ReplayAttempt:
                 self._files.remove(self._path)
             self._file = self._files.create(self._path)
             write_all(self._file, _MAGIC)
-            self._crashes_to(self._file.descriptor())
+            self.crashes_to(self._file.descriptor())
         write_all(self._file, _MARK.pack(deaths.sequence, deaths.kills, deaths.crashes, deaths.at_us))
         self._marked = deaths
 
@@ -166,7 +160,7 @@ class ReplayAttempt:
         The mark stays if it was the reason for refusing the attempt.
         """
         if self._file is not None:
-            self._crashes_to(None)
+            self.crashes_to(None)
             self._file.close()
             self._file = None
             self._files.remove(self._path)

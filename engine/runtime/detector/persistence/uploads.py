@@ -1,6 +1,5 @@
 """Relations that are being uploaded, in parts that nobody sees until the last one is there."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -40,7 +39,8 @@ class Uploads:
 
     def __init__(self) -> None:
         self._all: dict[str, _Upload] = {}
-        self._installed: list[bytes] = []
+        self.installed: list[bytes] = []
+        """The parts of what was installed since the journal got them."""
 
     def __len__(self) -> int:
         return len(self._all)
@@ -92,13 +92,8 @@ class Uploads:
             raise _lost()
         relation = found.builder.built(time_ms)
         detector.install_relation(name, relation)
-        self._installed += found.payloads
+        self.installed += found.payloads
         return relation
-
-    def take_installed(self) -> Iterable[bytes]:
-        """Return the parts of what was installed since the last call: the journal needs them."""
-        installed, self._installed = self._installed, []
-        return installed
 
     def drop(self, upload: str) -> None:
         """Drop an upload, if it is here."""
@@ -107,7 +102,7 @@ class Uploads:
     def clear(self) -> None:
         """Drop all uploads, and what was installed."""
         self._all.clear()
-        self._installed.clear()
+        self.installed.clear()
 
     def _forget(self, now_us: int) -> None:
         for upload in [one for one, held in self._all.items() if held.touched_us + FORGOTTEN_US < now_us]:

@@ -6,13 +6,13 @@ when a worker says that the detector has moved, and when a connection ends.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 from engine.evaluation.wire.events import Answer
-from engine.runtime.contract.requests.calls import LEFT
+from engine.runtime.contract.requests.calls import LEFT, Address, Route
 from engine.runtime.contract.requests.current_request import current_request
 from engine.runtime.contract.requests.operations import Operation
-from engine.runtime.contract.requests.routes import Address, Route
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.channels.detector_channel import DetectorChannel, Locate
 from engine.runtime.front_end.channels.mailbox import Request
@@ -27,34 +27,28 @@ _LOOK_S: Final = 0.01
 _CHECKS_PER_TIMEOUT: Final = 4
 
 
+@dataclass(eq=False)
 class Channels:
     """Passes operations on to detectors. For one event loop."""
 
-    def __init__(
-        self,
-        settings: RuntimeSettings,
-        locate: Locate,
-        connect: Connect,
-        memory: MemoryBudget,
-        waiting_for_slots: Callable[[], int] = lambda: 0,
-    ) -> None:
-        """`waiting_for_slots` returns how many detectors wait for an activation slot, all being taken."""
-        self._settings = settings
-        self._waiting_for_slots = waiting_for_slots
-        self._memory = memory
-        self._locate = locate
-        self._connect = connect
+    _settings: RuntimeSettings
+    _locate: Locate
+    _connect: Connect
+    _memory: MemoryBudget
+    _waiting_for_slots: Callable[[], int] = lambda: 0
+    """Returns how many detectors wait for an activation slot, all being taken."""
+    _channels: dict[str, DetectorChannel] = field(default_factory=dict)
+    _clients: dict[str, LinkClient] = field(default_factory=dict)
+    """The connections, by the names of the workers."""
+    _connecting: dict[str, asyncio.Task[LinkClient]] = field(default_factory=dict)
+    _next_check: asyncio.TimerHandle | None = None
+    _users: dict[LinkClient, dict[int, DetectorChannel]] = field(default_factory=dict)
+    """The channels to the detectors of a worker, by the epochs of their activations."""
+
+    def __post_init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._channels: dict[str, DetectorChannel] = {}
-        self._channels_kept = max(_CHANNELS_KEPT, 2 * settings.max_resident)
-        self._channels_max = self._channels_kept
-        self._clients: dict[str, LinkClient] = {}
-        """The connections, by the names of the workers."""
-        self._connecting: dict[str, asyncio.Task[LinkClient]] = {}
-        self._check_s = settings.node_timeout_s / _CHECKS_PER_TIMEOUT
-        self._next_check: asyncio.TimerHandle | None = None
-        self._users: dict[LinkClient, dict[int, DetectorChannel]] = {}
-        """The channels to the detectors of a worker, by the epochs of their activations."""
+        self._channels_max = self._channels_kept = max(_CHANNELS_KEPT, 2 * self._settings.max_resident)
+        self._check_s = self._settings.node_timeout_s / _CHECKS_PER_TIMEOUT
 
     async def call(
         self, detector_id: str, operation: Operation, requests: list[Request] | None = None
@@ -98,7 +92,6 @@ class Channels:
             channel.refuse_waiting()
 
     async def close(self) -> None:
-        """End all connections."""
         connecting = list(self._connecting.values())
         for task in connecting:
             task.cancel()

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final
 
 from engine.language.diagnostics import Refusal
 from engine.runtime.contract.errors import (
@@ -13,9 +13,9 @@ from engine.runtime.contract.errors import (
     outcome_unknown,
     shutting_down,
 )
+from engine.runtime.contract.requests.calls import Route
 from engine.runtime.contract.requests.current_request import CurrentRequest
 from engine.runtime.contract.requests.operations import Operation
-from engine.runtime.contract.requests.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.channels.mailbox import COPIES, Mailbox, Outcomes, Request
 from engine.runtime.front_end.memory_budget import SMALL_BYTES_MAX, MemoryBudget
@@ -28,15 +28,9 @@ _NOTE_S: Final = 0.25
 """How long a worker's note that the detector has left may take to arrive."""
 
 
-class Locate(Protocol):
-    """Asks the scheduler for the route of a detector."""
-
-    async def __call__(self, detector_id: str, left_epoch: int, large: bool = False) -> Route:
-        """Return the route, once the detector is active. `large` says whether what waits for it is large.
-
-        Raises Refusal 1200 and DetectorUnavailable.
-        """
-
+Locate = Callable[[str, int, bool], Awaitable[Route]]
+"""Returns the route of a detector, once it is active: see `Scheduler.route`. Raises Refusal 1200 and
+DetectorUnavailable."""
 
 Reach = Callable[[Route, "DetectorChannel"], Awaitable[LinkClient]]
 """Returns the connection to a worker, and registers the channel for its notes. Raises OSError."""

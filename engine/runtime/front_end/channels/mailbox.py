@@ -21,7 +21,6 @@ from engine.runtime.contract.requests.current_request import CurrentRequest
 from engine.runtime.contract.requests.operations import ANSWERS_MUCH, LONG, LONG_S, Operation
 from engine.runtime.contract.requests.replies import Took
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.front_end.channels.shares import Shares
 from engine.runtime.front_end.memory_budget import (
     BUSY,
     BYTES,
@@ -32,6 +31,7 @@ from engine.runtime.front_end.memory_budget import (
     STARTING_UP,
     MemoryBudget,
 )
+from engine.runtime.front_end.permits import Shares
 from engine.runtime.transport.link_client import error_in
 from engine.runtime.transport.messages import Answered, Failed, Moved, Response, Unknown
 from snapshots.errors import StorageError, WriteFailed
@@ -243,13 +243,13 @@ class Mailbox:
             self._memory.requests -= COPIES * size
 
 
+@dataclass(eq=False)
 class Outcomes:
     """Settles requests. Those of a batch that were not executed go back to the mailbox."""
 
-    def __init__(self, detector_id: str, settings: RuntimeSettings, mailbox: Mailbox) -> None:
-        self._detector_id = detector_id
-        self._settings = settings
-        self._mailbox = mailbox
+    _detector_id: str
+    _settings: RuntimeSettings
+    _mailbox: Mailbox
 
     def settle(self, batch: list[Request], response: Response | None) -> bool:
         """Settle or queue again each request of a batch; None as the response says that the worker was lost.

@@ -78,7 +78,6 @@ class ActivationSlots:
 
     @property
     def held(self) -> int:
-        """The number of slots held."""
         return len(self._holders)
 
     @property
@@ -93,7 +92,6 @@ class ActivationSlots:
         self._hand_out()
 
     async def acquire(self, holder: SlotHolder) -> None:
-        """Wait for a slot."""
         assert holder not in self._holders, "a holder has one slot at most"
         slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((holder, slot))
@@ -111,7 +109,6 @@ class ActivationSlots:
         self._holders[holder] = None
 
     def release(self, holder: SlotHolder) -> None:
-        """Give a slot back."""
         self._holders.pop(holder, None)
         self._asked.pop(holder, None)
         self._hand_out()

@@ -9,11 +9,9 @@ from functools import partial
 from typing import Final
 
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
-from engine.runtime.contract.measurements.counters import ACTIVATIONS_FAILED
-from engine.runtime.contract.requests.calls import Held, Report
-from engine.runtime.contract.requests.routes import Route
-from engine.runtime.scheduler.detectors.gate import Gate
-from engine.runtime.scheduler.detectors.leaving import Leaving
+from engine.runtime.contract.measures import ACTIVATIONS_FAILED
+from engine.runtime.contract.requests.calls import Held, Report, Route
+from engine.runtime.scheduler.detectors.gate import Gate, Leaving
 from engine.runtime.scheduler.detectors.services import Services
 from engine.runtime.scheduler.workers.detector_worker import Callbacks, DetectorWorker, answered
 from snapshots.errors import StorageError, WrongFolder

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from engine.runtime.catalogue.catalogue_client import CatalogueClient
-from engine.runtime.contract.measurements.counters import (
+from engine.runtime.contract.measures import (
     ACTIVATIONS,
     DAMAGED,
     DETECTORS_LOST,
@@ -46,7 +46,6 @@ class Problems:
             _log.error("%s", problem)
 
     def end(self, detector_id: str) -> None:
-        """Note that a detector has no problem any more."""
         self.current.pop(detector_id, None)
 
 

@@ -3,8 +3,9 @@
 import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
-from engine.runtime.contract.measurements.figures import NodeFigures
+from engine.runtime.contract.figures import NodeFigures
 from engine.runtime.contract.ports import NodesPort
 from engine.runtime.contract.settings import RuntimeSettings
 
@@ -102,3 +103,26 @@ class Nodes:
             f"no node has room for a worker, which asks for {asks} (--worker-cpus, --worker-memory-bytes); "
             f"{len(takers)} of {len(self._figures)} nodes take workers"
         )
+
+
+_AVOIDED_S: Final = 60.0
+"""How long a silent node gets no workers. Afterwards one is tried there: it may be back. If it is gone, Ray,
+which is rightly patient, may not have noticed yet."""
+
+
+class AvoidedNodes:
+    """The nodes on which no worker is started for a while."""
+
+    def __init__(self) -> None:
+        self._until_s: dict[str, float] = {}
+
+    def add(self, node: str) -> None:
+        self._until_s[node] = asyncio.get_running_loop().time() + _AVOIDED_S
+
+    def remove(self, node: str) -> None:
+        self._until_s.pop(node, None)
+
+    def now(self) -> frozenset[str]:
+        now_s = asyncio.get_running_loop().time()
+        self._until_s = {node: until_s for node, until_s in self._until_s.items() if until_s > now_s}
+        return frozenset(self._until_s)

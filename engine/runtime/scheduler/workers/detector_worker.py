@@ -1,16 +1,54 @@
-"""A started worker, and the detectors that are active in it."""
+"""A started worker, its heartbeat, and the detectors that are active in it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from engine.runtime.concurrency.beats import Beats, answer_within
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.ports import WorkerPort
 from engine.runtime.contract.requests.calls import Report
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.scheduler.workers.heartbeat import BEATS, Heartbeat
+
+BEATS: Final = 4
+"""A silent worker counts as dead after this many beats."""
+
+_DOUBTFUL_BEATS: Final = 2
+_ACTIVATING_FACTOR: Final = 4
+"""During an activation, a worker may be silent for so many times as long: reading a large snapshot may block
+all of its threads."""
+
+
+class Heartbeat(Beats):
+    """The heartbeat of a worker."""
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the worker should get no detector for now."""
+        return self.missed >= _DOUBTFUL_BEATS
+
+    def dead(self, *, activating: bool) -> bool:
+        return self.missed >= BEATS * (_ACTIVATING_FACTOR if activating else 1)
+
+    async def watch(
+        self,
+        send: Callable[[], Coroutine[Any, Any, None]],
+        beat_s: float,
+        lost: Callable[[], bool],
+        doubted: Callable[[], object],
+    ) -> None:
+        """Count beats as `count` does; `doubted` is called when doubt begins or ends."""
+        before = self.doubtful
+
+        def counted() -> None:
+            nonlocal before
+            if self.doubtful is not before:
+                before = self.doubtful
+                doubted()
+
+        await self.count(send, beat_s, lost, counted)
+
 
 T = TypeVar("T")
 
@@ -81,7 +119,6 @@ class DetectorWorker:
         self.pending.discard(epoch)
 
     def leave(self, epoch: int) -> None:
-        """Note that a detector is no longer active in it."""
         self.active.pop(epoch, None)
 
     def reported(self, report: Report) -> None:
@@ -91,7 +128,6 @@ class DetectorWorker:
 
     @property
     def activating(self) -> int:
-        """The detectors that are being activated in it."""
         return self.taken - len(self.active)
 
 

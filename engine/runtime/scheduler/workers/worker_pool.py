@@ -11,9 +11,8 @@ from engine.runtime.concurrency.background import Background
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.ports import WorkerPort, WorkerStarter
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.scheduler.workers.cluster_nodes import Nodes, NoNodes
+from engine.runtime.scheduler.workers.cluster_nodes import AvoidedNodes, Nodes, NoNodes
 from engine.runtime.scheduler.workers.detector_worker import DetectorWorker, best
-from engine.runtime.scheduler.workers.heartbeat import AvoidedNodes
 from engine.runtime.scheduler.workers.worker_starts import WorkerStarts
 from engine.runtime.scheduler.workers.worker_watch import WorkerWatch
 
@@ -189,7 +188,6 @@ class WorkerPool:
             one.on_death()
 
     async def close(self) -> None:
-        """End every worker."""
         self._closed = True
         if self._trimming is not None:
             self._trimming.cancel()
@@ -293,7 +291,7 @@ class WorkerPool:
         self._serve()
         self.fill()
 
-    def _died(self, worker: DetectorWorker, *, silent: bool) -> None:
+    def _died(self, worker: DetectorWorker, silent: bool) -> None:
         node = worker.port.node
         if silent and all(one.heartbeat.doubtful for one in self._all if one.port.node == node):
             self.avoid(node)

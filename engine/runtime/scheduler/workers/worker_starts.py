@@ -4,13 +4,13 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.ports import WorkerPort, WorkerStarter
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.scheduler.workers.cluster_nodes import Nodes
-from engine.runtime.scheduler.workers.heartbeat import AvoidedNodes
+from engine.runtime.scheduler.workers.cluster_nodes import AvoidedNodes, Nodes
 
 _log = logging.getLogger(__name__)
 
@@ -22,37 +22,26 @@ _SLOW_START_S: Final = 10.0
 """A start that takes longer may wait for a node that is gone, and no longer keeps others from starting."""
 
 
+@dataclass(eq=False)
 class WorkerStarts:
-    """The starts in progress. One that fails is over after `retry_s`.
+    """The starts in progress. One that fails is over after `retry_s`."""
 
-    `started` receives each worker, `over` is called after each start, and `room_changed` when `no_room` has
-    changed.
-    """
-
-    def __init__(
-        self,
-        starter: WorkerStarter,
-        settings: RuntimeSettings,
-        nodes: Nodes,
-        avoided: AvoidedNodes,
-        *,
-        started: Callable[[WorkerPort], None],
-        over: Callable[[], None],
-        room_changed: Callable[[], None],
-    ) -> None:
-        self.no_room: str | None = None
-        """The message that no node has room for a worker that is needed; None if one has."""
-        self._starter = starter
-        self._settings = settings
-        self._nodes = nodes
-        self._avoided = avoided
-        self._started = started
-        self._over = over
-        self._room_changed = room_changed
-        self._pending: dict[asyncio.Task[None], str | None] = {}
-        """The starts that are not slow, with the node that each is for; None for any."""
-        self._slow: set[asyncio.Task[None]] = set()
-        self._closed = False
+    _starter: WorkerStarter
+    _settings: RuntimeSettings
+    _nodes: Nodes
+    _avoided: AvoidedNodes
+    started: Callable[[WorkerPort], None]
+    """Receives each worker."""
+    over: Callable[[], None]
+    """Called after each start."""
+    room_changed: Callable[[], None]
+    """Called when `no_room` has changed."""
+    no_room: str | None = None
+    """The message that no node has room for a worker that is needed; None if one has."""
+    _pending: dict[asyncio.Task[None], str | None] = field(default_factory=dict)
+    """The starts that are not slow, with the node that each is for; None for any."""
+    _slow: set[asyncio.Task[None]] = field(default_factory=set)
+    _closed: bool = False
 
     def pending(self, node: str | None) -> int:
         """Return how many starts for a node, or with None for any, are in progress and not slow."""
@@ -74,7 +63,6 @@ class WorkerStarts:
             self._cancel()
 
     async def close(self) -> None:
-        """End all starts."""
         self._closed = True
         await asyncio.gather(*self._cancel(), return_exceptions=True)
 
@@ -87,14 +75,14 @@ class WorkerStarts:
     def _end(self, start: asyncio.Task[None]) -> None:
         self._pending.pop(start, None)
         self._slow.discard(start)
-        self._over()
+        self.over()
 
     def _note_slow(self, start: asyncio.Task[None]) -> None:
         slow = self.no_room is None and len(self._slow) < self._settings.starts_at_once
         if start in self._pending and slow:
             del self._pending[start]
             self._slow.add(start)
-            self._over()
+            self.over()
 
     async def _start(self, node: str | None) -> None:
         await self._nodes.look()
@@ -119,10 +107,10 @@ class WorkerStarts:
             with contextlib.suppress(ActorDied):
                 await port.end()
             return
-        self._started(port)
+        self.started(port)
 
     def _note_room(self, no_room: str | None) -> None:
         if (self.no_room is None) is not (no_room is None):
             _log.warning("%s", no_room or "a node has room for a worker again")
             self.no_room = no_room
-            self._room_changed()
+            self.room_changed()

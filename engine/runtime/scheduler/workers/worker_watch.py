@@ -6,14 +6,15 @@ Each worker is also compared with what it should have: activations, and who wait
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from engine.runtime.concurrency.beats import Beats
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.requests.calls import Ended, Held, Report
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.scheduler.workers.detector_worker import DetectorWorker, Granted, look_s
-from engine.runtime.scheduler.workers.heartbeat import BEATS, AvoidedNodes
+from engine.runtime.scheduler.workers.cluster_nodes import AvoidedNodes
+from engine.runtime.scheduler.workers.detector_worker import BEATS, DetectorWorker, Granted, look_s
 
 _log = logging.getLogger(__name__)
 
@@ -58,17 +59,17 @@ def compare(granted: Mapping[int, Granted], held: Sequence[Held]) -> list[Mend]:
     return mends
 
 
+@dataclass(eq=False)
 class Comparison:
     """Compares a worker at each look.
 
     What differs may be on its way. So only what still differs at the next look is mended.
     """
 
-    def __init__(self, worker: DetectorWorker, drop: Callable[[DetectorWorker, int], object]) -> None:
-        """`drop` begins to drop an activation that the worker should not have."""
-        self._worker = worker
-        self._drop = drop
-        self._differs: list[Mend] = []
+    _worker: DetectorWorker
+    _drop: Callable[[DetectorWorker, int], object]
+    """Begins to drop an activation that the worker should not have."""
+    _differs: Sequence[Mend] = ()
 
     async def look(self) -> None:
         """Ask the worker what it has. Raises ActorDied."""
@@ -97,33 +98,18 @@ class Comparison:
                 self._drop(worker, mend.epoch)
 
 
-class Died(Protocol):
-    """Called when a worker turns out to be dead."""
-
-    def __call__(self, worker: DetectorWorker, *, silent: bool) -> None:
-        """`silent` says that it has stopped answering, which its whole node may have."""
-
-
+@dataclass(eq=False)
 class WorkerWatch:
-    """Watches each worker in three ways, until one of them finds it dead.
+    """Watches each worker in three ways, until one of them finds it dead."""
 
-    `doubted` is called when a worker begins to be doubtful, or no longer is, and `drop` with the epoch of an
-    activation that a worker should not have.
-    """
-
-    def __init__(
-        self,
-        settings: RuntimeSettings,
-        avoided: AvoidedNodes,
-        doubted: Callable[[], None],
-        died: Died,
-        drop: Callable[[DetectorWorker, int], object],
-    ) -> None:
-        self._settings = settings
-        self._avoided = avoided
-        self._doubted = doubted
-        self._died = died
-        self._drop = drop
+    _settings: RuntimeSettings
+    _avoided: AvoidedNodes
+    _doubted: Callable[[], None]
+    """Called when a worker begins to be doubtful, or no longer is."""
+    _died: Callable[[DetectorWorker, bool], None]
+    """Called when a worker turns out to be dead: perhaps silent, as its whole node may be."""
+    _drop: Callable[[DetectorWorker, int], object]
+    """Called with the epoch of an activation that a worker should not have."""
 
     def begin(self, worker: DetectorWorker) -> None:
         """Watch a worker from now on. Whoever ends the worker cancels its watchers."""
@@ -166,7 +152,7 @@ class WorkerWatch:
         had = [one.detector_id for one in worker.active.values()]
         # One of the watchers is this task, which ends now.
         worker.watchers = [one for one in worker.watchers if one is not asyncio.current_task()]
-        self._died(worker, silent=silent)
+        self._died(worker, silent)
         # Its connections end a moment before the kernel knows how it ended. Its successor need not wait.
         await asyncio.sleep(_REAPED_S)
         of = f"; its detectors: {', '.join(had[:_SHOWN])}" if had else ""

@@ -7,8 +7,8 @@ from typing import Any
 import msgpack
 import pytest
 
-from api.http.body import inflating
-from api.http.body.inflating import PIECE_BYTES, Inflating
+from api.http.body import reading
+from api.http.body.reading import PIECE_BYTES, Inflating
 from api.schema.envelope import RequestRefusal
 from api.settings import Settings
 from tests.api.caller import Caller, Said
@@ -116,7 +116,7 @@ async def test_a_bomb_is_refused_once_it_is_too_large_and_holds_nobody(
         return piece
 
     monkeypatch.setattr(Inflating, "_inflated", counted)
-    monkeypatch.setattr(inflating, "PIECE_BYTES", 4_096)
+    monkeypatch.setattr(reading, "PIECE_BYTES", 4_096)
     bomb = gzip.compress(b" " * 20_000_000)
     assert len(bomb) < settings.max_batch_body_bytes
     said = await sent(caller, f"{path}/ingest", bomb)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from api.http.fast_path import FastPath
+from api.http.pipeline import FastPath
 from tests.api.caller import Caller, Said
 
 NOON_MS = 1_709_553_600_000

@@ -46,6 +46,54 @@ async def test_the_shape_is_judged_before_the_conditions_and_all_defects_are_lis
     assert unknown.codes == [1200]
 
 
+async def test_how_changed_rules_differ_is_told_if_it_is_asked_for(caller: Caller) -> None:
+    path = f"/api/detectors/{await caller.detector()}/rules"
+    await caller("PUT", path, {"rules": bodies("a == 1", "a == 2", "a == 3")})
+    changed = {"rules": bodies("a == 1", "a == 5  # why"), "dryRun": True, "prune": True}
+    assert "details" not in (await caller("PUT", path, changed)).result
+    for dry_run in (True, False):
+        reply = await caller("PUT", path, {**changed, "dryRun": dry_run, "details": True})
+        assert reply.result == {
+            "created": [],
+            "changed": ["r1"],
+            "removed": ["r2"],
+            "unchanged": ["r0"],
+            "details": [
+                {
+                    "name": "r1",
+                    "members": ["condition"],
+                    "history": "begins anew",
+                    "before": "a == 2",
+                    "after": "a == 5",
+                }
+            ],
+        }
+    assert (await caller("PUT", path, {**changed, "details": 1})).codes == [1001]
+
+
+async def test_a_rule_that_is_nested_too_deep_is_refused(caller: Caller) -> None:
+    path = f"/api/detectors/{await caller.detector()}/rules"
+    deep = b"[" * 62 + b"]" * 62
+    rules = [b'{"name": "r%d", "condition": "a == 1", "labels": {}}' % number for number in range(100)]
+    body = b'{"rules": [%b, {"name": 1}, {"name": "deep", "x": %b}]}' % (b", ".join(rules), deep)
+    reply = await caller("PUT", path, content=body)
+    assert (reply.codes, reply.texts) == ([1000], ["the body is nested more than 64 deep"])
+    assert (await caller("PUT", path, content=body.replace(deep, deep[1:-1]))).codes == [1001] * 4
+
+
+async def test_messages_know_the_relations_that_are_stored(caller: Caller) -> None:
+    detector = f"/api/detectors/{await caller.detector()}"
+    rules = {"rules": bodies("staff(user)"), "dryRun": True}
+    unknown = await caller("PUT", f"{detector}/rules", rules)
+    assert [one["code"] for one in unknown.envelope["messages"]] == [2003]
+    await caller("PUT", f"{detector}/relations/staff", {"tuples": ["ada"]})
+    assert (await caller("PUT", f"{detector}/rules", rules)).envelope["messages"] == []
+    for rules in (bodies("user in staff"), bodies("user in other")):
+        reply = await caller("PUT", f"{detector}/rules", {"rules": rules})
+        codes = [one["code"] for one in reply.envelope["messages"]]
+        assert codes == ([2006] if "staff" in rules[0]["condition"] else [])
+
+
 async def test_a_version_names_the_token_that_made_it(caller: Caller) -> None:
     path = f"/api/detectors/{await caller.detector()}/rules"
     await caller("PUT", path, {"rules": bodies("a == 1")})

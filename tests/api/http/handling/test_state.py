@@ -40,7 +40,7 @@ async def test_keys_come_in_pages(
     caller: Caller, path: str, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(holdings, "SLICES_AT_ONCE", at_once)
-    page = (await caller("GET", f"{path}?list=keys&limit=2")).result
+    page = (await caller("GET", f"{path}?list=keys&sort=seen&limit=2")).result
     assert page == {
         "keys": [
             {"key": {"user": "anna"}, "last_event": 3, "memories": 1},
@@ -48,10 +48,32 @@ async def test_keys_come_in_pages(
         ],
         "after": "2-0",
     }
-    rest = (await caller("GET", f"{path}?list=keys&limit=2&after={page['after']}")).result
+    rest = (await caller("GET", f"{path}?list=keys&sort=seen&limit=2&after={page['after']}")).result
     assert rest == {"keys": [{"key": {"user": "ada"}, "last_event": 1, "memories": 1}]}
-    fitting = (await caller("GET", f"{path}?list=keys&prefix=a")).result["keys"]
+    fitting = (await caller("GET", f"{path}?list=keys&sort=seen&prefix=a")).result["keys"]
     assert [one["key"]["user"] for one in fitting] == ["anna", "ada"]
+
+
+@pytest.mark.parametrize("at_once", [1, 1_000])
+async def test_keys_in_their_own_order_come_each_once(
+    caller: Caller, path: str, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holdings, "SLICES_AT_ONCE", at_once)
+    # With so few calls, pages end between the shards of slices.
+    monkeypatch.setattr(state_view, "CALLS_MAX", 100)
+    found, after = [], ""
+    while True:
+        page = (await caller("GET", f"{path}?list=keys&limit=2{after}")).result
+        assert len(page["keys"]) <= 2
+        found += page["keys"]
+        if "after" not in page:
+            break
+        after = f"&after={page['after']}"
+    assert sorted((one["key"]["user"], one["last_event"]) for one in found) == [
+        ("ada", 1), ("anna", 3), ("bob", 2)
+    ]  # fmt: skip
+    fitting = (await caller("GET", f"{path}?list=keys&prefix=an")).result["keys"]
+    assert [one["key"]["user"] for one in fitting] == ["anna"]
 
 
 async def test_rules_and_nodes_come_in_pages(caller: Caller, path: str) -> None:

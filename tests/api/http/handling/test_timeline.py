@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from api.http.app import Application
-from api.http.handling import timeline_stream
+from api.http.handling import event_stream
 from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
@@ -59,7 +59,7 @@ async def told(connection: Connection) -> Any:
 async def watched(
     settings: Settings, service: LocalService, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Watched]:
-    monkeypatch.setattr(timeline_stream, "LOOK_S", 0.05)
+    monkeypatch.setattr(event_stream, "LOOK_S", 0.05)
     app = Application(settings, service.backend)
     caller = Caller(app, BOOTSTRAP)
     detector = (await caller("POST", "/api/detectors", {"name": "shop"})).result["id"]

@@ -10,7 +10,7 @@ from api.http.authentication import Authenticator
 from api.http.body.memory import BodyMemory
 from api.http.body.ndjson_stream import NdjsonStreams
 from api.http.request.timeout import RequestTimeout, RequestTimeouts
-from api.server import connection_timeouts
+from api.server import sender
 from api.server.asgi import CallerGone
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer, Done
@@ -50,7 +50,7 @@ async def test_a_caller_who_takes_no_replies_is_not_read_from_until_he_does(
 async def test_a_caller_who_never_takes_replies_is_cut_off(
     scripted: ScriptedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_timeouts, "STALLED_S", 0.2)
+    monkeypatch.setattr(sender, "STALLED_S", 0.2)
 
     async def long_answers(_: str, operation: Operation) -> Answer:
         return Done(b"\n".join([b"x" * 5_000] * (operation.payload.count(b"\n") + 1)))

@@ -6,7 +6,7 @@ import pytest
 
 from api.http.app import Application
 from api.settings import Settings
-from engine.runtime.contract.catalogue_changes import Grant
+from engine.runtime.contract.tokens import Grant
 from engine.runtime.front_end.permits import Rate
 from tests.api.caller import Caller
 from tests.api.http.scopes.tokens import token, with_token

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from api.server import connection, connection_timeouts, sender
+from api.server import connection, sender
 from tests.api.conftest import BOOTSTRAP
 from tests.api.leaks import TRIED, World, run, world
 from tests.api.streaming import NDJSON, line
@@ -104,7 +104,7 @@ async def hasty(
     }
     named[time_out] = short_s()
     monkeypatch.setattr(connection, "HEAD_S", named["head"])
-    monkeypatch.setattr(connection_timeouts, "STALLED_S", named["stalled"])
+    monkeypatch.setattr(sender, "STALLED_S", named["stalled"])
     monkeypatch.setattr(connection, "LET_GO_S", FOR_EVER_S)
     monkeypatch.setattr(connection, "DISCARD_S", named["discard"])
     monkeypatch.setattr(connection, "DISCARD_S_MIN", 0.1)
@@ -268,7 +268,7 @@ def test_what_runs_on_after_the_end_of_its_connection_is_cancelled_and_told(
             async def hangs(*_: object) -> None:
                 await asyncio.sleep(FOR_EVER_S)
 
-            monkeypatch.setattr("api.http.fast_path.FastPath.answer", hangs)
+            monkeypatch.setattr("api.http.pipeline.FastPath.answer", hangs)
             monkeypatch.setattr("api.http.request.timeout.RequestTimeout.start", lambda _: None)
             caller = Connection(*await asyncio.open_connection("127.0.0.1", given.wire.port))
             await caller.send(request("GET", "/healthz"))

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from api.server.connection_timeouts import CHECKS_SAVED_MAX, STALLED_S, StallWatch, unsent_bytes
-from api.server.sender import Sender
+from api.server.sender import CHECKS_SAVED_MAX, STALLED_S, Sender, StallWatch, unsent_bytes
 from engine.runtime.front_end.memory_budget import MemoryBudget
 from tests.skipping_clock import SkippingLoop
 

@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 
 from api.http.app import Application
 from api.server.connection import Connection as Served
-from api.server.read_ahead import READ_BYTES
-from api.server.turns import REQUESTS_MAX, TURN_BYTES, ReadingTurns, RequestTurns
+from api.server.flow_control import READ_BYTES, REQUESTS_MAX, TURN_BYTES, ReadingTurns, RequestTurns
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer
 from engine.runtime.contract.errors import DetectorUnavailable
@@ -25,20 +25,9 @@ SMALL = request("POST", EVALUATE, EVENT, token=TOKEN)
 LARGE = request("POST", f"/api/detectors/{DETECTOR}/evaluate/batch", b" " * BATCH_BYTES, token=TOKEN)
 
 
-class Waiting:
-    """A reader that notes when its turn comes."""
-
-    def __init__(self, number: int, came: list[int]) -> None:
-        self._number = number
-        self._came = came
-
-    def turn_has_come(self) -> None:
-        self._came.append(self._number)
-
-
 async def test_those_who_wait_go_on_in_order_a_few_in_each_turn() -> None:
     turns, came = ReadingTurns(), list[int]()
-    readers = [Waiting(number, came) for number in range(6)]
+    readers = [partial(came.append, number) for number in range(6)]
     for _ in range(TURN_BYTES // READ_BYTES - 1):
         assert turns.take(readers[0], READ_BYTES)
     for reader in readers:
@@ -53,7 +42,7 @@ async def test_what_is_read_in_one_turn_is_forgotten_in_the_next() -> None:
     turns, came = ReadingTurns(), list[int]()
     for _ in range(5):
         for _ in range(TURN_BYTES // READ_BYTES - 1):
-            assert turns.take(Waiting(0, came), READ_BYTES)
+            assert turns.take(partial(came.append, 0), READ_BYTES)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
     assert came == []

@@ -10,10 +10,9 @@ import pytest
 from api.http.app import Application
 from api.server.connection import Connection as Served
 from api.server.connection_limit import ConnectionLimit
+from api.server.flow_control import TURN_BYTES, UnfinishedHeads
 from api.server.http1.request_head import FIELDS_MAX, TARGET_BYTES_MAX, RequestError, read_head
 from api.server.http1.request_reader import RequestReader
-from api.server.read_ahead import UnfinishedHeads
-from api.server.turns import TURN_BYTES
 from api.settings import Settings
 from tests.api.scripted import TOKEN, ScriptedBackend
 from tests.api.wire import EVALUATE, EVENT, request, served
@@ -125,15 +124,15 @@ class Head:
 def test_the_oldest_of_too_many_unfinished_heads_are_lost() -> None:
     heads, held = UnfinishedHeads(100), [Head() for _ in range(5)]
     for head in held[:3]:
-        heads.hold(head, 30)
-    heads.hold(held[1], 40)
+        heads.hold(head.lose_head, 30)
+    heads.hold(held[1].lose_head, 40)
     assert (heads.held_bytes, [head.is_lost for head in held]) == (100, [False] * 5)
-    heads.hold(held[3], 61)
+    heads.hold(held[3].lose_head, 61)
     assert (heads.held_bytes, [head.is_lost for head in held]) == (91, [True, True, False, False, False])
-    heads.hold(held[2], 0)
-    heads.hold(held[0], 0)
+    heads.hold(held[2].lose_head, 0)
+    heads.hold(held[0].lose_head, 0)
     assert heads.held_bytes == 61
-    heads.hold(held[4], 101)
+    heads.hold(held[4].lose_head, 101)
     assert (heads.held_bytes, [head.is_lost for head in held]) == (0, [True, True, False, True, True])
 
 

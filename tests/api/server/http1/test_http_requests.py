@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from api.http.app import Application
-from api.server import connection_timeouts
+from api.server import sender
 from api.server.connection import Connection as Served
 from api.server.connection_limit import ConnectionLimit
-from api.server.read_ahead import AHEAD_BYTES_MAX, READ_BYTES, UNCOUNTED_BYTES
+from api.server.flow_control import AHEAD_BYTES_MAX, READ_BYTES, UNCOUNTED_BYTES
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer, Done
 from engine.runtime.contract.requests.operations import Operation
@@ -322,7 +322,7 @@ async def test_a_caller_who_takes_nothing_leaves_nothing(
         return Done(b'{"actions":["' + b"x" * 20_000_000 + b'"]}')
 
     if ends_it == "the service":
-        monkeypatch.setattr(connection_timeouts, "STALLED_S", 0.03)
+        monkeypatch.setattr(sender, "STALLED_S", 0.03)
     scripted.answers = large
     opened = []
     for ahead in (b"", PLAIN, PLAIN * 2, PLAIN * 3, PLAIN * 1_000, request("GET", token=TOKEN) * 3_000):

@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
 from api.cli import main
 from api.cli.applying import command
 from engine import format, parse  # noqa: A004 -- the engine's name for it
-from engine.evaluation.rules import rule_as_sent
 from rule_detector_client import calls
 from tests.unit.cli.fake_service import FakeService
 
@@ -60,8 +60,7 @@ def seen(service: FakeService) -> list[Any]:
 
 
 def changes(service: FakeService) -> list[str]:
-    asked = {("POST", "/api/conditions/parse")}
-    made = [each for each in service.requests if each[0] != "GET" and each not in asked]
+    made = [each for each in service.requests if each[0] != "GET"]
     return [f"{method} {path.split('/')[-1]}" for method, path in made]
 
 
@@ -143,6 +142,16 @@ def test_what_becomes_of_a_history_is_said(
     apply(tmp_path, f"detector: d\nrules:\n  r: {before}\n", "--yes")
     shown = apply(tmp_path, f"detector: d\nrules:\n  r: {after}\n", "--dry-run").output
     assert f"  ~ r: {said}\n" in shown
+
+
+def test_what_is_doubtful_in_a_new_detector_is_told_once_it_is_there(
+    service: FakeService, tmp_path: Path
+) -> None:
+    text = "detector: d\nrules: {r: x > 5 and x < 3}"
+    told = "rule-detector: warning: 2006 `r`: `x < 3` is never true"
+    assert apply(tmp_path, text, "--dry-run").stderr == ""
+    assert apply(tmp_path, text, "--yes").stderr.startswith(told)
+    assert apply(tmp_path, text.replace("< 3", "< 2"), "--yes").stderr.count("2006") == 1
 
 
 def test_all_histories_can_be_kept(service: FakeService, tmp_path: Path) -> None:
@@ -244,8 +253,8 @@ def test_only_rules_that_change_are_sent_unless_others_are_removed(
     bodies: list[list[str]] = []
     put_rules = calls.put_rules
 
-    def noted(detector_id: str, rules: list[dict[str, Any]], **how: bool) -> Any:
-        bodies.append([rule["name"] for rule in rules])
+    def noted(detector_id: str, rules: msgspec.Raw, **how: bool) -> Any:
+        bodies.append([rule["name"] for rule in json.loads(bytes(rules))])
         return put_rules(detector_id, rules, **how)
 
     monkeypatch.setattr(calls, "put_rules", noted)
@@ -256,22 +265,26 @@ def test_only_rules_that_change_are_sent_unless_others_are_removed(
     assert [condition for _, condition, *_ in seen(service)] == there
 
 
-@pytest.mark.parametrize(("changed", "listed"), [(2, 2), (25, 30)])
-def test_few_rules_that_change_are_asked_for_alone(
-    service: FakeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: int, listed: int
+def test_two_requests_compare_however_many_rules_change_and_a_third_changes_them(
+    service: FakeService, tmp_path: Path
 ) -> None:
     rules = [f"  r{number}: a == {number}" for number in range(30)]
     apply(tmp_path, "\n".join(["detector: shop", "rules:", *rules]), "--yes")
-    sent: list[Any] = []
-    monkeypatch.setattr(
-        "engine.evaluation.wire.inspecting.rule_lists.rule_as_sent",
-        lambda *given: sent.append(given) or rule_as_sent(*given),
-    )
-    rules = [rule.replace("a ==", "a !=") if place < changed else rule for place, rule in enumerate(rules)]
+    rules = [rule.replace("a ==", "a !=") if place < 25 else rule for place, rule in enumerate(rules)]
+    service.requests.clear()
     output = apply(tmp_path, "\n".join(["detector: shop", "rules:", *rules]), "--yes").output
-    assert f"{changed} rules changed" in output
-    assert "- a == 1\n      + a != 1\n" in output
-    assert len(sent) == listed
+    assert "25 rules changed" in output
+    assert "- a == 24\n      + a != 24\n" in output
+    assert [method for method, _ in service.requests] == ["GET", "PUT", "PUT"]
+
+
+def test_labels_and_names_that_need_the_standard_encoder_are_sent_as_they_are(
+    service: FakeService, tmp_path: Path
+) -> None:
+    text = f"detector: d\nrules: {{r: {{condition: a == 1, labels: {{n: {2**70}, é: ü}}}}}}"
+    apply(tmp_path, text, "--yes")
+    assert seen(service)[0][-1] == {"n": 2**70, "é": "ü"}
+    assert "nothing to change" in apply(tmp_path, text, "--yes").output
 
 
 def test_what_changes_in_how_a_rule_acts_is_said_and_a_zero_is_as_none(

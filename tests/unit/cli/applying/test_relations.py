@@ -55,6 +55,21 @@ def test_relations_are_stored_before_the_rules_and_only_if_they_differ(tmp_path:
     assert len(stored["blocked"]) == 3
 
 
+def test_only_relations_that_no_file_has_are_unknown(tmp_path: Path) -> None:
+    service = FakeService()
+    (tmp_path / "r.yaml").write_text(FILE.replace("{file: blocked.txt}", "[10.0.0.0/8]"))
+    created = run(service, "apply", str(tmp_path / "r.yaml"), "--yes")
+    assert created.stderr == ""
+    (tmp_path / "r.yaml").write_text(
+        "detector: shop\nrelations: {vip: [ada], new: [x]}\nrules: {s: new(a) and old(b) and vip(c)}"
+    )
+    for options in (["--dry-run"], ["--yes"]):
+        told = run(service, "apply", str(tmp_path / "r.yaml"), *options).stderr.splitlines()
+        assert [line.partition(", which is not known")[0] for line in told] == [
+            "rule-detector: warning: 2003 `s`: `old(b)` looks in the relation `old`"
+        ]
+
+
 def test_relations_that_no_file_names_are_removed_if_that_is_asked(tmp_path: Path) -> None:
     service = FakeService()
     text = FILE.replace("{file: blocked.txt}", "[10.0.0.0/8]")

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from api.cli import main
 from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
-from engine.runtime.contract.catalogue_changes import StoredToken
+from engine.runtime.contract.tokens import StoredToken
 from snapshots.data_folder.lock import FolderLock
 from snapshots.inspection import inspect_folder, read_only
 from snapshots.repair import finish_repairs, repair, what_can_be_kept

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from api.cli import main
 from api.schema.examples import CLUSTER
 from api.schema.messages.cluster import Busiest
-from engine.runtime.contract.measurements.figures import DetectorFigures, WorkerFigures
+from engine.runtime.contract.figures import DetectorFigures, WorkerFigures
 from rule_detector_client import Client
 
 _SILENT = {"name": "worker-2", "answers": False, "detectors": [{"id": "f" * 32, "epoch": 9}]}

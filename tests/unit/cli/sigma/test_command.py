@@ -216,6 +216,22 @@ filter:
     assert not fires(condition, Image="x\\dump.exe", Computer="SERVER")
 
 
+def test_where_no_rules_are_the_command_says_so(tmp_path: Path) -> None:
+    (tmp_path / "empty.yml").write_text("")
+    result = sigma(str(tmp_path))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == f"rule-detector: no Sigma rules are in {tmp_path}\n"
+
+
+def test_a_sigma_rule_that_is_read_as_a_rules_file_is_known_for_what_it_is(folder: Path) -> None:
+    [path, *_] = sorted(folder.rglob("*.yml"))
+    result = CliRunner().invoke(main, ["check", str(path)])
+    assert result.exit_code == 1
+    assert result.stderr == (
+        f"rule-detector: {path}: this is a Sigma rule; `rule-detector sigma` converts it\n"
+    )
+
+
 def test_without_the_extra_the_command_says_what_is_missing(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

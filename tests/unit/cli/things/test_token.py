@@ -4,7 +4,7 @@ from click.testing import CliRunner
 
 from api.cli import main
 from engine.runtime.catalogue.offline import opened_offline
-from engine.runtime.catalogue.tokens import digest_of
+from engine.runtime.contract.tokens import digest_of
 from snapshots.data_folder.lock import FolderLock
 
 

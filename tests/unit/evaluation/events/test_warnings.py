@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from engine import Detector, Limits
-from engine.evaluation.kernel.warning_bounds import WARNING_BYTES_MAX
+from engine.evaluation.kernel.needs import WARNING_BYTES_MAX
 from engine.evaluation.wire.results import encode_entries
 from engine.language.diagnostics import Entry
 

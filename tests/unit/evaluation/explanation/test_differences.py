@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from engine import Detector, Refusal, explain
-from engine.evaluation.explanation.documents import node_document
 from engine.evaluation.explanation.looking import differences
 from engine.evaluation.explanation.looking.differences import (
     DIFFERENCES_KEPT,
@@ -19,6 +18,7 @@ from engine.evaluation.explanation.looking.differences import (
     watch,
 )
 from engine.evaluation.explanation.looking.timelines import LOOKED_AT_S
+from engine.evaluation.explanation.nodes import node_document
 from engine.evaluation.facts.values import Event
 from engine.evaluation.rule_book.shadows import EXAMPLES_EACH, EXAMPLES_MAX, EXPLAINED_MAX
 from engine.evaluation.wire.inspecting import looks

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from engine import Detector, explain
-from engine.evaluation.explanation.documents import rule_document
+from engine.evaluation.explanation.nodes import rule_document
 from engine.evaluation.times import milliseconds
 
 

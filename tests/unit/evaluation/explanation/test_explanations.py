@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine import Detector, Limits, Refusal, explain, format  # noqa: A004
-from engine.evaluation.explanation import documents, explaining, past
+from engine.evaluation.explanation import explaining, nodes, past
 from engine.evaluation.explanation.firings import dry_run
 from engine.evaluation.explanation.nodes import ExplainedRule, Node
 from engine.evaluation.explanation.turning import why_not
@@ -375,7 +375,7 @@ def test_nodes_of_one_rule_are_left_out_where_the_answer_is_full(monkeypatch: py
     monkeypatch.setattr(explanations, "BYTES_MAX", whole // 4)
     cut = explain_body(detector, body).result
     assert len(cut) < whole // 2
-    assert documents.LEFT_OUT.encode() in cut
+    assert nodes.LEFT_OUT.encode() in cut
     assert json.loads(cut)["rules"][0]["node"]["nodes"][1]["text"] == "b == 1"
 
 

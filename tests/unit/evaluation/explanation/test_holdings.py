@@ -14,6 +14,7 @@ from engine.evaluation.explanation.looking.holdings import (
     KeyPlace,
     SeenKey,
     costliest,
+    listed_keys,
     overview,
     seen_keys,
 )
@@ -85,6 +86,38 @@ def test_the_keys_seen_last_are_listed_in_whatever_order_they_were_first_seen() 
     for number, user in enumerate("abcacb"):
         submit(detector, ({"user": user, "a": 1}, number))
     assert [(one.event, one.key["user"]) for one in all_seen(detector, "", FIRST, 2)] == [(6, "b"), (5, "c")]
+
+
+@pytest.mark.parametrize("limit", [1, 7, 1_000])
+def test_pages_have_each_key_once_whatever_comes_and_goes_between_them(limit: int) -> None:
+    drawn = random.Random(1)
+    detector = Detector()
+    detector.add_rule("r", "per user (once within 1s a == 1) and per user per ip (once within 1s a == 1)")
+    lasting = {(f"u{number}", *ip) for number in range(300) for ip in ((), (10**30,), ("x" * 2_000,))}
+
+    def come(user: str, at: int) -> None:
+        for ip in (10**30, "x" * 2_000):
+            submit(detector, ({"user": user, "ip": ip, "a": 1}, at))
+
+    for number in range(300):
+        come(f"u{number}", 0)
+    found: list[SeenKey] = []
+    place: KeyPlace | None = KeyPlace()
+    while place is not None:
+        page, place = listed_keys(detector.histories, "", limit, place)
+        assert len(page) <= limit
+        found += page
+        # Old ones are seen again, and new ones come.
+        come(f"u{drawn.randrange(300)}", 0)
+        if len(found) % 50 == 0:
+            come(f"v{len(found)}", 0)
+    keys = [(one.path, *one.key.values()) for one in found]
+    assert len(set(keys)) == len(keys)
+    users = {one.key["user"] for one in found if len(one.key) == 1}
+    assert users >= {user for user, *ip in lasting if not ip}
+    assert len({key for key in keys if len(key) == 3 and key[1] in users and key[1][0] == "u"}) == 600
+    fitting, place = listed_keys(detector.histories, "u29", 1_000, KeyPlace())
+    assert {one.key["user"] for one in fitting} == {"u29", *(f"u29{number}" for number in range(10))}
 
 
 def test_reading_the_keys_ends_with_the_last_path_and_finds_a_prefix_in_any_part() -> None:
@@ -377,9 +410,9 @@ def test_the_pages_of_keys_and_costs_go_on_where_the_last_one_ended(monkeypatch:
     detector = Detector()
     ids = [detector.add_rule(f"rule {number}", f"per user once a == {number}") for number in range(3)]
     submit(detector, *(({"user": user, "a": 1}, at) for at, user in enumerate(("ada", "bob", "eve"))))
-    first = ask(detector, about="keys", limit=2)["entries"]
+    first = ask(detector, about="seen", limit=2)["entries"]
     assert [entry["key"]["user"] for *_, entry in first] == ["eve", "bob"]
-    rest = ask(detector, about="keys", limit=2, after=tuple(first[-1][:2]))["entries"]
+    rest = ask(detector, about="seen", limit=2, after=tuple(first[-1][:2]))["entries"]
     assert [entry["key"]["user"] for *_, entry in rest] == ["ada"]
     two = ask(detector, about="costs")
     assert [entry["ruleId"] for *_, entry in two["entries"]] == ids[:2]

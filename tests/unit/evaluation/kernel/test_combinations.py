@@ -5,8 +5,8 @@ import random
 import pytest
 
 from engine import Detector
-from engine.evaluation.kernel import combinations
-from engine.evaluation.kernel.combinations import Combinations, rules_of_bits
+from engine.evaluation.kernel import stream
+from engine.evaluation.kernel.stream import Combinations, rules_of_bits
 from tests.differential.modes import in_mode
 
 
@@ -27,7 +27,7 @@ def test_the_same_rules_are_one_tuple_in_order_of_priority(mode: str) -> None:
 
 
 def test_few_combinations_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(combinations, "KEPT_MAX", 3)
+    monkeypatch.setattr(stream, "KEPT_MAX", 3)
     rules = Detector()
     made = [rules.rule(rules.add_rule(str(number), "a == 1")) for number in range(3)]
     found = Combinations[int](lambda bits: rules_of_bits(made, bits))

@@ -5,7 +5,7 @@ import pytest
 from engine import Detector
 from engine.evaluation.kernel.costs import estimate_of
 from engine.evaluation.kernel.indexing import indexed_stream
-from engine.evaluation.kernel.warning_bounds import RELATIONS_NAMED_MAX, WARNING_BYTES_MAX
+from engine.evaluation.kernel.needs import RELATIONS_NAMED_MAX, WARNING_BYTES_MAX
 from tests.audit import audit
 from tests.differential.modes import in_mode, index_from
 

@@ -6,7 +6,7 @@ import pytest
 
 from engine import Detector
 from engine.evaluation.operators.counting.distinct import nth_latest
-from engine.evaluation.operators.counting.pane_sums import PaneSums, mean, pane_us, total
+from engine.evaluation.operators.counting.panes import PaneSums, mean, pane_us, total
 from tests.differential.modes import in_mode
 
 MODES = pytest.mark.parametrize("mode", ["fused", "indexed"])

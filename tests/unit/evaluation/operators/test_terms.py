@@ -12,7 +12,7 @@ import pytest
 
 from engine import Detector, explain
 from engine.evaluation.key_sizes import key_bytes, value_bytes
-from engine.evaluation.operators.past_terms.pane_extremes import PaneMinima, least
+from engine.evaluation.operators.past_terms.extremes import PaneMinima, least
 from engine.evaluation.operators.present_terms.clock import LocalTimes, Parts, local_times
 from engine.evaluation.operators.table import term_operator
 from engine.language.condition import Compare, Leaf
@@ -70,6 +70,9 @@ def at(time: str) -> float:
         (Add((Fact("x"), Fact("y"))), 2, None, None),
         (Add((Fact("x"), 1)), 2**53 + 1, None, 2.0**53 + 1),
         (Add((Fact("x"), 1)), 10**400, None, None),
+        (Add((Fact("x"), 10**400)), 1, None, None),
+        (Add((Fact("x"), True)), 1, None, None),
+        (Add((Fact("x"), "1")), 1, None, None),
         (Add((Fact("x"), 0)), 2**1024 - 2**970 - 1, None, 1.7976931348623157e308),
         (Add((Fact("x"), 0)), -(2**1024 - 2**970), None, None),
         (Add((Fact("x"), Fact("y"))), 1e308, 1e308, None),
@@ -86,6 +89,7 @@ def at(time: str) -> float:
         (Length("x"), [1, [2, 3]], None, 2),
         (Length("x"), {"a": 1}, None, None),
         (Length("x"), 5, None, None),
+        (Add((Length("x"), 0.5)), "ab", None, 2.5),
         (Time("x"), "2024-02-01", None, 1_706_745_600.0),
     ],
 )
@@ -327,3 +331,81 @@ def test_values_weigh_what_they_are() -> None:
     assert value_bytes(1) == value_bytes(True) == value_bytes(1.5) == value_bytes(-(2**62))
     assert value_bytes(2**70) == value_bytes(2.0**70) > value_bytes(1)
     assert value_bytes(10**3999) > 1_600
+
+
+def test_an_explanation_tells_what_was_computed_and_no_facts_and_constants() -> None:
+    detector = Detector()
+    detector.add_rule("rule", "x + 1 > last(x) * 2")
+    detector.evaluate({"x": 1}, 0)
+    [rule] = explain(detector, {"x": 2}, 1).rules
+    assert rule.node.found == {"x + 1": 3.0, "last(x) * 2": 2.0, "last(x)": 1}
+
+
+@pytest.mark.parametrize("is_new", [False, True], ids=["from the beginning", "since the last event"])
+@pytest.mark.parametrize(
+    ("condition", "x", "witness_us"),
+    [
+        ("x != prev(x)", [1, 2, 3], 1_000_000),
+        ("x != prev(x)", [1, None, 3], None),
+        ("x != last(x)", [1, None, 3], 0),
+        ("x != last(x)", [None, None, 3], None),
+        ("age(x == 1) >= 0", [1, 2, 3], 0),
+        ("age(x == 1) >= 0", [1, 1, 1], 2_000_000),
+        ("age(x == 1) >= 0", [3, 2, 3], None),
+    ],
+)
+def test_an_explanation_tells_the_one_event_that_a_value_comes_from(
+    condition: str, x: Sequence[int | None], witness_us: int | None, *, is_new: bool
+) -> None:
+    detector = Detector()
+    detector.add_rule("rule", condition)
+    for number, value in enumerate(x[:-1]):
+        detector.evaluate({"x": value}, 1_000 * number)
+    if is_new:
+        # It shares what is remembered, and knows nothing of it.
+        detector.add_rule("new", condition)
+    now_us = 1_000_000 * (len(x) - 1)
+    node = explain(detector, {"x": x[-1]}, now_us / 1_000).rules[-1].node
+    assert node.witness_us == (witness_us if not is_new or witness_us == now_us else None)
+
+
+@pytest.mark.parametrize(
+    ("condition", "verdict", "until_us"),
+    [
+        ("x * 2 < 10", True, None),
+        ("now() < 5", True, 4_999_999),
+        ("2 * now() * 3 < 30", True, 4_999_999),
+        ("now() / 2 < 2.5", True, 4_999_999),
+        ("10 / now() > x", True, 4_999_999),
+        ("10 / (now() + now()) > 1", True, 4_999_999),
+        ("10 / (now() + now()) < 1", False, 5_000_000),
+        ("10 / (5 - now()) < 5", True, 2_999_999),
+        ("now() / now() == 1", True, None),
+        ("x / now() + x > 3", True, 1_999_999),
+        ("abs(now() - 3) <= 2", True, 5_000_000),
+        ("abs(now() - 3) < 2", False, 1_000_000),
+        ("now() - now() == 0", True, None),
+        ("hour() == 0", True, 3_599_999_999),
+        ("3 > minute()", True, 179_999_999),
+        ('clock() < "06:30"', True, 23_399_999_999),
+        ('clock() != "06:30"', True, 23_399_999_999),
+        ("weekday() == 4", True, 86_399_999_999),
+        ("month() < 3", True, 59 * 86_400_000_000 - 1),
+        ("hour() + minute() < 61", True, (3600 + 59 * 60 + 3600) * 1_000_000 - 1),
+        # So many changes of the hour are looked at, or of the day where only midnight could matter.
+        ("hour() < 24", True, 1_500 * 3_600_000_000 - 1),
+        ('clock() < "24:00"', True, 1_500 * 86_400_000_000 - 1),
+        # These change in ways that are not followed.
+        ("now() * now() < 25", True, 1_000_000),
+        ("5 / (now() * now()) > 0.2", True, 1_000_000),
+        ("1 / now() / now() > 0.1", True, 1_000_000),
+        ("now() + 10 / now() > 0", True, 1_000_000),
+    ],
+)
+def test_an_explanation_tells_until_when_a_comparison_stays(
+    condition: str, until_us: int | None, *, verdict: bool
+) -> None:
+    detector = Detector()
+    detector.add_rule("rule", condition)
+    node = explain(detector, {"x": 2}, 1_000).rules[0].node
+    assert (node.verdict, node.until_us) == (verdict, until_us)

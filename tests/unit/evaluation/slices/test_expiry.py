@@ -7,7 +7,7 @@ import pytest
 
 from engine import Detector
 from engine.evaluation.slices import histories
-from engine.evaluation.slices.bounds.expiry import LOOKED_AT
+from engine.evaluation.slices.bounds.eviction import LOOKED_AT
 from tests.differential.modes import in_mode
 
 

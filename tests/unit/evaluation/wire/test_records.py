@@ -139,6 +139,24 @@ def test_messages_of_records_speak_of_records() -> None:
     assert not any("timestamp_ms" in text or "body" in text for text in texts)
 
 
+def test_each_kind_of_message_is_told_once_with_its_first_record_and_their_number() -> None:
+    detector = detector_of("a == 1 and known(b)")
+    body = b'{"t":1e9,"b":1}\n{"t":2e9,"a":1,"b":1}\n7\n{"t":1e9,"a":1,"b":1}'
+    answer, _ = ingest(detector, Ingest(body, "t"), 5_000_000)
+    assert isinstance(answer, Done)
+    assert msgspec.json.decode(answer.messages) == [
+        {
+            "code": 2003,
+            "message": "record 0: the relation `known` is neither stored nor sent, and holds nothing"
+            " (3 records)",
+        }
+    ]
+    later, _ = ingest(detector, Ingest(b'{"t":2e9}\n{"t":1999999999}', "t"), 5_000_000)
+    assert isinstance(later, Done)
+    late = next(one for one in msgspec.json.decode(later.messages) if one["code"] == 2001)
+    assert late["message"].startswith("record 1: the event came 1000 ms late")
+
+
 def test_results_that_find_no_room_are_refused_and_were_not_evaluated() -> None:
     limits = Limits(answer_bytes_max=3_000)
     detector = detector_of("a == 1", limits)

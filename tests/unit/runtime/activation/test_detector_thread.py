@@ -14,7 +14,7 @@ from engine.evaluation.wire.events import Done
 from engine.runtime.activation import detector_thread
 from engine.runtime.activation.detector_thread import DetectorThread, WorkerThreads
 from engine.runtime.cluster.actors import detector_actor
-from engine.runtime.contract.measurements.measures import Measures
+from engine.runtime.contract.measures import Measures
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings

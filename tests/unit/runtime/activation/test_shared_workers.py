@@ -208,7 +208,7 @@ async def test_what_an_activation_that_failed_leaves_in_memory_is_dropped(tmp_pa
         def fails(_: Any) -> Any:
             raise RuntimeError("the test")
 
-        queue.activation._port.handle_at_once = fails
+        queue.activation.port.handle_at_once = fails
         assert await outcome(service, broken, event(2)) == 1500
         await until(lambda: worker.hosts == {other})
         await until(lambda: not any(_has(actor, broken) for actor in worker.actors))
@@ -268,7 +268,7 @@ async def test_one_that_takes_too_much_of_the_processor_gets_a_worker_of_its_own
         (queue,) = [one for one in worker.service.queues.values() if one.detector_id == busy]
         # It has begun to be looked at, and then takes all of a processor.
         await until(lambda: queue.epoch in worker.service._cpu_s)
-        queue.activation._port.cpu_s += 1
+        queue.activation.port.cpu_s += 1
         await until(lambda: worker.hosts == set(others))
         assert await fired(service, busy, 2) == ["seen"]
         own = home(service, busy)

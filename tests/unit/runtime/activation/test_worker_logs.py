@@ -12,15 +12,15 @@ import pytest
 from engine.evaluation.explanation import firings
 from engine.runtime.cluster.actors.ray_workers import RayWorkerPort
 from engine.runtime.cluster.ray_calls import RayActor
-from engine.runtime.contract import log_records
-from engine.runtime.contract.log_records import LOGGED, ForwardedLogs, Logged
 from engine.runtime.contract.requests import operations as ops
+from engine.runtime.contract.requests.calls import Address
 from engine.runtime.contract.requests.current_request import CurrentRequest, begin_request
 from engine.runtime.contract.requests.replies import Crash
-from engine.runtime.contract.requests.routes import Address
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
-from engine.runtime.process.deaths import Process
+from engine.runtime.process import log_records
+from engine.runtime.process.log_records import LOGGED, ForwardedLogs, Logged
+from engine.runtime.process.processes import Process
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note, responses

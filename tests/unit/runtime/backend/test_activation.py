@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from engine.runtime.catalogue.tokens import digest_of
 from engine.runtime.contract.requests import operations as ops
+from engine.runtime.contract.tokens import digest_of
 from tests.local_runtime.service import local_backend, local_service, until
 from tests.unit.runtime.backend.requests import event, fired, refused
 

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from engine.runtime.catalogue.tokens import digest_of
-from engine.runtime.contract.catalogue_changes import StoredToken
 from engine.runtime.contract.errors import DetectorUnavailable
+from engine.runtime.contract.tokens import StoredToken, digest_of
 from snapshots.errors import StorageError
 from tests.local_runtime.service import local_backend, local_service, until
 from tests.unit.runtime.backend.requests import event, refused

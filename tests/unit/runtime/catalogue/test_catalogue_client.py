@@ -13,9 +13,10 @@ from engine.language.diagnostics import Refusal
 from engine.runtime.catalogue.catalogue import Catalogue
 from engine.runtime.catalogue.catalogue_client import CatalogueClient
 from engine.runtime.concurrency.threads import Threads
-from engine.runtime.contract.catalogue_changes import Opened, StoredToken
+from engine.runtime.contract.catalogue_changes import Opened
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.settings import CatalogueSettings, RuntimeSettings
+from engine.runtime.contract.tokens import StoredToken
 from snapshots.errors import Fenced, NoRoom, StorageError, SyncFailed, WriteFailed
 from tests.local_runtime.service import local_service
 
@@ -117,12 +118,6 @@ async def test_a_directory_that_must_not_answer_any_more_gives_up(tmp_path, outc
     script = Script(tmp_path, outcome)
     assert await code(script.client.tokens()) == 1501
     assert script.given_up == [why]
-
-
-@pytest.mark.parametrize("name", ["revoke_token", "delete_detector"])
-async def test_what_is_not_there_cannot_be_removed(tmp_path, name):
-    with pytest.raises(Refusal):
-        await CHANGES[name](Script(tmp_path, None).client)
 
 
 async def test_detectors_that_are_created_at_the_same_time_share_calls(tmp_path):

@@ -13,8 +13,8 @@ from engine.runtime.catalogue.catalogue_state import (
     DetectorPurged,
     DetectorRemoved,
 )
-from engine.runtime.catalogue.table_updates import UPDATES_MAX, TableCopy, TableVersions
-from engine.runtime.contract.catalogue_changes import TableUpdate
+from engine.runtime.contract.catalogue_changes import UPDATES_MAX, TableUpdate, TableVersions
+from engine.runtime.front_end.catalogue_cache import TableCopy
 from tests.work_growth import grows_linearly
 
 

@@ -13,10 +13,10 @@ import pytest
 from engine.runtime.cluster import directory_reach
 from engine.runtime.cluster.directory_reach import DirectoryReach, Places
 from engine.runtime.contract.errors import ActorDied
-from engine.runtime.contract.requests.routes import Address
+from engine.runtime.contract.requests.calls import Address
 from engine.runtime.front_end.scheduler_client import Unreachable
+from engine.runtime.transport.connecting import Listener
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.listener import Listener
 from engine.runtime.transport.server_connection import ServerConnection
 from tests.certificates import certificates
 

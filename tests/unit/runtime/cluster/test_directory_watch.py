@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from engine.runtime.cluster.directory_watch import DirectoryWatch
+from engine.runtime.cluster.directory_reach import DirectoryWatch
 from engine.runtime.contract.errors import ActorDied
 from tests.skipping_clock import SkippingLoop
 

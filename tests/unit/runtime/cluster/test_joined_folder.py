@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.runtime.cluster.joined_folder import refuse_unless_served
+from engine.runtime.cluster.node_checks import refuse_unless_served
 from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import WrongFolder
 from snapshots.files import RealFiles

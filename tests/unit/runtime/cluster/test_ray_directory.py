@@ -16,10 +16,10 @@ import uvloop
 from engine.runtime.cluster import ray_directory
 from engine.runtime.cluster.ray_calls import RayActor
 from engine.runtime.cluster.ray_directory import RayDirectory
-from engine.runtime.concurrency.loop_thread import LoopThread
-from engine.runtime.contract.requests.routes import Address
+from engine.runtime.concurrency.threads import LoopThread
+from engine.runtime.contract.requests.calls import Address
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.transport.listener import Listener
+from engine.runtime.transport.connecting import Listener
 from engine.runtime.transport.server_connection import ServerConnection
 
 SILENT_S = 1.0

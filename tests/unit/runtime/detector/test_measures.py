@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.language.limits import Limits
-from engine.runtime.contract.measurements.measures import (
+from engine.runtime.contract.measures import (
     ACTIVATION_SECONDS,
     BATCH_OPERATIONS,
     BATCH_SECONDS,

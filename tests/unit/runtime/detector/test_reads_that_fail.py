@@ -18,7 +18,7 @@ from engine.runtime.contract.requests.operations import Operation, PutRule
 from engine.runtime.contract.requests.replies import Reply
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
-from engine.runtime.detector.read_only import ReadOnlyDetector
+from engine.runtime.detector.taking_over import ReadOnlyDetector
 from snapshots.files import RealFiles
 from tests.local_runtime.catalogues import newborn
 from tests.local_runtime.service import local_service
@@ -80,7 +80,7 @@ READS: dict[str, list[Operation]] = {
     ops.DRY_RUN_MSGPACK: [ops.dry_run_batch(MSGPACK, "msgpack")],
     ops.EXPLAIN: [ops.explain(EVENT)],
     ops.STATE: [
-        *(ops.state(StateAsked(about=about)) for about in ("all", "keys", "nodes", "rules", "costs")),
+        *(ops.state(StateAsked(about=about)) for about in ("all", "keys", "seen", "nodes", "rules", "costs")),
         ops.state(StateAsked(about="rule", rule_id=RULE, key={"user": "ada"})),
     ],
     ops.FIRINGS: [ops.firings(None), ops.firings(0)],

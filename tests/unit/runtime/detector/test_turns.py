@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from engine.runtime.concurrency.threads import FREE, Turns
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
-from engine.runtime.detector.turns import FREE, Turns
 from snapshots.store import Store
 from tests.local_runtime.catalogues import newborn
 

@@ -9,10 +9,10 @@ import pytest
 from msgspec import Raw
 
 from engine.language.diagnostics import Refusal
-from engine.runtime.catalogue.tokens import digest_of
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
+from engine.runtime.contract.tokens import digest_of
 from engine.runtime.transport.link import MESSAGES, pieces
 from engine.runtime.transport.messages import Ask, encode, encoder
 from engine.runtime.transport.server_connection import ServerConnection

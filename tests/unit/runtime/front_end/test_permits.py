@@ -2,11 +2,9 @@
 
 import pytest
 
-from engine.runtime.catalogue.tokens import digest_of
-from engine.runtime.contract.catalogue_changes import Grant, KnownToken
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.front_end.permits import Permit, Rate
-from engine.runtime.scheduler.debts import Debts
+from engine.runtime.contract.tokens import Grant, KnownToken, digest_of
+from engine.runtime.front_end.permits import Debts, Permit, Rate
 from tests.local_runtime.service import front_end, local_service, until
 
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from engine.runtime.process.deaths import Process, in_words
+from engine.runtime.process.processes import Process, in_words
 
 PARENT = """
 import signal, subprocess, sys

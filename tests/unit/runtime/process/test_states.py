@@ -4,7 +4,7 @@ import signal
 import subprocess
 import time
 
-from engine.runtime.process.deaths import ENDED, STOPPED, state_of
+from engine.runtime.process.processes import ENDED, STOPPED, state_of
 
 
 def test_a_process_is_seen_to_be_stopped_to_go_on_and_to_end() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.evaluation.wire.events import Done
-from engine.runtime.contract.measurements.counters import ACTIVATIONS
+from engine.runtime.contract.measures import ACTIVATIONS
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.scheduler.scheduler import Scheduler

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from engine.evaluation.wire.events import Done
-from engine.runtime.catalogue.tokens import digest_of
-from engine.runtime.contract.catalogue_changes import Changes, KnownToken, TableUpdate
+from engine.runtime.contract.catalogue_changes import Changes, TableUpdate
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.contract.tokens import KnownToken, digest_of
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.front_end.catalogue_cache import CatalogueCache
 from tests.local_runtime.service import local_service, until

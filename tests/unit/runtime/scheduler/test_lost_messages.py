@@ -17,13 +17,13 @@ import pytest
 import engine.runtime
 from engine.evaluation.wire.events import Done
 from engine.language.diagnostics import Refusal
-from engine.runtime.contract.catalogue_changes import Grant
 from engine.runtime.contract.errors import DetectorUnavailable, no_such_detector, shutting_down
-from engine.runtime.contract.log_records import LOGGED, Logged
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.contract.tokens import Grant
 from engine.runtime.front_end.backend import Backend
 from engine.runtime.front_end.scheduler_client import SchedulerClient
+from engine.runtime.process.log_records import LOGGED, Logged
 from engine.runtime.scheduler.scheduler import Scheduler
 from engine.runtime.scheduler.scheduler_service import SchedulerService
 from engine.runtime.transport.link import Link

@@ -9,7 +9,7 @@ import pytest
 from engine.evaluation.wire.events import Refused
 from engine.language.diagnostics import Refusal
 from engine.runtime.contract.errors import NO_SUCH_DETECTOR, NO_SUCH_NODE, STARTING, DetectorUnavailable
-from engine.runtime.contract.measurements.figures import NodeFigures
+from engine.runtime.contract.figures import NodeFigures
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.tuples import TuplesPart
 from tests.local_runtime.actors import LocalNodes

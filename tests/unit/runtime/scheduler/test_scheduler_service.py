@@ -12,15 +12,14 @@ import msgspec
 import pytest
 
 from engine.language.diagnostics import Refusal
-from engine.runtime.contract.catalogue_changes import Changes, KnownToken, StoredToken
-from engine.runtime.contract.change_log import Made
+from engine.runtime.contract.catalogue_changes import Changes, Made
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
-from engine.runtime.contract.log_records import LOGGED, Logged
-from engine.runtime.contract.measurements.figures import ClusterFigures, OtherSetting
-from engine.runtime.contract.measurements.status import Status
-from engine.runtime.contract.requests.routes import Address, Route
+from engine.runtime.contract.figures import ClusterFigures, OtherSetting, Status
+from engine.runtime.contract.requests.calls import Address, Route
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.contract.tokens import KnownToken, StoredToken
 from engine.runtime.front_end.scheduler_client import SchedulerClient
+from engine.runtime.process.log_records import LOGGED, Logged
 from engine.runtime.scheduler.scheduler import Scheduler
 from engine.runtime.scheduler.scheduler_service import SchedulerService
 from engine.runtime.transport.link import Link
@@ -316,7 +315,7 @@ async def test_status_and_counts_outlive_a_directory_that_is_away(tmp_path):
         trouble.append("ray is silent")
         assert "ray is silent" in (await scheduler.status()).reasons
         trouble.clear()
-        scheduler._problem = lambda: "ray is silent, but what is active is served"
+        scheduler.problem = lambda: "ray is silent, but what is active is served"
         status = await scheduler.status()
         assert status.reasons == known.reasons
         assert "ray is silent, but what is active is served" in status.problems

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from engine.runtime.catalogue.offline import copy_data_folder, restore_detector
-from engine.runtime.contract.measurements.counters import ACTIVATIONS, DUE_ACTIVATIONS
+from engine.runtime.contract.measures import ACTIVATIONS, DUE_ACTIVATIONS
 from engine.runtime.detector.persistence import journal_entries
 from engine.runtime.detector.persistence.journal_entries import Ticked
 from engine.runtime.scheduler.due_activations import DueActivations

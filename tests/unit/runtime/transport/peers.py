@@ -11,9 +11,9 @@ from engine.evaluation.wire.events import Done
 from engine.runtime.contract import build
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.replies import Reply
+from engine.runtime.transport.connecting import Listener
 from engine.runtime.transport.link import PROTOCOLS, Link
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.listener import Listener
 from engine.runtime.transport.messages import Batch, Response
 from engine.runtime.transport.server_connection import Outcome, ServerConnection
 from snapshots.errors import WriteFailed
@@ -64,7 +64,7 @@ class Peer:
             settled(Reply([Done(operation.payload[::-1]) for operation in batch.operations]))
             return None
         self.batches.append((batch, settled))
-        return self
+        return self.release
 
 
 class Odd(Exception):

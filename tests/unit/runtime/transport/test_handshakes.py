@@ -11,12 +11,11 @@ import pytest
 
 from engine.runtime.contract import build
 from engine.runtime.contract.build import Protocols
-from engine.runtime.contract.requests.routes import Address
-from engine.runtime.transport import connecting, tls
-from engine.runtime.transport.connecting import OtherProtocolError, connect
+from engine.runtime.contract.requests.calls import Address
+from engine.runtime.transport import connecting
+from engine.runtime.transport.connecting import Listener, OtherProtocolError, connect
 from engine.runtime.transport.link import HEADER, MESSAGES, PROTOCOLS, TOKEN, WELCOME, Link, pieces
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.listener import Listener
 from engine.runtime.transport.messages import Note, encode, responses
 from engine.runtime.transport.server_connection import ServerConnection
 from tests.certificates import certificates
@@ -108,7 +107,7 @@ def test_messages_in_one_tls_record_with_the_welcome_are_heard(uvloop, tmp_path,
         monkeypatch.setenv(name, value)
 
     async def work() -> None:
-        assert await heard(SAID, context=tls.server_context()) == NOTES
+        assert await heard(SAID, context=connecting.server_context()) == NOTES
 
     run(work, uvloop=uvloop)
 

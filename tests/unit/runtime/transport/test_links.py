@@ -13,8 +13,8 @@ import pytest
 from engine.evaluation.wire.events import Done
 from engine.runtime.contract.errors import ActorDied, ActorFailed, DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
+from engine.runtime.contract.requests.calls import Address
 from engine.runtime.contract.requests.replies import Reply
-from engine.runtime.contract.requests.routes import Address
 from engine.runtime.transport.link import (
     HEADER,
     MESSAGES,

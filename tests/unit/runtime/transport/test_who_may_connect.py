@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from engine.evaluation.wire.events import Done
-from engine.runtime.contract.requests.routes import Address
+from engine.runtime.contract.requests.calls import Address
 from engine.runtime.process import temporary
-from engine.runtime.transport import tls
+from engine.runtime.transport import connecting
 from engine.runtime.transport.connecting import connect
 from engine.runtime.transport.link import HEADER, MESSAGES, TOKEN, Link
 from engine.runtime.transport.link_client import LinkClient
@@ -118,7 +118,7 @@ def test_between_machines_only_those_with_a_certificate_of_the_cluster_connect(t
 
     async def run() -> None:
         environment(ours)
-        assert tls.required()
+        assert connecting.tls_required()
         async with listening(host="127.0.0.1", tls=True) as (peer, listener):
             client = await LinkClient.to(listener.address)
             assert (await sent(client, b"x" * LARGE)).answers == [Done(b"x" * LARGE)]
@@ -136,7 +136,7 @@ def test_between_machines_only_those_with_a_certificate_of_the_cluster_connect(t
 
 
 def test_tls_without_certificates_is_an_error_that_names_the_variable():
-    assert not tls.required({})
-    assert not tls.required({"RAY_USE_TLS": "0"})
+    assert not connecting.tls_required({})
+    assert not connecting.tls_required({"RAY_USE_TLS": "0"})
     with pytest.raises(OSError, match="RAY_TLS_SERVER_CERT is not"):
-        tls.server_context({"RAY_USE_TLS": "1"})
+        connecting.server_context({"RAY_USE_TLS": "1"})

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from engine import parse
-from engine.evaluation.births import Births
 from engine.evaluation.facts.look_up import fact_shown
 from engine.evaluation.kernel.indexing.analysis import Analysis, Holding
 from engine.evaluation.kernel.selection.triggers import (
@@ -23,11 +22,10 @@ from engine.evaluation.kernel.selection.triggers import (
     Triggers,
     may_meet_several,
 )
-from engine.evaluation.kernel.site import Site
 from engine.evaluation.operators.table import operator_of
 from engine.evaluation.paths import Path
-from engine.evaluation.requirements import requirements_of
-from engine.evaluation.slices.histories import Histories
+from engine.evaluation.requirements import Births, requirements_of
+from engine.evaluation.slices.histories import Histories, Site
 from engine.evaluation.stamps import NEVER
 from engine.language.condition import All, Condition, FactArg, InRelation, Leaf, Not, OnceWithin, SinceWithin
 from engine.language.condition import Any as AnyOf

@@ -5,12 +5,13 @@ from collections import Counter
 import msgspec
 import pytest
 
+from engine.language.diagnostics import Refusal
 from engine.runtime.catalogue import catalogue_state
 from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
 from engine.runtime.catalogue.catalogue_state import CatalogueState
 from engine.runtime.catalogue.offline import mint_offline, opened_offline
-from engine.runtime.catalogue.tokens import digest_of, mint
-from engine.runtime.contract.catalogue_changes import KnownToken, StoredToken, TableUpdate, TokenEntry
+from engine.runtime.contract.catalogue_changes import TableUpdate
+from engine.runtime.contract.tokens import KnownToken, StoredToken, TokenEntry, digest_of, mint
 from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import NewerFormat, OlderFormat
 from snapshots.folders import create_folder
@@ -123,8 +124,10 @@ def test_to_create_twice_is_to_create_once(opened):
 
 def test_what_is_not_there_cannot_be_removed(opened):
     directory = opened()
-    assert directory.revoke_token(A) is None
-    assert directory.delete_detector(A) is None
+    for remove, code in ((directory.revoke_token, 1202), (directory.delete_detector, 1200)):
+        with pytest.raises(Refusal) as caught:
+            remove(A)
+        assert [entry.code for entry in caught.value.entries] == [code]
 
 
 def test_files_of_a_deleted_detector_go_when_it_is_purged_or_with_the_next_opening(opened, tmp_path):
@@ -203,14 +206,16 @@ def test_no_more_tokens_are_added_than_there_may_be(tmp_path):
     directory.open()
     tokens = {one: StoredToken(one.encode(), "hint") for one in (A, B, C)}
     versions = [directory.add_token(one, tokens[one]) for one in (A, B)]
-    assert directory.add_token(C, tokens[C]) is None
+    with pytest.raises(Refusal, match="the service has 2 tokens"):
+        directory.add_token(C, tokens[C])
     assert directory.add_token(B, tokens[B]) == versions[1], "to add twice is to add once"
     directory.revoke_token(A)
-    assert directory.add_token(C, tokens[C]) is not None
+    directory.add_token(C, tokens[C])
     directory.close()
     again = Catalogue(CatalogueSettings(tmp_path, 2, lock_wait_s=0, tokens_max=1))
     again.open()
-    assert again.add_token(A, tokens[A]) is None
+    with pytest.raises(Refusal):
+        again.add_token(A, tokens[A])
     assert [token.id for token in again.tokens()] == [B, C], "a lower limit takes nothing away"
     again.close()
 

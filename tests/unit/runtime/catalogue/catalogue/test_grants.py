@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from engine.language.diagnostics import Refusal
 from engine.runtime.catalogue import catalogue_state
 from engine.runtime.catalogue.catalogue_state import (
     CatalogueState,
@@ -13,7 +14,7 @@ from engine.runtime.catalogue.catalogue_state import (
     recovered_state,
     state_version,
 )
-from engine.runtime.contract.catalogue_changes import FULL, Grant, KnownToken, StoredToken
+from engine.runtime.contract.tokens import FULL, Grant, KnownToken, StoredToken
 from snapshots.errors import NewerFormat
 from snapshots.inspection import read_only
 from tests.unit.runtime.catalogue.catalogue.directories import A, B, C, D
@@ -70,7 +71,8 @@ def test_detectors_that_are_gone_leave_room(opened, monkeypatch):
     directory.add_token(A, StoredToken(b"a", "hint", grant=Grant(detectors=frozenset())))
     found = directory.create_detectors({one: one for one in (B, C, D)}, dict.fromkeys((B, C, D), A))
     assert [version is None for version in found] == [False, False, True]
-    assert directory.enter_fork(D, "fork", A) is None
+    with pytest.raises(Refusal):
+        directory.enter_fork(D, "fork", A)
     assert directory.create_detectors({D: "another's"}) != [None]
     directory.delete_detector(B)
     assert directory.create_detectors({"e" * 32: "e"}, {"e" * 32: A}) != [None]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from engine.evaluation.wire.events import Done
-from engine.runtime.catalogue.tokens import digest_of
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
+from engine.runtime.contract.tokens import digest_of
 from tests.local_runtime.service import LocalService, local_service, until
 
 pytestmark = pytest.mark.skipping_clock

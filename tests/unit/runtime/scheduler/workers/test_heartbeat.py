@@ -15,8 +15,7 @@ from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.calls import Held
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.scheduler.workers.detector_worker import Callbacks, DetectorWorker
-from engine.runtime.scheduler.workers.heartbeat import BEATS, Heartbeat
+from engine.runtime.scheduler.workers.detector_worker import BEATS, Callbacks, DetectorWorker, Heartbeat
 from engine.runtime.scheduler.workers.worker_pool import WorkerPool
 from tests.local_runtime.actors import LocalActors
 from tests.local_runtime.service import LocalService, local_service, until

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.scheduler.workers.cluster_nodes import Nodes
-from engine.runtime.scheduler.workers.heartbeat import AvoidedNodes
+from engine.runtime.scheduler.workers.cluster_nodes import AvoidedNodes, Nodes
 from engine.runtime.scheduler.workers.worker_starts import WorkerStarts
 from tests.local_runtime.actors import LocalActors, LocalNodes
 

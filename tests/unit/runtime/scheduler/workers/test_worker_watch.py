@@ -7,12 +7,12 @@ import pytest
 
 from engine.evaluation.wire.events import Done
 from engine.runtime.contract.errors import ActorDied
-from engine.runtime.contract.measurements.counters import DETECTORS_LOST
+from engine.runtime.contract.measures import DETECTORS_LOST
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.calls import Held
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.scheduler.workers.cluster_nodes import AvoidedNodes
 from engine.runtime.scheduler.workers.detector_worker import Callbacks, DetectorWorker, Granted
-from engine.runtime.scheduler.workers.heartbeat import AvoidedNodes
 from engine.runtime.scheduler.workers.worker_watch import (
     Comparison,
     Drop,
@@ -51,7 +51,7 @@ class Scene:
     def _drop(self, worker: DetectorWorker, epoch: int) -> None:
         raise AssertionError(f"{epoch} was not granted to {worker}")
 
-    def _note_death(self, worker: DetectorWorker, *, silent: bool) -> None:
+    def _note_death(self, worker: DetectorWorker, silent: bool) -> None:
         assert worker is self.worker
         self.died.append(silent)
         for watcher in worker.watchers:

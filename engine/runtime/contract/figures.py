@@ -3,12 +3,13 @@
 Times end in `_ms` and count from 1970; durations end in `_s`.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
-from engine.runtime.contract.measurements.measures import Histogram
+from engine.runtime.contract.measures import Measured
 
 
 class DetectorFigures(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -60,8 +61,8 @@ class ProcessFigures(msgspec.Struct, frozen=True):
     cpu_s: Annotated[float, Meta(description="The CPU time that it has used.")]
 
 
-class WorkerAnswer(msgspec.Struct, frozen=True):
-    """A worker's own figures, as it answers."""
+class WorkerAnswer(Measured, kw_only=True):
+    """A worker's own figures, as it answers, and what it has measured."""
 
     process: ProcessFigures
     node: str
@@ -71,18 +72,7 @@ class WorkerAnswer(msgspec.Struct, frozen=True):
     connections: dict[str, int]
     """The connections of front ends and of the scheduler, by transport."""
     detectors: list[DetectorFigures]
-    histograms: dict[str, Histogram]
-    keys_evicted: int
-    shadows: dict[str, int] = {}
-    """See `Measures.shadows`."""
     loop_lag_s: float = 0.0
-    events: int = 0
-    actions: int = 0
-    refused: dict[int, int] = {}
-    """See `Measures.refused`."""
-    ticks: int = 0
-    firings_by_time: int = 0
-    firings: int = 0
 
 
 class WorkerFigures(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -163,21 +153,6 @@ class FolderFigures(msgspec.Struct, frozen=True):
     free_inodes: int
 
 
-class Measured(msgspec.Struct):
-    """What workers of one node have measured since the scheduler's start, those that ended included."""
-
-    histograms: dict[str, Histogram] = {}
-    keys_evicted: int = 0
-    cpu_s: float = 0.0
-    shadows: dict[str, int] = {}
-    events: int = 0
-    actions: int = 0
-    refused: dict[int, int] = {}
-    ticks: int = 0
-    firings_by_time: int = 0
-    firings: int = 0
-
-
 class ClusterFigures(msgspec.Struct, frozen=True):
     """What runs where."""
 
@@ -200,3 +175,24 @@ class ClusterFigures(msgspec.Struct, frozen=True):
     """How long something has been due by time in a passive detector: the longest."""
     waiting_for_slots: int = 0
     """How many detectors wait for an activation slot because all are taken."""
+
+
+Counts = Mapping[tuple[str, ...], float]
+"""Increments of front-end metrics, by name and labels."""
+
+
+class Status(msgspec.Struct, frozen=True):
+    """The state of the scheduler and its detectors."""
+
+    reasons: list[str]
+    """Why requests cannot be served now."""
+    problems: list[str]
+    """Problems that do not prevent serving."""
+    active_detectors: int
+    """The number of active detectors."""
+    detectors_with_problems: int
+    """The number of detectors that cannot be activated or saved."""
+    counts: dict[str, int]
+    """Counts since the start, for each name of `counters.COUNTERS`."""
+    front_end_counts: dict[tuple[str, ...], float]
+    """The metrics of all front ends since the start."""

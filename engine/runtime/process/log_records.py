@@ -73,12 +73,10 @@ class ForwardedLogs(logging.Handler):
         self._period_ends_s = 0.0
 
     def begin(self) -> None:
-        """Forward what this program logs from now on."""
         for name in _OWN_LOGS:
             logging.getLogger(name).addHandler(self)
 
     def end(self) -> None:
-        """Forward nothing any more."""
         for name in _OWN_LOGS:
             logging.getLogger(name).removeHandler(self)
 

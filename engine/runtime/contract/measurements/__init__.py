@@ -1,1 +1,0 @@
-"""What processes measure and report of themselves."""
