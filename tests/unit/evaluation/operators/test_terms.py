@@ -40,7 +40,7 @@ from engine.language.terms import (
 )
 from engine.language.text.printer import format_term
 from tests import reference_terms
-from tests.differential.modes import MODES, in_mode
+from tests.differential.modes import TRIED, in_mode
 from tests.reference import COMPARISONS
 
 A = Leaf("a", "eq", 1)
@@ -200,7 +200,7 @@ def test_a_part_of_the_time_changes_at_its_steps_and_nowhere_else(part: str, zon
             assert len({shown(us) for us in probed}) == 1, (start, before, after)
 
 
-@pytest.mark.parametrize("zone", [None, "Europe/Berlin", "Australia/Lord_Howe"])
+@pytest.mark.parametrize("zone", [None, "Australia/Lord_Howe"])
 @pytest.mark.parametrize(
     ("part", "constant"),
     [
@@ -267,7 +267,7 @@ def test_terms_that_look_back(term: Term, expected: Sequence[Any]) -> None:
     assert [value(term, *EVENTS[:end]) for end in range(1, 5)] == list(expected)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", TRIED)
 def test_values_of_all_types_compare_as_they_are_said_to(mode: str) -> None:
     values = (0, 1, 1.0, 1.5, 2**53 + 1, 2.0**53, 10**400, -1, "", "1", "b", "é", True, False, None, [1], {})
     for op, compare in COMPARISONS.items():
