@@ -131,7 +131,6 @@ ROOMS: Final = {
                 "operators/present_terms/now.py",
                 "operators/present_terms/time_of_fact.py",
                 "operators/counting/panes.py",
-                "operators/counting/pane_sums.py",
                 "operators/counting/comparison.py",
                 "operators/temporal/aged.py",
                 "operators/temporal/earlier.py",
@@ -253,8 +252,8 @@ ROOMS: Final = {
             "engine/evaluation",
             tests=(
                 "unit/evaluation/test_detector.py",
-                "unit/evaluation/rule_book/test_many_rules.py",
                 "unit/evaluation/rule_book/test_differences.py",
+                "unit/evaluation/rule_book/test_many_rules.py",
                 "unit/evaluation/rule_book/test_versions.py",
                 "unit/evaluation/rule_book/test_preparation.py",
                 "unit/evaluation/rule_book/test_rule_room.py",

@@ -37,6 +37,13 @@ def shown(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> list[dic
         ({}, {"enabled": False}, ["enabled"], "kept"),
         ({"enabled": False}, {}, ["enabled"], "begins anew"),
         ({}, {"condition": "a == 1"}, ["condition"], "begins anew"),
+        ({}, {"condition": "once b == 1"}, ["condition"], "begins anew"),
+        (
+            {},
+            {"condition": "a == 1", "notify": True, "timed": True},
+            ["condition", "notify", "timed"],
+            "begins anew",
+        ),
         ({}, {"condition": "a == 1", "history": "keep"}, ["condition"], "partly kept"),
         (
             {"enabled": False},
@@ -53,6 +60,7 @@ def test_the_members_that_differ_and_what_becomes_of_the_history(
     [found] = shown([rule | before], [rule | after])
     assert (found["name"], found["members"], found["history"]) == ("r", members, history)
     assert ("before" in found) is ("after" in found) is ("condition" in members)
+    assert "begins_anew" not in found
 
 
 def test_a_draft_that_becomes_that_of_another_rule() -> None:
@@ -79,10 +87,13 @@ def test_conditions_are_canonical_and_what_begins_anew_of_one_that_keeps_the_res
 
 def test_past_a_bound_conditions_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"r{number}" for number in range(5)]
-    monkeypatch.setattr(tested, "TEXTS_CHARS_MAX", 2 * 2 * len("a == 1"))
+    assert tested.TEXTS_CHARS_MAX == 16 << 20, "as the OpenAPI document says"
+    # Each shows three: the conditions before and after, and what begins anew.
+    monkeypatch.setattr(tested, "TEXTS_CHARS_MAX", 2 * 3 * len("once a == 1") + 1)
     found = shown(
-        [{"name": name, "condition": "a == 1"} for name in names],
-        [{"name": name, "condition": "a == 2"} for name in names],
+        [{"name": name, "condition": "once a == 1"} for name in names],
+        [{"name": name, "condition": "once a == 2", "history": "keep"} for name in names],
     )
     assert [one["name"] for one in found] == names
-    assert ["before" in one for one in found] == [True, True, False, False, False]
+    assert ["before" in one for one in found] == [True, True, True, False, False]
+    assert [one.get("begins_anew") for one in found] == [["once a == 2"]] * 3 + [None] * 2
