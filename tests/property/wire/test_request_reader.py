@@ -178,7 +178,7 @@ def test_what_is_read_is_what_h11_reads(data: bytes, cut: int) -> None:
         asked.target,
         asked.http_version,
     )
-    assert head.headers == list(asked.headers)
+    assert head.fields.headers == list(asked.headers)
     assert (body, rest) == (h11_body, h11_rest)
     if rest is not None:
         assert head.keeps_alive == (connection.their_state is not h11.MUST_CLOSE)
