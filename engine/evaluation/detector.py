@@ -172,7 +172,7 @@ class Detector(RuleBook):
             self._stream(cast("Sequence[Event]", events[alone:] if alone else events), outcomes)
         return outcomes
 
-    def tick(self, time_us: int, between: Callable[[], None] | None = None) -> list[FiredByTime]:
+    def tick(self, time_us: int, between: Callable[[], None] = lambda: None) -> list[FiredByTime]:
         """Move the clock to a time in microseconds, without an event. Return what fires by time until then.
 
         `between` is called from time to time, when a part of that has fired. A time behind the clock changes
@@ -182,7 +182,8 @@ class Detector(RuleBook):
             return []
         self.time_of(time_us, time_us)
         before, self.fired_by_time = self.fired_by_time, list[FiredByTime]()
-        self.timing.pass_time(stamp_of(time_us, 0), self.events_seen, between)
+        self.timing.between = between
+        self.timing.pass_time(stamp_of(time_us, 0), self.events_seen)
         self.clock_us = time_us
         fired, self.fired_by_time = self.fired_by_time, before
         self.forget_lookups()

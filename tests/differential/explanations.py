@@ -370,6 +370,9 @@ class Possible:
         numbers = sorted({one for one in ends if type(one) in (int, float) and abs(one) < 1e308})
         ends += [low / 2 + high / 2 for low, high in pairwise(numbers)]
         ends += [event[name] for predicate in predicates for name in names_of(predicate)]
+        if any(isinstance(part, terms.Ref) and part.op in ("in", "nin") for part in parts):
+            # A fact can have any of these values, and the list that it is looked for in have it too.
+            ends.append([one for one in ends if not isinstance(one, list | dict | None)])
         self.values = list({repr(one): one for one in ends}.values())
 
     def is_small(self, several: Iterable[Condition]) -> bool:

@@ -98,16 +98,6 @@ Answer: TypeAlias = tuple[Fired | str, ...] | tuple[Listed, ...] | At | str
 word."""
 
 
-class _Anything:
-    """An answer that was forgotten: the request was executed, whatever was said."""
-
-    def __repr__(self) -> str:
-        return "anything"
-
-
-ANYTHING = _Anything()
-
-
 class Unexpected(NamedTuple):
     """An answer that no order explains, such as an internal error."""
 
@@ -125,7 +115,7 @@ class Call:
     asked: Asked
     called_ns: int
     returned_ns: int | None = None
-    answer: Answer | _Anything | Unexpected | None = None
+    answer: Answer | Unexpected | None = None
 
     @property
     def answered(self) -> bool:

@@ -1,6 +1,5 @@
 """What one detector does: each step is the reference's, on the events that its rules can still see."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
@@ -8,13 +7,10 @@ from typing import Any, NamedTuple, assert_never
 
 from engine.language import condition as terms
 from tests.linearizability.history import (
-    ANYTHING,
     REFUSED,
     AddRule,
-    Answer,
     Asked,
     At,
-    Call,
     ChangeRule,
     Evaluate,
     Fired,
@@ -42,8 +38,6 @@ class State(NamedTuple):
     rules: tuple[Rule, ...] = ()
     highest: int = 0
     events: int = 0
-    answers: frozenset[tuple[str, Answer]] = frozenset()
-    """What was answered to evaluations with a key."""
 
     def rule(self, name: str) -> Rule:
         """The rule of a name that is there."""
@@ -98,34 +92,24 @@ def _farthest(reaches: Iterable[tuple[int, int]]) -> tuple[int, int]:
 
 
 class DetectorModel:
-    """A detector from its creation on. `sent` has the events by their numbers."""
+    """A detector from its creation on, which is asked this."""
 
-    def __init__(self, calls: Iterable[Call]) -> None:
+    def __init__(self, every: Iterable[Asked]) -> None:
         self.initial = State()
-        evaluations = [call.asked for call in calls if isinstance(call.asked, Evaluate)]
+        evaluations = [asked for asked in every if isinstance(asked, Evaluate)]
         self._sent = {event.number: event for asked in evaluations for event in asked.events}
-        keys = Counter(asked.key for asked in evaluations if asked.key)
-        self._retried = {key for key, times in keys.items() if times > 1}
         self._events = dict[Seen, Event]()
-        self._fired = dict[tuple[object, ...], tuple[Seen | None, Fired | str]]()
-        """What events did, by the state and their numbers: a search tries the same ones in many places."""
-
-    def step(self, state: State, call: Call) -> State | None:
-        """Return the state after a request; None if it would have been answered otherwise."""
-        done = self._done(state, call.asked, None if call.answer is ANYTHING else call.answer)
-        return None if done is None else done[0]
 
     def done(self, state: State, asked: Asked) -> tuple[State, Any]:
         """Return the state after a request, and its answer."""
-        found = self._done(state, asked, None)
-        assert found is not None, "any answer is wanted"
-        return found
-
-    def _done(self, state: State, asked: Asked, wanted: Any) -> tuple[State, Any] | None:
-        """Do a request; None if it would have been answered otherwise."""
         match asked:
-            case Evaluate():
-                return self._evaluated(state, asked, wanted)
+            case Evaluate(events):
+                given = list[Fired | str]()
+                after = state
+                for event in events:
+                    after, fired = self._event(after, event)
+                    given.append(fired)
+                return after, tuple(given)
             case AddRule(name, condition, notify):
                 reach(condition)
                 rules = self._reference(state)
@@ -143,7 +127,7 @@ class DetectorModel:
                 after, given = state, At(state.tail[-1].time_us / 1_000 if state.tail else None, state.events)
             case never:
                 assert_never(never)
-        return (after, given) if wanted is None or given == wanted else None
+        return after, given
 
     def _changed(self, state: State, name: str, changes: Mapping[str, Any]) -> tuple[State, Any]:
         reference = self._reference(state)
@@ -152,40 +136,9 @@ class DetectorModel:
         reference.change_rule(name, **changes)
         return self._ruled(state, reference), (listed(reference.rules[name]),)
 
-    def _evaluated(self, state: State, asked: Evaluate, wanted: Any) -> tuple[State, Answer] | None:
-        if asked.key in self._retried:
-            for key, answer in state.answers:
-                if key == asked.key:
-                    return (state, answer) if wanted in (None, answer) else None
-        if wanted is not None and (not isinstance(wanted, tuple) or len(wanted) != len(asked.events)):
-            return None
-        given = list[Fired | str]()
-        after = state
-        for place, event in enumerate(asked.events):
-            one = None if wanted is None else wanted[place]
-            step = self._event(after, event, one)
-            if step is None:
-                return None
-            after, fired = step
-            given.append(fired)
-        # Nothing is remembered of a single event that was refused, since nothing happened.
-        if asked.key in self._retried and (asked.batch or given != [REFUSED]):
-            after = after._replace(answers=after.answers | {(asked.key, tuple(given))})
-        return after, tuple(given)
-
-    def _event(self, state: State, sent: Sent, wanted: Any) -> tuple[State, Fired | str] | None:
-        """Evaluate one event; None if it would have been answered otherwise."""
-        stamp_us = sent.timestamp_ms * 1_000
-        late_us = max(0, state.tail[-1].time_us - stamp_us) if state.tail else 0
-        if isinstance(wanted, Fired) and wanted.late_us != late_us:
-            # The rules need not be asked, which takes a hundred times as long.
-            return None
-        asked = (state.tail, state.rules, state.highest, sent.number)
-        if asked not in self._fired:
-            self._fired[asked] = self._evaluate(state, sent, late_us)
-        seen, given = self._fired[asked]
-        if wanted is not None and given != wanted:
-            return None
+    def _event(self, state: State, sent: Sent) -> tuple[State, Fired | str]:
+        late_us = max(0, state.tail[-1].time_us - sent.timestamp_ms * 1_000) if state.tail else 0
+        seen, given = self._evaluate(state, sent, late_us)
         if seen is None:
             return state, given
         return _cut(state._replace(tail=(*state.tail, seen), events=state.events + 1)), given

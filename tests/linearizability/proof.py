@@ -7,14 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.linearizability.clients import Load, Subject
+from tests.linearizability.clients import Load
 from tests.linearizability.cluster import cluster
 from tests.linearizability.journal import done
-from tests.linearizability.minimal import minimized, told
-from tests.linearizability.model import DetectorModel
 from tests.linearizability.replay import Replay, problems
 from tests.linearizability.scenarios import Scenario
-from tests.linearizability.search import Unexplained, explain
 from tests.linearizability.trial import QUIET_S, Trial
 
 
@@ -27,10 +24,6 @@ class Judged:
     outcomes: Counter[str]
     requests: int
     unanswered: int
-    steps: int
-    """The steps of all searches."""
-    undecided: int
-    """The histories of which no search was finished."""
     violations: list[str]
 
     def lines(self) -> list[str]:
@@ -40,8 +33,6 @@ class Judged:
             f"{self.requests:7d}  requests in the histories",
             f"{self.unanswered:7d}  of them without an answer",
             *(f"{count:7d}  {outcome}" for outcome, count in sorted(self.outcomes.items())),
-            f"{self.steps:7d}  steps of searches for an order",
-            f"{self.undecided:7d}  searches given up",
             f"{len(self.violations):7d}  violations",
         ]
 
@@ -58,7 +49,6 @@ def prove(
     clients: int,
     pause_s: float,
     seed: object,
-    search: bool = False,
 ) -> Judged:
     """Play the scenarios one after another on one cluster, and judge."""
     away_s = dict[str, float]()
@@ -74,28 +64,16 @@ def prove(
         finally:
             load.end()
     folders = {subject.id: running.detector(subject.id) for subject in load.subjects}
-    return judged(load, folders, away_s, search=search)
+    return judged(load, folders, away_s)
 
 
-def judged(load: Load, folders: Mapping[str, Path], away_s: dict[str, float], *, search: bool) -> Judged:
-    """Hold the answers of each detector against its journal; with `search`, look for any order as well."""
+def judged(load: Load, folders: Mapping[str, Path], away_s: dict[str, float]) -> Judged:
+    """Hold the answers of each detector against its journal."""
     calls = [call for subject in load.subjects for call in subject.calls]
-    steps, undecided, violations = 0, 0, list[str]()
-    for subject in load.subjects:
-        found = problems(subject.calls, Replay(done(folders[subject.id])))
-        violations += [f"{subject.id}: {problem}" for problem in found]
-        if not search:
-            continue
-        searched = explain(subject.calls, DetectorModel(subject.calls))
-        steps += searched.steps
-        if isinstance(searched, Unexplained) and not searched.decided:
-            undecided += 1
-        elif isinstance(searched, Unexplained):
-            violations.append(_violation(subject))
+    violations = [
+        f"{subject.id}: {problem}"
+        for subject in load.subjects
+        for problem in problems(subject.calls, Replay(done(folders[subject.id])))
+    ]
     unanswered = sum(not call.answered for call in calls)
-    return Judged(away_s, load.outcomes, len(calls), unanswered, steps, undecided, violations)
-
-
-def _violation(subject: Subject) -> str:
-    shorter = minimized(subject.calls, DetectorModel)
-    return f"no order explains the history of {subject.id}, of which this is left:\n{told(shorter)}"
+    return Judged(away_s, load.outcomes, len(calls), unanswered, violations)

@@ -65,7 +65,7 @@ class Replay:
         self.clocks_us = list[int]()
         every = list(done)
         self.last = len(every)
-        self._model = DetectorModel(Call("journal", one.asked, 0) for one in every)
+        self._model = DetectorModel(one.asked for one in every)
         state = self._model.initial
         for place, one in enumerate((None, *every)):
             state = state if one is None else self._take(place, one, state)

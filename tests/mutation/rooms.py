@@ -131,7 +131,6 @@ ROOMS: Final = {
                 "operators/present_terms/now.py",
                 "operators/present_terms/time_of_fact.py",
                 "operators/counting/panes.py",
-                "operators/counting/pane_sums.py",
                 "operators/counting/comparison.py",
                 "operators/temporal/aged.py",
                 "operators/temporal/earlier.py",

@@ -1,4 +1,5 @@
 import ast
+import gc
 import itertools
 import re
 import subprocess
@@ -38,7 +39,12 @@ def shown(path: Path) -> str:
 
 @cache
 def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text("utf-8"))
+    # The collector would look through all trees again and again.
+    gc.disable()
+    try:
+        return ast.parse(path.read_text("utf-8"))
+    finally:
+        gc.enable()
 
 
 def circles(*packages: str) -> set[tuple[str, str]]:

@@ -160,12 +160,6 @@ def test_a_page_names_only_what_is_there(page: Path) -> None:
     assert [said for check in CHECKS for said in check(text)] == []
 
 
-@every_page
-def test_no_page_promises_relations_that_are_stored(page: Path) -> None:
-    if operation_of("/api/detectors/{detectorId}/relations") is None:
-        assert not re.search(r"stored\s+with\s+the\s+detector", page.read_text("utf-8"))
-
-
 @pytest.mark.parametrize(
     ("text", "refuted"),
     [

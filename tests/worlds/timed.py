@@ -230,7 +230,7 @@ class TimedWorld:
         if choose((True, True, True, False)):
             fields["k"] = choose(("x", "x", "y", 1, 1.0, True, "x" * 300))
         if choose((True, False)):
-            fields["m"] = choose((0, 1, 0.5))
+            fields["m"] = choose((0, 1, 0.5, -1))
         return fields
 
     def script(self, steps_max: int = 16) -> list[TimedStep]:

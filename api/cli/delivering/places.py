@@ -42,7 +42,7 @@ class Places:
         self._every = every
         self._changed = asyncio.Event()
         self._saving = threading.Lock()
-        """Of two saves, the one that was asked for later is the last."""
+        self._is_closed = False
         self._lock = self._locked(self._path) if self._path else None
         document = self._read(self._path) if self._path else None
         self._places = document.places if document else {}
@@ -68,28 +68,28 @@ class Places:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            await asyncio.to_thread(self._save, self._document())
+            await asyncio.to_thread(self.save)
 
     def save(self) -> None:
-        """Save everything now. Raises OSError."""
-        self._save(self._document())
+        """Save everything now, unless it is closed. Raises OSError."""
+        with self._saving:
+            if self._is_closed:
+                return
+            document = msgspec.json.encode(_Document(_VERSION, self._every, self._places))
+            self._sync()
+            if self._path is not None:
+                self._replace(self._path, document)
 
     def close(self) -> None:
         """Save everything, and let others have the file. Raises OSError."""
         try:
             self.save()
         finally:
+            # `keep` may have left a save in its thread: it ends before others have the file, or does nothing.
+            with self._saving:
+                self._is_closed = True
             if self._lock is not None:
                 os.close(self._lock)
-
-    def _document(self) -> bytes:
-        return msgspec.json.encode(_Document(_VERSION, self._every, self._places))
-
-    def _save(self, document: bytes) -> None:
-        with self._saving:
-            self._sync()
-            if self._path is not None:
-                self._replace(self._path, document)
 
     @staticmethod
     def _replace(path: Path, document: bytes) -> None:

@@ -74,6 +74,8 @@ class Recorder:
 
         `tick` is the number of the event before.
         """
+        if not (self._is_fed(rule) or self._at_most_once.concerns(rule)):
+            return rule
         fields = {name: value for name, value in keys.items() if not name.startswith("$")}
         sent = {name[1:]: value for name, value in keys.items() if name.startswith("$")}
         acting = self._at_most_once.acting((rule,), fields, sent, stamp_of(time_us, tick))

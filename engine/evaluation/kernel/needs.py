@@ -32,6 +32,9 @@ class TimedPart(Protocol):
     def changed(self, read: Any) -> str | None:
         """Return the test whether an event has changed what time will change; None if each event may have."""
 
+    def advances(self, read: Any, made: str) -> str | None:
+        """Return the test, before an event is written, whether it may bring forward what its slice awaits."""
+
 
 class Waiting(Protocol):
     """The slices of one timed rule, which wait for their time."""
@@ -40,6 +43,7 @@ class Waiting(Protocol):
     soonest: int | None
     shared_soonest: int | None
     rest: list[int]
+    made: int
 
     @property
     def shares(self) -> bool:
@@ -57,7 +61,7 @@ class Waiting(Protocol):
     def shards(self) -> Any:
         """The entries by key, whose first member is the stamp of the time."""
 
-    def touch(self, key: Any, stamp: int, fields: Any, sent: Any) -> None:
+    def touch(self, key: Any, stamp: int, fields: Any, sent: Any, *, is_changed: bool = False) -> None:
         """See what an event has made of the slice of a key."""
 
     def share(self, stamp: int, fields: Any, sent: Any) -> None:
@@ -70,13 +74,18 @@ class Waiting(Protocol):
 class Timing(Protocol):
     """The timed rules of a detector."""
 
-    due: int
+    not_waiting: tuple[int]
+    """In place of the entry of a key that has none."""
+
+    @property
+    def queue(self) -> Any:
+        """What waits for its time: it is `due` when the first is."""
 
     @property
     def watches(self) -> Mapping[int, Waiting]:
         """The rules by priority."""
 
-    def pass_time(self, base: int, tick: int, between: Any = None) -> None:
+    def pass_time(self, base: int, tick: int) -> None:
         """Have all fire that are due up to the time of a stamp, after the event with a number."""
 
     def rules_changed(self) -> None:

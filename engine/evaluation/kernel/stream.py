@@ -15,7 +15,6 @@ from engine.evaluation.kernel.needs import TimedPart, Timing, Waiting
 from engine.evaluation.rules import Fired, Rule
 from engine.evaluation.slices.histories import SETTLED_EVERY, Histories, Site
 from engine.evaluation.slices.slices import SHARDS
-from engine.evaluation.stamps import LATEST
 from engine.language.condition import Condition
 
 KeyT = TypeVar("KeyT", bound=Hashable)
@@ -112,21 +111,23 @@ _DECIDE: Final = """\
 class _Touching:
     """Statements, and what they are given: none without timed rules.
 
-    Most events change nothing that time will change, or find a slice that is looked at soon enough, which one
-    look-up tells.
+    Most events change nothing that time will change, or find a slice that is looked at soon enough, which the
+    stamp that they replace tells, or else one look-up.
     """
 
     def __init__(self, code: ConditionCode, timing: Timing | None) -> None:
         self.given: list[tuple[str, Any]] = []
+        self.first: list[str] = []
+        """The statements before an event is committed."""
         self.lines: list[str] = []
-        """The statements after an event was committed."""
+        """Those after that."""
         self.due: list[str] = []
-        """Those before it is decided."""
+        """Those before the event is decided."""
         if timing is None or not timing.watches:
             return
         self._code = code
-        self.due = ["if base >= timing.due: timing.pass_time(base, tick)"]
-        self.given = [("timing", timing), ("NOT_WAITING", (LATEST,))]
+        self.due = ["if base >= queue.due: timing.pass_time(base, tick)"]
+        self.given = [("timing", timing), ("queue", timing.queue), ("NOT_WAITING", timing.not_waiting)]
         for number, waiting in enumerate(timing.watches.values()):
             key = code.key_of(waiting.path)
             if key is None:
@@ -147,8 +148,15 @@ class _Touching:
         self.lines.append(f"{_if(tests)}share{number}(base + tick, fields, vars)")
 
     def _touch(self, number: int, waiting: Waiting, key: str) -> None:
-        self.given += [(f"waiting{number}", waiting.shards), (f"touch{number}", waiting.touch)]
+        self.given.append((f"touch{number}", waiting.touch))
         touch = f"touch{number}({key}, base + tick, fields, vars)"
+        advances = None if key == "()" or waiting.soonest is None else self._advances(number, waiting)
+        if advances is not None:
+            self.given.append((f"made{number}", waiting.made))
+            self.first.append(f"advance{number} = {key} is not None and ({advances})")
+            self.lines.append(f"if advance{number}: {touch[:-1]}, is_changed=True)")
+            return
+        self.given.append((f"waiting{number}", waiting.shards))
         shard = f"waiting{number}[{hash(()) % SHARDS if key == '()' else key.replace('k', 'h')}]"
         lines = [touch]
         if waiting.soonest is not None:
@@ -163,6 +171,17 @@ class _Touching:
         if key != "()":
             lines = [f"if {key} is not None:", *(f" {line}" for line in lines)]
         self.lines += lines
+
+    def _advances(self, number: int, waiting: Waiting) -> str | None:
+        """Return the test, before an event is written, whether its slice may have to wait for less time."""
+        tests = []
+        for part in waiting.own_parts:
+            read = self._code.written_to(part.remembered)
+            test = None if read is None else part.advances(read, f"made{number}")
+            if test is None:
+                return None
+            tests.append(test)
+        return " or ".join(dict.fromkeys(tests)) or None
 
     def _changed(self, parts: Sequence[TimedPart]) -> str | None:
         """Return the test whether an event has changed what time will change; None if each event may have."""
@@ -195,7 +214,7 @@ class _Code:
         self.decided = [*begin, *code.decided(), *fired]
         touching = _Touching(code, timing)
         self.given = [*code.given(), *code.tables(), *tools.items(), *touching.given]
-        self._written = indented(code.written(touching.lines), 4)
+        self._written = indented(code.written(touching.first, touching.lines), 4)
         self._due = touching.due
         self._is_noting = "NOTED" in tools
         # Without keys nothing can pass a bound at an event.

@@ -94,8 +94,6 @@ class _Code:
         value = self.value(term)
         if value.kind in (Kind.COMPUTED, Kind.DOUBLE):
             return value.text
-        if value.kind is Kind.NUMBER:
-            return f"({value.text} + 0.0)"
         # Of a text, the test gives NaN.
         first, again = self._named(value)
         is_whole = f"type({again}) is int and LEAST_DOUBLED <= {again} <= MOST_DOUBLED"

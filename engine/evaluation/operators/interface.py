@@ -133,6 +133,8 @@ class Memory(ABC):
 
     is_record: ClassVar[bool] = False
     """Whether an entry is a record, not a stamp. Where nothing is remembered, it is `()`, or else `NEVER`."""
+    renews: ClassVar[bool] = False
+    """Whether the stamp of each event whose outcome is true becomes the entry, which is a stamp."""
     splits: ClassVar[bool] = True
     """Whether rules of different births can share it, because each can tell what came after its birth."""
 
@@ -306,10 +308,15 @@ class LookingBack(ABC, Generic[NodeT]):
         """Return how long after an event time may turn what it wrote, at least; None if time never does."""
         return self.window_us(node)
 
-    def next_us(self, node: NodeT, entry: Any, now_us: int) -> int | None:
+    def drift(self, node: NodeT) -> bool | None:  # noqa: ARG002 -- overridden
+        """Return the only verdict to which time may turn a node; None if that is not known."""
+        return None
+
+    def next_us(self, node: NodeT, entry: Any, now_us: int, to: bool | None) -> int | None:  # noqa: ARG002
         """Return the next time, from one on, just after which time may turn a node, whatever events come.
 
-        It may be too early: then it is asked for again.
+        It may be too early: then it is asked for again. What can only turn it to the verdict other than `to`
+        may be left out, if that is not None.
         """
         return next((turn_us for turn_us in self.turns_us(node, entry) if turn_us >= now_us), None)
 
@@ -357,6 +364,11 @@ class Operator(LookingBack[NodeT]):
         If it is known, nothing else than `Reading.edge` tells its verdict the window.
         """
         return None
+
+    def drift(self, node: NodeT) -> bool | None:
+        """Return the only verdict to which time may turn a node. It leaves less of the past in windows."""
+        grows = self.grows(node)
+        return None if grows is None else not grows
 
     # -- explanations ---------------------------------------------------------------------------------------
 

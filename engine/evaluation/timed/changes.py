@@ -1,6 +1,6 @@
 """When time alone may change what a condition is at an event that has only the keys of its rule."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import islice
 from math import floor
@@ -13,11 +13,12 @@ from engine.evaluation.operators.term_interface import Motion
 from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.requirements import Around, Births, births_alone, inside
 from engine.evaluation.slices.histories import Histories
-from engine.evaluation.slices.readers import Reader, Readers
 from engine.evaluation.slices.slices import SEEN, Remembered, Slice, Slices
-from engine.evaluation.stamps import NUMBER_BITS, time_of
+from engine.evaluation.stamps import LATEST_US, NUMBER_BITS, time_of
+from engine.evaluation.timed.table import Event
 from engine.evaluation.times import FOREVER, NEVER
-from engine.language.condition import Compare, Condition, Keyed, Predicate
+from engine.language import condition as language
+from engine.language.condition import Compare, Condition, Keyed, Not, Predicate
 from engine.language.forms.table import facts_of
 from engine.language.nodes import Node, TermNode
 from engine.language.terms import Age
@@ -33,6 +34,17 @@ STEPS_MAX: Final = 1_500
 longer is looked at again then."""
 
 
+Decide = Callable[[Mapping[str, Any], Mapping[str, Any], int, int], Any]
+"""Gives a bit for each of some conditions that is true at an event, by the stamp of its time."""
+
+
+class Deciders(Protocol):
+    """Makes functions that decide conditions of a rule."""
+
+    def decider(self, conditions: Sequence[tuple[Condition, Births]]) -> Decide:
+        """Return what decides conditions whose histories have births."""
+
+
 class Written(Protocol):
     """Gives the names by which code reads what an event has written in its slice."""
 
@@ -43,9 +55,19 @@ class Written(Protocol):
     def entry(self) -> str:
         """What the slice remembers."""
 
+    def edge(self, window_us: int) -> str:
+        """Return the expression for a stamp before all events inside a window, and after all older ones."""
+
+
+Given = list[tuple[str, Any]]
+"""Names in generated code, and their values."""
+
 
 class Part:
-    """A part of a rule that remembers something of the slice that an event with the keys is in."""
+    """A part of a rule that remembers something of the slice that an event with the keys is in.
+
+    If `to` is not None, what time turns in it matters only where it turns to that.
+    """
 
     def __init__(
         self,
@@ -53,29 +75,36 @@ class Part:
         births: Births,
         remembered: Remembered,
         keys: Sequence[str],
-        ages_us: Sequence[int] = (),
+        *,
+        to: bool | None,
+        ages: "Ages",
     ) -> None:
         """Take a part of a node, and the ages at which a comparison of its own turns."""
         self.slices: Slices = remembered.slices
-        self._remembered, self._node, self._born = remembered, node, births.born
+        self._remembered, self._node, self._born, self._to = remembered, node, births.born, to
         self._operator = remembering(node)
         self._window_us = self._operator.window_us(node)
-        self._readers = Readers(remembered.memory)
-        self._readers.read_by(Reader(self._window_us, births.born, self._operator.only_next))
         memory = remembered.memory
         self._turns_by_pane = isinstance(memory, OfPanes) and getattr(memory, "fact", None) in keys
         """Whether the event's own number is added, in another order once its pane is another."""
         self.soonest_us = 0 if self._turns_by_pane else self._operator.soonest_us(node)
         """How long after an event time may turn what it wrote, at least: 0 if that is not known, None if time
-        never does."""
-        self._ages_us = ages_us
-        if ages_us:
-            self.soonest_us = ages_us[0]
+        never does, or only in a way that does not matter."""
+        self._ages_us = ages.ages_us
+        if self._ages_us:
+            self.soonest_us = self._ages_us[0]
+        self.is_still = self.soonest_us is None
+        """Whether time never turns it."""
+        drift = ages.drift if self._ages_us else self._operator.drift(node)
+        self.matters = to is None or drift is None or drift is to or self._turns_by_pane
+        """Whether time may turn it in a way that matters."""
+        if not self.matters:
+            self.soonest_us = None
         self.is_met_by_all = memory.by_exception or memory.begins or self._operator.only_next
         """Whether an event may change what is remembered though its outcome is the usual one."""
-        self._is_stamp = not (memory.is_record or self.is_met_by_all or ages_us or self._turns_by_pane)
-        self._leaves_us = self._window_us if self._is_stamp and self._operator.turns_at_edge else None
-        """The window of a stamp that turns nothing but when it leaves that; else None."""
+        is_stamp = not (memory.is_record or self.is_met_by_all or self._turns_by_pane)
+        self._turns_simply = is_stamp and bool(self._operator.turns_at_edge or self._ages_us)
+        """Whether it remembers a stamp, which turns nothing but as it leaves its window, or is of an age."""
 
     @property
     def remembered(self) -> Remembered:
@@ -89,32 +118,85 @@ class Part:
             return None
         return memory.notable(read.outcome)[0] if memory.is_record else f"{read.entry} == {read.stamp}"
 
+    def advances(self, read: Written, made: str) -> str | None:
+        """Return the test, before an event is written, whether it may bring forward what its slice awaits.
+
+        None if no such test is known. It does not if the slice has waited for the stamp that it replaces: one
+        since the rule was `made`, after which time has turned nothing yet.
+        """
+        memory = self._remembered.memory
+        if not memory.renews or memory.by_exception or not (self._operator.turns_at_edge or self._ages_us):
+            return None
+        if self._ages_us and self.matters:
+            least = f" >= {read.edge(self._ages_us[0] - 1)}"
+        else:
+            least = "" if self._window_us is None else f" >= {read.edge(self._window_us)}"
+        return f"{read.outcome} and not {made} < {read.entry}{least}"
+
     def is_changed(self, slice_: Slice, stamp: int) -> bool:
         """Return whether an event has changed what a slice remembers, by the event's stamp."""
         entry = self._remembered.slices.entry_in(slice_, self._remembered)
         return bool(entry) and self._remembered.memory.latest(entry) >= stamp
 
+    def next_turn(self, slice_: str, number: str, *, is_keyed: bool) -> tuple[list[str], Given]:
+        """Return the statements that have `turn` and `live` heed it, and what is given to their names.
+
+        In these variables is the last stamp before time turns something, not before that of the time `now`,
+        and the last one at which something matters to a key.
+        """
+        place, born = f"{slice_}[{self._remembered.place}]", (f"born{number}", self._born)
+        if not (self._turns_simply and self._remembered.has_place):
+            lines = [
+                f"us, until = ahead{number}({slice_}, now >> NUMBER_BITS)",
+                "if (end := us - 1 << NUMBER_BITS) < turn: turn = end",
+                *["if (end := until << NUMBER_BITS) > live: live = end"] * is_keyed,
+            ]
+            return lines, [(f"ahead{number}", self.ahead)]
+        given: Given = [born]
+        lines = ["live = FOREVER"] * is_keyed
+        if self._ages_us and self.matters:
+            given.append((f"age{number}", self._ages_us[0] - 1 << NUMBER_BITS))
+            lines += [
+                f"end = stamp + age{number}",
+                "if end < now: end += MICROSECOND",
+                "if now <= end < turn: turn = end",
+            ]
+        elif self._window_us is not None and (self.matters or is_keyed):
+            given.append((f"window{number}", self._window_us << NUMBER_BITS))
+            lines = [
+                f"end = stamp + window{number}",
+                "if end >= now:",
+                *[" if end < turn: turn = end"] * self.matters,
+                *[" if end > live: live = end"] * is_keyed,
+            ]
+        return [
+            f"if (stamp := {place}) > born{number}:",
+            *(f" {line}" for line in lines),
+        ] if lines else [], given
+
     def ahead(self, slice_: Slice, now_us: int) -> tuple[int, int]:
         """Return when time may change what it is next, after a time, and until when it matters."""
         remembered = self._remembered
-        if self._leaves_us is not None and remembered.has_place:
-            stamp = slice_[remembered.place]
-            if stamp <= self._born:
-                return FOREVER, NEVER
-            until_us = (stamp >> NUMBER_BITS) + self._leaves_us
-            return until_us + 1 if until_us >= now_us else FOREVER, until_us
         entry = remembered.slices.entry_in(slice_, remembered)
-        if not entry or entry == remembered.blank or remembered.memory.latest(entry) <= self._born:
+        if not entry or entry == remembered.blank:
             return FOREVER, NEVER
+        latest = remembered.memory.latest(entry)
+        if latest <= self._born or (self._operator.only_next and latest != slice_[SEEN]):
+            return FOREVER, NEVER
+        until_us = FOREVER
+        if self._window_us is not None:
+            until_us = min(FOREVER, remembered.memory.until_us(entry, self._window_us))
+        if not self.matters:
+            return FOREVER, until_us
         next_us = self._pane_ends_us(entry, now_us)
-        turn_us = self._operator.next_us(self._node, entry, now_us)
+        turn_us = self._operator.next_us(self._node, entry, now_us, None if self._turns_by_pane else self._to)
         if turn_us is not None and turn_us < next_us:
             next_us = turn_us + 1
         for age_us in self._ages_us:
             us = time_of(entry) + age_us
             if now_us < us < next_us:
                 next_us = us
-        return next_us, self._readers.until_us(entry, slice_[SEEN])
+        return next_us, until_us
 
     def _pane_ends_us(self, entry: Any, now_us: int) -> int:
         if not self._turns_by_pane or self._window_us is None:
@@ -127,37 +209,66 @@ def parts_under(
     keys: Sequence[str], condition: Condition, births: Births, histories: Histories
 ) -> Iterator[Part]:
     """Yield the parts of a condition that an event with only these keys can read, in order."""
-    for node, within, path, _ in _under(keys, condition, births, (), ()):
-        ages_us = _ages_us(node) if isinstance(node, Compare) else ()
+    for node, within, path, _, to in _under(keys, condition, births):
+        ages = _ages(node) if isinstance(node, Compare) else NO_AGES
         for part in parts_of(node):
             own = within.of(part, path)
-            yield Part(part, own, histories.of(part, path, own.birth), keys, ages_us)
+            yield Part(part, own, histories.of(part, path, own.birth), keys, to=to, ages=ages)
 
 
-def _ages_us(node: Compare) -> tuple[int, ...]:
-    """Return the ages, in order, from which on a comparison of an age with a number may be another."""
-    age, number = (node.left, node.right) if isinstance(node.left, Age) else (node.right, node.left)
+class Ages(NamedTuple):
+    """The ages at which a comparison of an age with a number turns."""
+
+    ages_us: tuple[int, ...] = ()
+    """Those from which on it may be another, in order."""
+    drift: bool | None = None
+    """The only verdict to which it turns then; None if it turns to either."""
+
+
+NO_AGES: Final = Ages()
+
+
+def _ages(node: Compare) -> Ages:
+    is_left = isinstance(node.left, Age)
+    age, number = (node.left, node.right) if is_left else (node.right, node.left)
     if not isinstance(age, Age) or isinstance(number, str | bool | TermNode) or not 0 < number < AGE_SECS_MAX:
-        return ()
+        return NO_AGES
     reached = floor(number * MICROSECONDS) - 1
     while reached / MICROSECONDS < number:
         reached += 1
-    return (reached, reached + 1)
+    drift = None if node.op in ("eq", "neq") else (node.op in ("gt", "gte")) is is_left
+    return Ages((reached, reached + 1), drift)
+
+
+_Under = tuple[Condition, Births, Path, tuple[Around, ...], bool | None]
 
 
 def _under(
-    keys: Sequence[str], node: Condition, births: Births, path: Path, around: tuple[Around, ...]
-) -> Iterator[tuple[Condition, Births, Path, tuple[Around, ...]]]:
-    """Yield a condition and all in it that an event with only these keys can decide."""
-    yield node, births, path, around
+    keys: Sequence[str],
+    node: Condition,
+    births: Births,
+    path: Path = (),
+    around: tuple[Around, ...] = (),
+    *,
+    to: bool | None = True,
+) -> Iterator[_Under]:
+    """Yield a condition and all in it that an event with only these keys can decide.
+
+    With each comes the only verdict that may make the whole true by turning to it; None if either may.
+    """
+    yield node, births, path, around, to
     if isinstance(node, Predicate):
         return
+    if isinstance(node, Not):
+        to = None if to is None else not to
+    elif not isinstance(node, language.All | language.Any | Keyed):
+        to = None
     for child, within, longer in inside(node, births, path):
         if longer == path:
-            yield from _under(keys, child, within, longer, around)
+            yield from _under(keys, child, within, longer, around, to=to)
         elif fact_of(longer[-1]) in keys:
             assert isinstance(node, Keyed), "it has made the path longer"
-            yield from _under(keys, child, within, longer, (*around, Around(node, births, path)))
+            yield from _under(keys, child, within, longer, (*around, Around(node, births, path)), to=to)
 
 
 class Moving(NamedTuple):
@@ -179,7 +290,7 @@ def moving_in(keys: Sequence[str], condition: Condition, births: Births) -> Movi
     by_slice: list[Compare] = []
     crossing: list[tuple[Condition, Births]] = []
     crosses_shared = False
-    for node, within, path, around in _under(keys, condition, births, (), ()):
+    for node, within, path, around, _ in _under(keys, condition, births):
         if not isinstance(node, Compare):
             continue
         steps = any(next(each, None) is not None for each in steps_us(node, 0))
@@ -187,7 +298,7 @@ def moving_in(keys: Sequence[str], condition: Condition, births: Births) -> Movi
         alone = not parts_of(node) and not moves and not set(keys) & set(facts_of(node))
         if steps:
             (stepping if alone else by_slice).append(node)
-        if moves and not _ages_us(node):
+        if moves and not _ages(node).ages_us:
             crosses_shared |= bool(parts_of(node)) and {each.keyed.key for each in around} < {*keys}
             own = births_alone(node, within, path, around)
             for each in crossings(node):
@@ -211,3 +322,54 @@ def next_turn_us(compares: Sequence[Compare], bits_at: Callable[[int], object], 
         if bits_at(step_us + 1) != before:
             break
     return step_us + 1
+
+
+class Movement:
+    """When what moves turns the verdict of a rule."""
+
+    def __init__(self, keys: Sequence[str], condition: Condition, births: Births, deciders: Deciders) -> None:
+        self.moving = moving_in(keys, condition, births)
+        self._births, self._deciders = births, deciders
+        self._crossing: Decide | None = None
+        self._turn_us: tuple[int, int] = (0, 0)
+
+    def rules_changed(self) -> None:
+        """Make a function anew when it is needed."""
+        self._crossing = None
+
+    def turns_us(self, event: Event, now_us: int, best: int) -> int:
+        """Return when something moves that turns a verdict, if that is before all else changes."""
+        moving = self.moving
+        if moving.stepping_by_slice:
+            best = min(best, next_step_us(moving.stepping_by_slice, now_us))
+        if moving.stepping:
+            best = min(best, self._next_turn_us(now_us))
+        return self.crossed_us(event, now_us, best) if moving.crossing else best
+
+    def _next_turn_us(self, now_us: int) -> int:
+        from_us, turn_us = self._turn_us
+        if not from_us <= now_us < turn_us:
+            stepping = self.moving.stepping
+            decide = self._deciders.decider([(each, self._births) for each in stepping])
+            turn_us = next_turn_us(stepping, lambda us: decide({}, {}, us << NUMBER_BITS, 0), now_us)
+            self._turn_us = now_us, turn_us
+        return turn_us
+
+    def crossed_us(self, event: Event, now_us: int, end_us: int) -> int:
+        """Return when a comparison turns whose values move, if that is before all else changes."""
+        if self._crossing is None:
+            self._crossing = self._deciders.decider(self.moving.crossing)
+        decide = self._crossing
+        before = decide(*event, now_us << NUMBER_BITS, 0)
+        last_us = min(end_us - 1, LATEST_US)
+        if decide(*event, last_us << NUMBER_BITS, 0) == before:
+            return end_us
+        # At most one of them turns at a time, so that the first is found if what has turned is asked for.
+        low_us, high_us = now_us, last_us
+        while high_us - low_us > 1:
+            middle_us = (low_us + high_us) // 2
+            if decide(*event, middle_us << NUMBER_BITS, 0) == before:
+                low_us = middle_us
+            else:
+                high_us = middle_us
+        return high_us

@@ -31,6 +31,7 @@ class RuleKeys:
         self._slices = slices
         self._in_key = names if self.path is None else [fact_of(step) for step in self.path]
         self._split = [split_name(name) for name in names]
+        self._has_variables = any(name.startswith("$") for name in names)
 
     def key_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Hashable | None:
         """Return the key of an event, if it has all keys of the rule."""
@@ -47,11 +48,14 @@ class RuleKeys:
         """Return the values of a key by name."""
         if long is not None:
             return dict(zip(self.names, long, strict=True))
+        if self.is_single:
+            return {self._in_key[0]: scalar_of(key)}
         return dict(zip(self._in_key, map(scalar_of, self._parts_of(key)), strict=True))
 
     def event(self, key: Any, long: Long) -> Event:
         """Return the event that has only a key."""
-        return event_of(self.values(key, long))
+        values = self.values(key, long)
+        return event_of(values) if self._has_variables else Event(values, {})
 
     def event_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Event:
         """Return the event that has only the keys of an event."""
@@ -80,8 +84,11 @@ Entry = tuple[int, int, int, Hashable]
 """When time may turn the verdict next, as the stamp before all events of that time; the rule's priority; the
 number of the slice's first event; its key. Entries are in the order in which rules fire."""
 
-NONE: Final = (LATEST,)
-"""In place of the entry of a key that has none."""
+NO_SOONEST: Final = LATEST << 1
+"""As a difference of stamps: no time that an entry may have is this long after an event."""
+
+NOT_WAITING: Final = (LATEST << 2,)
+"""In place of the entry of a key that has none: it is after any event by more than that."""
 
 _EMPTY: Final[dict[Hashable, Entry]] = {}
 
@@ -92,7 +99,8 @@ class Table:
     def __init__(self) -> None:
         self.shards: list[dict[Hashable, Entry]] = [_EMPTY] * SHARDS
         """Generated code reads them. The list stays the same."""
-        self._shared = bytearray(b"\1" * SHARDS)
+        self.shared = bytearray(b"\1" * SHARDS)
+        """By number, whether a capture has a shard, too. It stays the same, and generated code reads it."""
         self._size = 0
 
     def __len__(self) -> int:
@@ -109,23 +117,24 @@ class Table:
     def put(self, entry: Entry) -> None:
         """Add the entry of a key, or replace it."""
         number = hash(entry[3]) % SHARDS
-        shard = self._own(number) if self._shared[number] else self.shards[number]
+        shard = self.own(number) if self.shared[number] else self.shards[number]
         before = len(shard)
         shard[entry[3]] = entry
         self._size += len(shard) - before
 
     def remove(self, key: Hashable) -> None:
         """Remove the entry of a key that has one."""
-        del self._own(hash(key) % SHARDS)[key]
+        del self.own(hash(key) % SHARDS)[key]
         self._size -= 1
 
     def captured(self) -> list[dict[Hashable, Entry]]:
         """Return the shards as they are now. Nobody changes them from now on."""
-        self._shared = bytearray(b"\1" * SHARDS)
+        self.shared[:] = b"\1" * SHARDS
         return self.shards[:]
 
-    def _own(self, number: int) -> dict[Hashable, Entry]:
-        if self._shared[number]:
-            self._shared[number] = 0
+    def own(self, number: int) -> dict[Hashable, Entry]:
+        """Return a shard, which no capture has from now on."""
+        if self.shared[number]:
+            self.shared[number] = 0
             self.shards[number] = self.shards[number].copy()
         return self.shards[number]

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heappop
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.facts.values import Event
@@ -11,7 +11,10 @@ from engine.evaluation.rules import LiveRule, Rule
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import Remembered, Slices
 from engine.evaluation.stamps import LATEST, time_of
-from engine.evaluation.timed.watch import Deciders, Waiting, Watch
+from engine.evaluation.timed.changes import Deciders
+from engine.evaluation.timed.queue import ALL, BUCKET, Queue
+from engine.evaluation.timed.table import NOT_WAITING
+from engine.evaluation.timed.watch import Waiting, Watch
 
 _log = logging.getLogger(__name__)
 
@@ -21,9 +24,6 @@ about the time of day turns thousands of times while a detector has seen nothing
 
 _BETWEEN: Final = 64
 """How many slices are looked at in about a millisecond."""
-
-_SPARE: Final = 4_096
-"""How many entries more than twice those that wait the queue may have: of slices that wait no more."""
 
 
 class FiredByTime(NamedTuple):
@@ -38,14 +38,16 @@ class FiredByTime(NamedTuple):
 class Timing:
     """The enabled timed rules of one detector, by priority."""
 
+    not_waiting = NOT_WAITING
+
     def __init__(self, histories: Histories, deciders: Deciders) -> None:
         self._histories, self._deciders = histories, deciders
         self.watches: dict[int, Watch] = {}
-        self.due = LATEST
-        """The stamp before all events of the time at which a rule may fire next."""
+        self.queue = Queue(self._waits, lambda: sum(len(watch.table) for watch in self.watches.values()))
+        self.between: Callable[[], None] = lambda: None
+        """Called about once in a millisecond while much fires. It must not change the detector."""
         self.fired: Callable[[FiredByTime, int], None] = lambda *_: None
         """Takes what fires, and the number of the event before it."""
-        self._queue: list[tuple[int, int, int, Any]] = []
         self._of_memory: dict[Remembered, list[Watch]] | None = None
         """The rules that an outcome of a memory concerns, while rules are indexed. None until it is known."""
         self._of_slices: dict[Slices, list[Watch]] = {}
@@ -56,7 +58,8 @@ class Timing:
     @property
     def next_due_us(self) -> int | None:
         """When a rule may fire by time next; None if none will unless an event comes."""
-        return None if self.due == LATEST else time_of(self.due)
+        due = self.queue.first_due()
+        return None if due == LATEST else time_of(due)
 
     # -- rules ----------------------------------------------------------------------------------------------
 
@@ -70,14 +73,14 @@ class Timing:
         if before is not None and before.births == births and before.rule.condition == rule.condition:
             before.rule = rule
             return
-        watch = self._watch(rule, births)
+        watch = self._watch(rule, births, now_us)
         waiting: list[Waiting] = []
         if before is not None:
             if births.kept and {*before.names} == {*watch.names}:
                 waiting = before.waiting()
             before.end()
             if waiting and (before.path, before.names) != (watch.path, watch.names):
-                self._purge()
+                self.queue.purge()
         self._place(watch, waiting, now_us)
 
     def exchange(self, one: LiveRule, other: LiveRule, now_us: int | None) -> None:
@@ -87,10 +90,10 @@ class Timing:
         for old in before:
             if old is not None:
                 old.end()
-        self._purge()
+        self.queue.purge()
         for live, entries in zip((one, other), waiting, strict=True):
             if live.rule.enabled and live.rule.timed:
-                self._place(self._watch(live.rule, live.births), entries, now_us)
+                self._place(self._watch(live.rule, live.births, now_us), entries, now_us)
 
     def remove(self, priority: int) -> None:
         """Forget a rule, if it is one of these."""
@@ -108,11 +111,10 @@ class Timing:
     def _changed(self) -> None:
         self._of_memory = None
         if not self.watches:
-            self._queue.clear()
-            self.due = LATEST
+            self.queue.clear()
 
-    def _watch(self, rule: Rule, births: Births) -> Watch:
-        return Watch(rule, births, self._histories, self._deciders, self._add)
+    def _watch(self, rule: Rule, births: Births, now_us: int | None) -> Watch:
+        return Watch(rule, births, self._histories, self._deciders, queue=self.queue, now_us=now_us)
 
     def _place(self, watch: Watch, waiting: Sequence[Waiting], now_us: int | None) -> None:
         self.watches.pop(watch.rule.priority, None)
@@ -176,76 +178,51 @@ class Timing:
 
     # -- time -----------------------------------------------------------------------------------------------
 
-    def pass_time(self, base: int, tick: int, between: Callable[[], None] | None = None) -> None:
+    def pass_time(self, base: int, tick: int) -> None:
         """Have all rules fire that are due up to the time of a stamp, in order, after event `tick`.
-
-        `between` is called about once in a millisecond. It must not change the detector.
 
         Past `LOOKS_MAX` and two looks for each slice, what else is due is skipped: it is far in the past.
         """
-        queue, looks, looks_max = self._queue, 0, LOOKS_MAX
-        while queue and queue[0][0] <= base:
+        queue, looks, looks_max = self.queue, 0, LOOKS_MAX
+        while queue.heap and queue.heap[0][0] <= base:
             if looks == looks_max:
                 looks_max = LOOKS_MAX + 2 * sum(len(watch.table) for watch in self.watches.values())
                 if looks >= looks_max:
                     self._skip(base)
                     break
-            entry = queue[0]
-            if not self._waits(entry):
-                # A detector that was loaded has no such entries, so they must not count.
-                heappop(queue)
+            entry = due, priority, number, which = heappop(queue.heap)
+            if priority == BUCKET:
+                if entries := which.of.take(which):
+                    self.watches[which.of.priority].sift(entries, which, self.between)
                 continue
-            looks += 1
-            if between is not None and not looks % _BETWEEN:
-                between()
-            due, priority, number, _ = entry
-            if priority < 0:
-                heappop(queue)
-                self.watches[number].look_at_all(due, between)
+            if not self._waits(entry):
+                continue
+            if priority == ALL:
+                looks += 1
+                self.watches[number].look_at_all(due, self.between)
                 continue
             watch = self.watches[priority]
-            again, keys = watch.look(entry)
-            if again is None or again[0] == LATEST:
-                heappop(queue)
-            else:
-                heapreplace(queue, again)
+            turns, keys = watch.look(entry)
+            # Which entries are too early is not saved, so these do not count.
+            looks += turns
+            if turns and not looks % _BETWEEN:
+                self.between()
             if keys is not None:
                 self.fired(FiredByTime(watch.rule, keys, time_of(due)), tick)
-        self.due = queue[0][0] if queue else LATEST
+        queue.settle()
 
     def _skip(self, base: int) -> None:
         """Have no slice wait for a time up to that of a stamp any more."""
         _log.warning(
-            "more fired by time than is looked at at once: skipped from %d us on", time_of(self._queue[0][0])
+            "more fired by time than is looked at at once: skipped from %d us on",
+            time_of(self.queue.heap[0][0]),
         )
         for watch in self.watches.values():
             watch.skip(base)
-        self._purge()
-
-    def _add(self, entry: tuple[int, int, int, Any]) -> None:
-        """Have an entry wait for its time."""
-        queue = self._queue
-        heappush(queue, entry)
-        self.due = min(self.due, entry[0])
-        if len(queue) > 2 * self._waiting + _SPARE:
-            self._waiting = sum(len(watch.table) for watch in self.watches.values())
-            if len(queue) > 2 * self._waiting + _SPARE:
-                self._purge()
-
-    def _purge(self) -> None:
-        """Drop the entries that wait no more.
-
-        The queue compares keys where all else is equal. Those of another condition may be of another type, so
-        what one has left goes before its slices are adopted.
-        """
-        self._queue[:] = [one for one in self._queue if self._waits(one)]
-        heapify(self._queue)
-
-    _waiting = 0
-    """At least about how many slices wait."""
+        self.queue.purge()
 
     def _waits(self, entry: tuple[int, int, int, Any]) -> bool:
         due, priority, number, key = entry
-        if priority < 0:
+        if priority == ALL:
             return number in self.watches and self.watches[number].rest[0] == due
         return priority in self.watches and self.watches[priority].table.get(key) is entry

@@ -1,24 +1,25 @@
 """One timed rule: which of its slices are live, and when time may turn the verdict of each."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from engine.evaluation.paths import fact_of
 from engine.evaluation.requirements import Births, keys_of
 from engine.evaluation.rules import Rule
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import SHARDS, Slices
-from engine.evaluation.stamps import EVENT, LATEST, LATEST_US, NUMBER_BITS, time_of
+from engine.evaluation.stamps import EVENT, LATEST, LATEST_US, NUMBER_BITS, UNSET, stamp_of, time_of
 from engine.evaluation.timed.changes import (
+    Decide,
+    Deciders,
+    Movement,
     Part,
-    moving_in,
-    next_step_us,
-    next_turn_us,
     parts_under,
 )
-from engine.evaluation.timed.table import Entry, Event, RuleKeys, Table, event_of
-from engine.evaluation.times import FOREVER, NEVER
-from engine.language.condition import Condition
+from engine.evaluation.timed.next_turn import Looks, looks
+from engine.evaluation.timed.queue import ALL, Bucket, Buckets, Queue
+from engine.evaluation.timed.table import NO_SOONEST, Entry, Event, RuleKeys, Table, event_of
+from engine.evaluation.times import FOREVER
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 _MICROSECOND: Final = 1 << NUMBER_BITS
@@ -32,23 +33,12 @@ ENTRY_BYTES: Final = 200
 _BETWEEN: Final = 256
 """How many slices are queued in about a millisecond."""
 
-Decide = Callable[[Mapping[str, Any], Mapping[str, Any], int, int], Any]
-"""Gives a bit for each of some conditions that is true at an event, by the stamp of its time."""
-
-
 Waiting = tuple[int, dict[str, Any]]
 """A slice that waits: the number of its first event, and the values of its keys by name."""
 
 
-class Deciders(Protocol):
-    """Makes functions that decide conditions of a rule."""
-
-    def decider(self, conditions: Sequence[tuple[Condition, Births]]) -> Decide:
-        """Return what decides conditions whose histories have births."""
-
-
 class Watch:
-    """A timed rule, whose histories have some births. `add` takes the entries that wait for their time."""
+    """A timed rule, whose histories have some births. Its slices wait in the queue for their time."""
 
     def __init__(
         self,
@@ -56,18 +46,23 @@ class Watch:
         births: Births,
         histories: Histories,
         deciders: Deciders,
-        add: Callable[[Entry], None],
+        *,
+        queue: Queue,
+        now_us: int | None,
     ) -> None:
         self.rule, self.births = rule, births
+        self.made = UNSET if now_us is None else stamp_of(now_us, EVENT)
+        """After all stamps that were written before it was made."""
         self.names = keys_of(rule.condition)
         self.table = Table()
         self.long: dict[Hashable, tuple[Any, ...]] = {}
         """The values of keys of which a digest is kept, because they are long."""
         self.rest = [LATEST]
         """The stamp of the time at which something may turn that slices share: then all are looked at."""
-        self._histories, self._deciders, self._add = histories, deciders, add
+        self._histories, self._deciders, self._queue = histories, deciders, queue
+        self._buckets = Buckets(queue, rule.priority)
         self.parts = [*parts_under(self.names, rule.condition, births, histories)]
-        self._moving = moving_in(self.names, rule.condition, births)
+        self._movement = Movement(self.names, rule.condition, births, deciders)
         self._own, self._shared = self._grouped()
         self._groups = [*self._own, *self._shared]
         shares_keyed = any(slices.path for slices, _ in self._shared)
@@ -78,11 +73,10 @@ class Watch:
         self.keys = RuleKeys(self.names, self._own[0][0] if is_one else None)
         self.path = self.keys.path
         """That of the slices whose keys the table has; None if it has those of several paths together."""
-        moving = self._moving
+        moving = self._movement.moving
         self._is_moved = bool(moving.stepping or moving.stepping_by_slice or moving.crossing)
         """Whether time changes it besides by what leaves a window."""
-        known = [part.soonest_us for part in self.parts if part.soonest_us is not None]
-        self.is_still = not (known or self._is_moved)
+        self.is_still = not self._is_moved and all(part.is_still for part in self.parts)
         """Whether time never turns its verdict."""
         self.own_parts = [part for _, parts in self._own for part in parts]
         self.shared_parts = [part for _, parts in self._shared for part in parts]
@@ -91,9 +85,12 @@ class Watch:
         known: then each event of a slice is looked at."""
         self.shared_soonest = None if moving.crosses_shared else _soonest(self.shared_parts)
         """The same of what an event changes that slices share."""
+        self._rises = self._is_moved or any(part.matters for part in self.parts)
+        """Whether time may make its verdict true."""
+        self._made_looks: Looks | None = None
         self._decide: Decide | None = None
-        self._crossing: Decide | None = None
-        self._turn_us: tuple[int, int] = (0, 0)
+        self._alone = self._own[0][0] if self.path and len(self._groups) == 1 and not self._is_moved else None
+        """The only slices that it reads, if these are of its keys, and nothing moves."""
         if self.path:
             self._own[0][0].dropped.append(self.dropped)
 
@@ -112,7 +109,8 @@ class Watch:
 
     def rules_changed(self) -> None:
         """Make functions anew when they are needed: patterns may be searched for together with others."""
-        self._decide = self._crossing = None
+        self._made_looks = self._decide = None
+        self._movement.rules_changed()
 
     def end(self) -> None:
         """Forget all slices."""
@@ -121,6 +119,7 @@ class Watch:
                 slices.dropped.remove(self.dropped)
         for entry in [*self.table]:
             self.dropped(entry[3])
+        self._buckets.clear()
 
     @property
     def shards(self) -> list[dict[Hashable, Entry]]:
@@ -130,15 +129,21 @@ class Watch:
     # -- slices ---------------------------------------------------------------------------------------------
 
     def touch(
-        self, key: Hashable, stamp: int, fields: Mapping[str, Any], sent: Mapping[str, Any] | None
+        self,
+        key: Hashable,
+        stamp: int,
+        fields: Mapping[str, Any],
+        sent: Mapping[str, Any] | None,
+        *,
+        is_changed: bool = False,
     ) -> None:
-        """See what an event has made of the slice of a key."""
+        """See what an event has made of the slice of a key, and perhaps, as is known, changed in it."""
         entry = self.table.shards[hash(key) % SHARDS].get(key)
         if entry is not None and self.soonest is not None and entry[0] <= stamp + self.soonest:
             return
         if (
             entry is None
-            and not self.begins_unchanged
+            and not (is_changed or self.begins_unchanged)
             and not self._is_changed(key, stamp, fields, sent or _NOTHING)
         ):
             return
@@ -155,9 +160,14 @@ class Watch:
         if entry is None:
             if long is not None:
                 self.long[key] = long
-            self.put((due, self.rule.priority, stamp & EVENT, key))
+            entry = (due, self.rule.priority, stamp & EVENT, key)
+            self.table.put(entry)
+            self._weigh(ENTRY_BYTES)
+            self._wait(entry, stamp)
         elif due < entry[0]:
-            self._queue((due, *entry[1:]))
+            entry = (due, *entry[1:])
+            self.table.put(entry)
+            self._wait(entry, stamp)
 
     def _is_changed(
         self, key: Hashable, stamp: int, fields: Mapping[str, Any], sent: Mapping[str, Any]
@@ -180,8 +190,8 @@ class Watch:
             slice_ = None if key is None else slices.find(key)
             if slice_ is not None:
                 rest_us = min([rest_us, *(part.ahead(slice_, now_us)[0] for part in parts)])
-        if self._moving.crosses_shared:
-            rest_us = self._crossed_us(self.keys.event_at(fields, sent or _NOTHING), now_us, rest_us)
+        if self._movement.moving.crosses_shared:
+            rest_us = self._movement.crossed_us(self.keys.event_at(fields, sent or _NOTHING), now_us, rest_us)
         if rest_us <= LATEST_US and rest_us << NUMBER_BITS < self.rest[0]:
             self.look_at_all_from(rest_us)
 
@@ -203,7 +213,7 @@ class Watch:
         self.table.put(entry)
         self._weigh(ENTRY_BYTES)
         if entry[0] < LATEST:
-            self._add(entry)
+            self._queue.push(entry)
 
     def dropped(self, key: Hashable) -> None:
         """Forget a slice, if it waits."""
@@ -227,10 +237,13 @@ class Watch:
             self.put(entry)
         return None if key is None else self.keys.event_at(fields, sent)
 
-    def _queue(self, entry: Entry) -> None:
-        self.table.put(entry)
-        if entry[0] < LATEST:
-            self._add(entry)
+    def _wait(self, entry: Entry, now: int) -> None:
+        """Have an entry of the table wait, given the stamp of the time."""
+        if not self._is_moved:
+            self._buckets.put(entry, now)
+        elif entry[0] < LATEST:
+            # Time alone moves it, so that no event puts it off.
+            self._queue.push(entry)
 
     def _weigh(self, more_bytes: int) -> None:
         if self.path:
@@ -240,33 +253,43 @@ class Watch:
 
     # -- time -----------------------------------------------------------------------------------------------
 
-    def look(self, entry: Entry) -> tuple[Entry | None, dict[str, Any] | None]:
-        """Look at a slice when its time has come.
+    def sift(self, entries: list[Entry], bucket: Bucket, between: Callable[[], None]) -> None:
+        """Find when time may turn the verdicts of the slices of a bucket, whose time begins.
 
-        Return its next entry, if it is still live, which the table has; and its keys if the rule fires.
+        `between` is called about once in a millisecond.
+        """
+        for start in range(0, len(entries), _BETWEEN):
+            between()
+            self._looks.sift(entries[start : start + _BETWEEN], bucket.start, bucket.end)
+
+    def look(self, entry: Entry) -> tuple[bool, dict[str, Any] | None]:
+        """Look at a slice when its time has come, and have it wait for the next if it is still live.
+
+        Return whether it may have turned, and its keys if the rule fires.
         """
         due, priority, first, key = entry
         now_us, keys = time_of(due), None
         long = self.long.get(key) if self.long else None
         next_us, until_us = self._ahead(key, long, now_us - 1)
-        # Mostly, an event has come since it was queued, and it turns later.
-        if next_us == now_us or self._is_moved:
-            if self._decide is None:
-                self._decide = self._deciders.decider([(self.rule.condition, self.births)])
-            event = self.keys.event(key, long)
-            if (
-                until_us >= now_us - 1
-                and self._decide(*event, due, 0)
-                and not self._decide(*event, due - _MICROSECOND, 0)
-            ):
+        # Perhaps an event has come since it was queued, and it turns later.
+        turns = next_us == now_us or self._is_moved
+        if turns:
+            if self._rises and until_us >= now_us - 1 and self._becomes_true(key, long, due):
                 keys = self.keys.values(key, long)
             next_us, until_us = self._ahead(key, long, now_us)
         if until_us < now_us:
             self.dropped(key)
-            return None, keys
-        again = (next_us << NUMBER_BITS if next_us <= LATEST_US else LATEST, priority, first, key)
-        self.table.put(again)
-        return again, keys
+        else:
+            again = (next_us << NUMBER_BITS if next_us <= LATEST_US else LATEST, priority, first, key)
+            self.table.put(again)
+            self._wait(again, due)
+        return turns, keys
+
+    def _becomes_true(self, key: Hashable, long: tuple[Any, ...] | None, due: int) -> bool:
+        if self._decide is None:
+            self._decide = self._deciders.decider([(self.rule.condition, self.births)])
+        event = self.keys.event(key, long)
+        return bool(self._decide(*event, due, 0) and not self._decide(*event, due - _MICROSECOND, 0))
 
     def skip(self, base: int) -> None:
         """Have no slice be looked at up to the time of a stamp: none fires."""
@@ -280,16 +303,18 @@ class Watch:
     def look_at_all_from(self, time_us: int) -> None:
         """Have all slices looked at once a time has come."""
         self.rest[0] = time_us << NUMBER_BITS
-        self._add((self.rest[0], -1, self.rule.priority, None))
+        self._queue.push((self.rest[0], ALL, self.rule.priority, None))
 
-    def look_at_all(self, due: int, between: Callable[[], None] | None = None) -> None:
+    def look_at_all(self, due: int, between: Callable[[], None]) -> None:
         """Have all slices looked at at a time. `between` is called about once in a millisecond."""
         self.rest[0] = LATEST
         for number, entry in enumerate([*self.table]):
-            if between is not None and not number % _BETWEEN:
+            if not number % _BETWEEN:
                 between()
             if entry[0] > due:
-                self._queue((due, *entry[1:]))
+                again = (due, *entry[1:])
+                self.table.put(again)
+                self._queue.push(again)
 
     def look_again(self, now_us: int) -> None:
         """Find for all slices anew when time may turn their verdicts."""
@@ -300,8 +325,9 @@ class Watch:
         """Find anew when time may turn the verdict of a slice; return whether it is still live."""
         key = entry[3]
         next_us, until_us = self._ahead(key, self.long.get(key), now_us)
-        due = next_us << NUMBER_BITS if next_us <= LATEST_US else LATEST
-        self._queue((due, *entry[1:]))
+        again = (next_us << NUMBER_BITS if next_us <= LATEST_US else LATEST, *entry[1:])
+        self.table.put(again)
+        self._wait(again, now_us << NUMBER_BITS)
         return until_us >= now_us
 
     def waiting(self) -> list[Waiting]:
@@ -319,61 +345,32 @@ class Watch:
 
     def _ahead(self, key: Hashable, long: tuple[Any, ...] | None, now_us: int) -> tuple[int, int]:
         """Return when time may turn a verdict next, after a time, and until when the slice is live."""
-        best, live_us = FOREVER, NEVER if self.names else FOREVER
-        event: Event | None = None
-        for slices, parts in self._groups:
-            if self.path is not None and slices.path == self.path:
-                slice_ = slices.find(key) or slices.blank
-            else:
-                event = event or self.keys.event(key, long)
-                slice_ = slices.at(*event)
-            for part in parts:
-                us, until_us = part.ahead(slice_, now_us)
-                best = min(best, us)
-                if slices.path:
-                    live_us = max(live_us, until_us)
+        if self._alone is not None:
+            return self._looks.next_turn(now_us, self._alone.find(key) or self._alone.blank)
+        event = self.keys.event(key, long)
+        slices_of = [
+            (slices.find(key) or slices.blank) if slices.path == self.path else slices.at(*event)
+            for slices, _ in self._groups
+        ]
+        next_us, live_us = self._looks.next_turn(now_us, *slices_of)
         if self._is_moved and live_us >= now_us:
-            best = self._moved_us(event or self.keys.event(key, long), now_us, best)
-        return best, live_us
+            next_us = self._movement.turns_us(event, now_us, next_us)
+        return next_us, live_us
 
-    def _moved_us(self, event: Event, now_us: int, best: int) -> int:
-        """Return when something moves that turns a verdict, if that is before all else changes."""
-        moving = self._moving
-        if moving.stepping_by_slice:
-            best = min(best, next_step_us(moving.stepping_by_slice, now_us))
-        if moving.stepping:
-            best = min(best, self._next_turn_us(now_us))
-        return self._crossed_us(event, now_us, best) if moving.crossing else best
-
-    def _next_turn_us(self, now_us: int) -> int:
-        from_us, turn_us = self._turn_us
-        if not from_us <= now_us < turn_us:
-            stepping = self._moving.stepping
-            decide = self._deciders.decider([(each, self.births) for each in stepping])
-            turn_us = next_turn_us(stepping, lambda us: decide({}, {}, us << NUMBER_BITS, 0), now_us)
-            self._turn_us = now_us, turn_us
-        return turn_us
-
-    def _crossed_us(self, event: Event, now_us: int, end_us: int) -> int:
-        """Return when a comparison turns whose values move, if that is before all else changes."""
-        if self._crossing is None:
-            self._crossing = self._deciders.decider(self._moving.crossing)
-        decide = self._crossing
-        before = decide(*event, now_us << NUMBER_BITS, 0)
-        last_us = min(end_us - 1, LATEST_US)
-        if decide(*event, last_us << NUMBER_BITS, 0) == before:
-            return end_us
-        # At most one of them turns at a time, so that the first is found if what has turned is asked for.
-        low_us, high_us = now_us, last_us
-        while high_us - low_us > 1:
-            middle_us = (low_us + high_us) // 2
-            if decide(*event, middle_us << NUMBER_BITS, 0) == before:
-                low_us = middle_us
-            else:
-                high_us = middle_us
-        return high_us
+    @property
+    def _looks(self) -> Looks:
+        if self._made_looks is None:
+            self._made_looks = looks(
+                *(self._groups, self.table, self._buckets),
+                path=self.path,
+                event=lambda key: self.keys.event(key, self.long.get(key)),
+                dropped=self.dropped,
+            )
+        return self._made_looks
 
 
 def _soonest(parts: Sequence[Part]) -> int | None:
     known = [part.soonest_us for part in parts if part.soonest_us is not None]
-    return None if 0 in known else min([*known, SOONEST_MAX_US]) << NUMBER_BITS
+    if 0 in known:
+        return None
+    return min([*known, SOONEST_MAX_US]) << NUMBER_BITS if known else NO_SOONEST

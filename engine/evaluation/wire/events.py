@@ -51,7 +51,7 @@ def evaluate_body(detector: Detector, body: bytes) -> Answer:
     return Done(b'{"actions":' + encode_actions(outcome.fired) + b"}", encode_entries(outcome.messages))
 
 
-def tick(detector: Detector, time_us: int, between: Callable[[], None] | None = None) -> Done:
+def tick(detector: Detector, time_us: int, between: Callable[[], None]) -> Done:
     """Move a detector's clock, and give the answer. Raises Refusal 1402. See `Detector.tick`."""
     most = detector.limits.answer_bytes_max
     actions, without_room = encode_firings(detector.tick(time_us, between), most)

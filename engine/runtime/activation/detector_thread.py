@@ -83,7 +83,7 @@ class DetectorThread:
 
         Returns None if it is large, or if other detectors wait already or would wait for long.
         """
-        if _payload_bytes(batch) > _SMALL_BYTES:
+        if _payload_bytes(batch) > _SMALL_BYTES or self._actor.may_fire_much:
             return None
         if self.alone():
             return self._actor.handle(batch)
@@ -97,7 +97,7 @@ class DetectorThread:
         if reply is not None:
             return reply
         threads, payload_bytes = self._threads, _payload_bytes(batch)
-        if payload_bytes <= _SMALL_BYTES and not self._long:
+        if payload_bytes <= _SMALL_BYTES and not (self._long or self._actor.may_fire_much):
             return await threads.calls.call(partial(self._handle, batch))
         return await threads.for_long(payload_bytes).call(partial(self._handle, batch, threads.turns))
 

@@ -2,6 +2,7 @@
 
 import os
 import platform
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -32,6 +33,12 @@ _PASSIVATED_JOURNAL_BYTES: Final = 256 * 1024
 
 _PASSIVATED_SEGMENTS: Final = 5
 """The same in segments, or one more. Each owner that wrote leaves at least one."""
+
+_MANY_WAIT: Final = 10_000
+"""If no more slices of timed rules wait, an event at which all fire takes less than a second."""
+
+_OVERDUE_US: Final = 5_000_000
+"""What has been due for so long is not ticked: old records are replayed to the detector."""
 
 
 @dataclass(slots=True)
@@ -67,6 +74,12 @@ class ActiveDetector:
     def due_us(self) -> int | None:
         """When the service has to tick the detector, by the server's clock; None if it need not."""
         return due_of(self.detector)
+
+    def may_fire_much(self, now_us: Callable[[], int]) -> bool:
+        """Return whether many slices of timed rules wait, and some have been due for a while."""
+        timing = self.detector.timing
+        due_us = timing.next_due_us if len(timing.queue) > _MANY_WAIT else None
+        return due_us is not None and due_us < now_us() - _OVERDUE_US
 
     def settle_feed(self, durable: int | None = None) -> None:
         """Let callers read firings up to a durable one; by default, all of them."""

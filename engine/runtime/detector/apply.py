@@ -171,6 +171,8 @@ def _evaluated(
         before = answers.find(key, operation, now_us)
         if before is not None:
             return Applied(before)
+    # After a long silence, much may fire by time before the first event.
+    detector.timing.between = between
     seen_before = detector.events_seen
     form = BATCH_FORMS.get(operation.kind)
     answer: Answer

@@ -303,6 +303,11 @@ class OperationExecutor:
         return None if self._active is None else self._active.due_us
 
     @property
+    def may_fire_much(self) -> bool:
+        """Whether a short batch may take long, because much has been due by time for a while."""
+        return self._active is not None and self._active.may_fire_much(self._now_us)
+
+    @property
     def detector_id(self) -> str | None:
         """The id of the active detector, None if there is none. Readable from any thread."""
         active = self._active or self._read_only

@@ -129,7 +129,7 @@ def test_a_fork_and_its_source_fire_by_time_as_the_reference_says(
     world: type[TimedWorld], mode: str, examples: Callable[..., Iterator[random.Random]]
 ) -> None:
     fired = 0
-    for choose in examples(60, mode, until=lambda: fired > 3):
+    for choose in examples(60, mode, until=lambda: fired):
         with in_mode(mode):
             script = world(choose.choice).script()
             pair, fork = TimedPair(), TimedPair()

@@ -165,6 +165,7 @@ def is_noticed(chance: random.Random) -> bool:
         return True
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_a_defect_is_noticed(defect: str, examples: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*DEFECTS[defect])

@@ -97,6 +97,7 @@ def _never(node: Any, triggers: Any, path: Any) -> Any:
     return frozenset()
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize(
     ("planted", "world"),
     [

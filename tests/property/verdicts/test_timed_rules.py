@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from engine.evaluation.operators.interface import Operator
 from engine.evaluation.operators.temporal.aged import AgedOperator
 from engine.evaluation.operators.temporal.historically import HistoricallyForStrongOperator
 from engine.evaluation.stamps import NUMBER_BITS
-from engine.evaluation.timed import changes, timing
+from engine.evaluation.timed import changes, queue, timing
 from engine.evaluation.timed.changes import Part
 from engine.evaluation.timed.timing import Timing
 from engine.evaluation.timed.watch import Watch
@@ -38,7 +39,7 @@ def test_what_fires_by_time_is_what_the_reference_says(
 def test_entries_that_are_replaced_do_not_stay_in_the_queue(
     examples: Examples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timing, "_SPARE", 0)
+    monkeypatch.setattr(queue, "_SPARE", 0)
     for drawn in examples(300):
         script = BusyWorld(drawn.choice).script()
         told = disagreement(script)
@@ -48,6 +49,7 @@ def test_entries_that_are_replaced_do_not_stay_in_the_queue(
 # -- defects ------------------------------------------------------------------------------------------------
 
 _turns_us, _ahead, _look = AgedOperator.turns_us, Part.ahead, Watch.look
+_pass_time = Timing.pass_time
 
 
 def _too_late(self: Part, slice_: Any, now_us: int) -> tuple[int, int]:
@@ -73,23 +75,13 @@ def _rest_is_forgotten(self: Watch, time_us: int) -> None:
     return
 
 
-def _last_first(self: Timing, base: int, tick: int, _: Any = None) -> None:
-    order = sorted(self._queue, key=lambda one: (one[0], -one[1], -one[2] if one[3] is not None else 0))
-    for entry in [one for one in order if one[0] <= base]:
-        self._queue.remove(entry)
-        if entry[1] < 0:
-            if entry[2] in self.watches:
-                self.watches[entry[2]].look_at_all(entry[0])
-            continue
-        one = self.watches.get(entry[1])
-        if one is not None and one.table.get(entry[3]) is entry:
-            again, keys = one.look(entry)
-            if again is not None:
-                self._queue.append(again)
-            if keys is not None:
-                self.fired(timing.FiredByTime(one.rule, keys, entry[0] >> NUMBER_BITS), tick)
-    self._queue.sort()
-    self.due = self._queue[0][0] if self._queue else 1 << 104
+def _last_first(self: Timing, base: int, tick: int) -> None:
+    fired, fire = list[timing.FiredByTime](), self.fired
+    self.fired = lambda one, _: fired.append(one)
+    _pass_time(self, base, tick)
+    self.fired = fire
+    for one in sorted(fired, key=lambda one: (one.time_us, -one.rule.priority)):
+        fire(one, tick)
 
 
 DEFECTS: dict[str, tuple[tuple[Any, str, Any], str]] = {
@@ -102,9 +94,12 @@ DEFECTS: dict[str, tuple[tuple[Any, str, Any], str]] = {
         "fused",
     ),
     "what slices share": ((Watch, "look_at_all_from", _rest_is_forgotten), "fused"),
+    "which way time turns": ((Operator, "drift", lambda self, node: self.grows(node)), "fused"),
+    "what is in buckets": ((Watch, "sift", lambda *_: None), "fused"),
     "order": ((Timing, "pass_time", _last_first), "fused"),
     "ages": ((changes, "crossings", lambda _: ()), "fused"),
     "what an event has changed": ((Part, "changed", lambda *_: "False"), "fused"),
+    "what brings a look forward": ((Part, "advances", lambda *_: "False"), "fused"),
     "what outcomes concern": ((Timing, "touch", lambda *_: None), "indexed"),
 }
 

@@ -218,5 +218,5 @@ def calls(condition: Condition) -> int:
 )
 def test_the_work_grows_with_the_size_of_a_condition(text_of_size: Callable[[int], str]) -> None:
     limits = Limits(nodes_max=10**5)
-    small, large = (calls(parse(text_of_size(size), limits)) for size in (400, 1_600))
-    assert large <= min(5 * small, 1_600 * CALLS_A_NODE_MAX)
+    small, large = (calls(parse(text_of_size(size), limits)) for size in (200, 800))
+    assert large <= min(5 * small, 800 * CALLS_A_NODE_MAX)

@@ -81,7 +81,7 @@ def test_reading_a_text_is_linear_in_its_length(shape: str) -> None:
     def work(size: int) -> None:
         read(start + unit * (size // len(unit)) + end)
 
-    assert grows_linearly(work, 4_000)
+    assert grows_linearly(work, 2_000)
 
 
 @pytest.mark.parametrize(

@@ -157,18 +157,6 @@ def executed(simulated: Simulated, ordered: Slots, chance: random.Random | None 
     return ordered
 
 
-def history(
-    seed: object,
-    *,
-    clients: int = 5,
-    requests: int = 80,
-    unanswered: float = 0.05,
-    defect: Defect = executed,
-) -> list[Call]:
-    """Return a history of a simulated detector."""
-    return recorded(seed, clients=clients, requests=requests, unanswered=unanswered, defect=defect)[0]
-
-
 def recorded(
     seed: object, *, clients: int = 5, requests: int = 80, unanswered: float, defect: Defect = executed
 ) -> tuple[list[Call], list[Done]]:

@@ -32,7 +32,7 @@ def acted_before(
     """
     now = stamp_of(now_us, 0)
     held = [detector.live[rule.id] for rule in fired if AtMostOnce.concerns(rule)]
-    if detector.timing.due > now or not held:
+    if detector.timing.queue.due > now or not held:
         return detector.at_most_once
     copied = detector.fork([(fields, 0, sent)], held)
     copied.timing.pass_time(now, copied.events_seen)
@@ -52,9 +52,10 @@ def firings_ahead(copied: Detector) -> dict[str, int]:
 
     timing.fired = fire
     for _ in range(_CHANGES_MAX * len(timing.watches)):
-        if timing.next_due_us is None:
+        due_us = timing.next_due_us
+        if due_us is None:
             break
-        timing.pass_time(timing.due, copied.events_seen)
+        timing.pass_time(stamp_of(due_us, 0), copied.events_seen)
         for priority in [each for each, watch in timing.watches.items() if watch.rule.id in found]:
             timing.remove(priority)
     return found

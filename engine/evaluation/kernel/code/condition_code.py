@@ -218,8 +218,8 @@ class ConditionCode(PresentCode):
         """Return the statements that decide, without changing anything."""
         return [*self.lookups(), *self._decided.lines]
 
-    def written(self, then: Sequence[str] = ()) -> list[str]:
-        """Return the statements that commit what was decided, and then others, which may read the stamp."""
+    def written(self, first: Sequence[str] = (), then: Sequence[str] = ()) -> list[str]:
+        """Return the statements that commit what was decided, between others. The last may read the stamp."""
         seen = [number for number in self._slices if number or self.asks_last_event]
         for number in seen:
             if number and self._slices[number].by_exception:
@@ -228,7 +228,7 @@ class ConditionCode(PresentCode):
             self._written.add(number, [f"s{number}[0] = stamp"])
             if number:
                 self._written.add(number, [f"if tracking: touched{number}(k{number})"])
-        return _stamped([*self._written.lines, *then]) if self._slices else [*then]
+        return _stamped([*first, *self._written.lines, *then]) if self._slices else [*then]
 
     def tables(self) -> Iterable[tuple[str, Any]]:
         """Yield the names and values by which the code finds slices."""

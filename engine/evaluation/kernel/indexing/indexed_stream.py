@@ -101,7 +101,7 @@ class IndexedStream:
                     base = microseconds(timestamp_ms, 1_000) << NUMBER_BITS
                 if not clock <= base <= latest:
                     base = detector.time_of(base >> NUMBER_BITS, clock >> NUMBER_BITS) << NUMBER_BITS
-                if timing is not None and base >= timing.due:
+                if timing is not None and base >= timing.queue.due:
                     timing.pass_time(base, tick)
                 clock = base
                 tick += 1

@@ -42,7 +42,7 @@ class Counting(Comparing[NodeT]):
     def true_at(self, node: NodeT, triggers: Triggers, path: Path) -> Found:
         return some_counted(node.op, node.value, self.memory(node), triggers, path)
 
-    def next_us(self, node: NodeT, entry: Any, now_us: int) -> int | None:
+    def next_us(self, node: NodeT, entry: Any, now_us: int, to: bool | None) -> int | None:  # noqa: ARG002
         # With more events, the number may fall to the constant when any of those leaves that decide it now.
         window_us = self.window_us(node)
         if window_us is None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from engine.evaluation.operators.counting.comparison import Counting, compared
 from engine.evaluation.operators.interface import Memory, MemoryOfTruth, Reading, Writing
 from engine.evaluation.operators.table import evaluates
+from engine.evaluation.stamps import NUMBER_BITS, time_of
 from engine.language.condition import Count
 from engine.language.forms.form import Content
 from engine.language.forms.shapes import call_of_condition
@@ -97,6 +98,14 @@ class CountOperator(Counting[Any]):
             return f"(not {asked} or len(entry := {read.entry}) >= n and {read.born} < entry[-n]{inside})"
 
         return compared(node.op, node.value, reached)
+
+    def next_us(self, node: Any, entry: list[int], now_us: int, to: bool | None) -> int | None:  # noqa: ARG002
+        window_us = self.window_us(node)
+        if window_us is None:
+            return None
+        # The first that is inside the window, or decides.
+        place = max(bisect_left(entry, (now_us - window_us) << NUMBER_BITS), len(entry) - node.value - 1)
+        return time_of(entry[place]) + window_us if place < len(entry) else None
 
     def nth_latest(self, entry: list[int], n: int) -> int | None:
         return entry[-n] if len(entry) >= n else None

@@ -1,8 +1,9 @@
 """Memories by panes of time: for what is added up over a window, they take little memory."""
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 from engine.evaluation.operators.interface import Constants, Found, Memory, Names, Triggers, Writing
@@ -50,6 +51,13 @@ class PaneSums:
     def panes(self) -> list[tuple[int, float, int]]:
         """Return all panes with their sums and counts, oldest first."""
         return [*(self.older or ()), (self.pane, self.sum, self.count)]
+
+    def since(self, oldest: int) -> Iterator[tuple[int, float, int]]:
+        """Yield those that are not before a pane."""
+        if self.older:
+            yield from islice(self.older, bisect_left(self.older, (oldest,)), None)
+        if self.pane >= oldest:
+            yield self.pane, self.sum, self.count
 
     @classmethod
     def of(cls, panes: Iterable[tuple[int, float, int]]) -> "PaneSums":

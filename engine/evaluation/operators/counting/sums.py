@@ -75,6 +75,15 @@ class SumOperator(Comparing[Sum | Avg]):
     def turns_us(self, node: Sum | Avg, entry: PaneSums) -> Iterable[int]:
         return panes_left_us(node.window_us, (one[0] for one in entry.panes()) if entry else ())
 
+    def next_us(self, node: Sum | Avg, entry: PaneSums, now_us: int, to: bool | None) -> int | None:
+        # Less than before, or as much, remains of a sum without a number that is not negative.
+        if to is None or node.window_us is None or self.function == "mean" or node.op in ("eq", "neq"):
+            return super().next_us(node, entry, now_us, to)
+        grows = (node.op in ("gt", "gte")) is to
+        panes = entry.since(oldest_pane(node.window_us, now_us))
+        turning = (pane for pane, added, _ in panes if not (added >= 0 if grows else added <= 0))
+        return next(iter(panes_left_us(node.window_us, turning)), None)
+
     def since_us(self, node: Sum | Avg, at: Settled) -> int | None:
         # It is not known when the last number came, nor what the fact was.
         unknown = node.window_us is None or isinstance(node.value, ScaledFact)

@@ -122,6 +122,9 @@ class HistoricallyForStrongOperator(Operator[HistoricallyFor]):
     def soonest_us(self, node: HistoricallyFor) -> int | None:
         return node.window_us or None
 
+    def drift(self, node: HistoricallyFor) -> bool:  # noqa: ARG002 -- a run becomes longer
+        return True
+
     def turns_us(self, node: HistoricallyFor, entry: int) -> Iterable[int]:
         return (time_of(entry) + node.window_us - 1,)
 

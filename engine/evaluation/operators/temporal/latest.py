@@ -16,6 +16,8 @@ class Latest(MemoryOfTruth):
     Monitors for Safety Properties", 2002).
     """
 
+    renews = True
+
     @property
     def by_exception(self) -> bool:
         return usual(self.inner) is True

@@ -30,6 +30,7 @@ class Held(Memory):
     where right is true, False where both are false, and None where only left is true.
     """
 
+    renews = True
     left: Condition
     right: Condition
 

@@ -49,6 +49,17 @@ def test_places_are_found_again_and_a_second_process_is_refused(tmp_path: Path) 
     again.close()
 
 
+def test_a_save_that_comes_late_leaves_the_file_to_whoever_has_it_now(tmp_path: Path) -> None:
+    first = places(tmp_path / "state")
+    first.move("d", 1)
+    first.close()
+    second = places(tmp_path / "state")
+    second.move("d", 2)
+    second.close()
+    first.save()
+    assert msgspec.json.decode((tmp_path / "state").read_bytes())["places"] == {"d": 2}
+
+
 @pytest.mark.parametrize("every", [(True, False), (False, True), (False, False)])
 def test_a_detector_without_a_place_is_new_only_if_all_were_followed_before_and_are_now(
     tmp_path: Path, every: tuple[bool, bool]

@@ -175,3 +175,13 @@ def test_detectors_with_equal_rules_share_what_is_compiled_and_no_state() -> Non
     compiled = generated._compiled.cache_info().misses
     assert verdicts(made((1, 7))) == verdicts(made((4, 1))) == expected
     assert generated._compiled.cache_info().misses == compiled, "births are constants of the code"
+
+
+@pytest.mark.parametrize(
+    "where", ["once within 1s not a == 5", "once (a == 1 or c == 1)", "previous (a == 1 or c == 1) or a == 1"]
+)
+def test_an_event_belongs_to_a_slice_by_what_it_has_just_changed(where: str) -> None:
+    with in_mode("indexed"):
+        made = Detector()
+        made.add_rule("r", f"per k where ({where}) once b == 1")
+        assert made.evaluate({"k": 1, "a": 1, "b": 1}, 0)

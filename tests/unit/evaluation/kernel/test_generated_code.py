@@ -9,7 +9,7 @@ import pytest
 
 from engine import Detector
 from engine.evaluation.kernel.generated import SOURCES_MAX, function
-from tests.differential.modes import in_mode
+from tests.differential.modes import MODES, in_mode
 
 PREDICATES = 10
 
@@ -51,3 +51,12 @@ def test_the_code_of_rules_that_are_gone_is_let_go(mode: str) -> None:
             detector.evaluate({"hit": 1}, 0)
     assert 1 <= len(functions_kept()) <= 10
     assert len([name for name in linecache.cache if name.startswith("<rules ")]) <= SOURCES_MAX
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_element_finds_no_variables_where_an_event_has_no_context(mode: str) -> None:
+    with in_mode(mode):
+        detector = Detector()
+        detector.add_rule("rule", "some a (it == $v or it == 2)")
+        events = [({"a": [1]}, 0, None), ({"a": [2]}, 0, None), ({"a": [1]}, 0, {"v": 1})]
+        assert [len(fired) for fired in detector.evaluate_many(events)] == [0, 1, 1]

@@ -16,6 +16,7 @@ from engine.evaluation.operators.past_terms.extremes import PaneMinima, least
 from engine.evaluation.operators.present_terms.clock import LocalTimes, Parts, local_times
 from engine.evaluation.operators.table import term_operator
 from engine.language.condition import Compare, Leaf
+from engine.language.limits import Limits
 from engine.language.terms import (
     Abs,
     Add,
@@ -39,7 +40,7 @@ from engine.language.terms import (
 )
 from engine.language.text.printer import format_term
 from tests import reference_terms
-from tests.differential.modes import MODES, in_mode
+from tests.differential.modes import TRIED, in_mode
 from tests.reference import COMPARISONS
 
 A = Leaf("a", "eq", 1)
@@ -75,6 +76,7 @@ def at(time: str) -> float:
         (Add((Fact("x"), "1")), 1, None, None),
         (Add((Fact("x"), 0)), 2**1024 - 2**970 - 1, None, 1.7976931348623157e308),
         (Add((Fact("x"), 0)), -(2**1024 - 2**970), None, None),
+        (Add((Fact("x"), 0)), -(2**1024 - 2**970 - 1), None, -1.7976931348623157e308),
         (Add((Fact("x"), Fact("y"))), 1e308, 1e308, None),
         (Sub((Fact("x"), Fact("y"))), 1, 2.5, -1.5),
         (Mul((Fact("x"), Fact("y"), 2)), 3, 0.5, 3.0),
@@ -198,7 +200,7 @@ def test_a_part_of_the_time_changes_at_its_steps_and_nowhere_else(part: str, zon
             assert len({shown(us) for us in probed}) == 1, (start, before, after)
 
 
-@pytest.mark.parametrize("zone", [None, "Europe/Berlin", "Australia/Lord_Howe"])
+@pytest.mark.parametrize("zone", [None, "Australia/Lord_Howe"])
 @pytest.mark.parametrize(
     ("part", "constant"),
     [
@@ -265,7 +267,7 @@ def test_terms_that_look_back(term: Term, expected: Sequence[Any]) -> None:
     assert [value(term, *EVENTS[:end]) for end in range(1, 5)] == list(expected)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", TRIED)
 def test_values_of_all_types_compare_as_they_are_said_to(mode: str) -> None:
     values = (0, 1, 1.0, 1.5, 2**53 + 1, 2.0**53, 10**400, -1, "", "1", "b", "é", True, False, None, [1], {})
     for op, compare in COMPARISONS.items():
@@ -409,3 +411,25 @@ def test_an_explanation_tells_until_when_a_comparison_stays(
     detector.add_rule("rule", condition)
     node = explain(detector, {"x": 2}, 1_000).rules[0].node
     assert (node.verdict, node.until_us) == (verdict, until_us)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "count(a == 1) >= 2",
+        "sum(v where a == 1) >= 2",
+        "avg(v where a == 1) + v >= 2",
+        "min(v where a == 1) + sum(v) >= 3",
+        "max(v) + sum(v where a == 1) >= 3",
+        "last(v where a == 1) >= v",
+    ],
+)
+def test_an_event_of_which_nothing_is_remembered_takes_no_place(condition: str, mode: str) -> None:
+    with in_mode(mode):
+        detector = Detector(limits=Limits(keys_max=1))
+        detector.add_rule("rule", f"per k (compare({condition}))")
+        detector.evaluate({"k": 1, "a": 1, "v": 1}, 0)
+        assert not detector.evaluate({"k": 2, "a": 2}, 1_000)
+        assert not detector.evaluate({"k": 3, "a": 2}, 2_000)
+        assert detector.evaluate({"k": 1, "a": 1, "v": 1}, 3_000)

@@ -4,6 +4,7 @@ import json
 import lzma
 import random
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -15,17 +16,22 @@ from engine.language.limits import DEFAULT_LIMITS
 from engine.language.validation.document import condition_from_document
 from tests.data.golden.states import HERE, acting, happen, more
 from tests.differential.modes import in_mode
+from tests.thoroughness import WHOLE
 from tests.worlds.scripts import Add, Change, Remove, Step, Submit
 from tests.worlds.timed import Tick
 
-CASES: list[list[Any]] = [
-    case
-    for path in sorted(HERE.glob("states_*.msgpack.xz"))
-    for case in saved.unpack(lzma.decompress(path.read_bytes()))
-]
 VERSIONS = {7, 8, 9, 10, 12, 13}
 GOES_ON = ("fused", "indexed", "in turns, without places")
 """Each of these modes loads a third of the documents."""
+
+
+@cache
+def cases() -> list[list[Any]]:
+    return [
+        case
+        for path in sorted(HERE.glob("states_*.msgpack.xz"))
+        for case in saved.unpack(lzma.decompress(path.read_bytes()))
+    ]
 
 
 def loaded(version: int, data: bytes) -> Detector:
@@ -87,11 +93,12 @@ def went_on(
 def test_a_detector_of_an_earlier_version_has_lost_nothing_and_goes_on(
     mode: str, seed: int, scaled: Callable[[int], int]
 ) -> None:
-    documents = range(GOES_ON.index(mode), len(CASES), len(GOES_ON))
+    documents = range(GOES_ON.index(mode), len(cases()), len(GOES_ON))
     with in_mode(mode):
-        # All of them with the profile `ci`.
-        for number in random.Random(seed).sample(documents, min(len(documents), scaled(10 * len(documents)))):
-            name, version, document, text = CASES[number]
+        # Most of them in a whole run.
+        count = scaled((10 if WHOLE else 3) * len(documents))
+        for number in random.Random(seed).sample(documents, min(len(documents), count)):
+            name, version, document, text = cases()[number]
             rules, counts, steps, answers, *later = json.loads(text)
             since_12, since_13 = later[:1], later[1:]
             detector = loaded(version, document)
@@ -106,5 +113,5 @@ def test_a_detector_of_an_earlier_version_has_lost_nothing_and_goes_on(
 
 
 def test_there_is_a_document_of_every_version_that_is_read_and_of_both_ways_of_dispatch() -> None:
-    assert {version for _, version, *_ in CASES} == VERSIONS
-    assert {saved.unpack(document)["indexed"] for _, _, document, _ in CASES} == {False, True}
+    assert {version for _, version, *_ in cases()} == VERSIONS
+    assert {saved.unpack(document)["indexed"] for _, _, document, _ in cases()} == {False, True}

@@ -42,14 +42,14 @@ def test_memory_is_bounded_by_the_keys_active_within_the_window(
     with in_mode(mode):
         made = detector(rule)
         most = 0
-        for begin_ms in range(0, 20_000, 50):
+        for begin_ms in range(0, 15_000, 50):
             made.evaluate_many(
                 [({"k": time_ms, **remembers}, time_ms, None) for time_ms in range(begin_ms, begin_ms + 50)]
             )
             most = max(most, made.histories.live)
         # In a second there are 1 000. A sweep looks at a shard for every 32 events.
         assert most <= 12_000
-        made.evaluate_many([({"k": "other", **forgets}, time_ms, None) for time_ms in range(20_000, 40_000)])
+        made.evaluate_many([({"k": "other", **forgets}, time_ms, None) for time_ms in range(15_000, 30_000)])
     assert made.histories.live <= 1
     assert made.histories.bytes < 1_000
 

@@ -2,12 +2,12 @@
 
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.stamps import UNSET
-from engine.language.text.parser import parse
+from engine.language.condition import Earlier, Leaf
 from tests.work_growth import grows_linearly
 
 
 def test_a_memory_takes_no_longer_to_add_beside_thousands_of_others() -> None:
-    nodes = [parse(f"earlier a == {number}") for number in range(8_000)]
+    nodes = [Earlier(Leaf("a", "eq", number)) for number in range(8_000)]
 
     def work(size: int) -> None:
         histories = Histories(1_000, 1 << 30)
@@ -18,7 +18,7 @@ def test_a_memory_takes_no_longer_to_add_beside_thousands_of_others() -> None:
 
 
 def test_no_two_memories_have_one_place_whatever_was_released_before() -> None:
-    nodes = [parse(f"earlier a == {number}") for number in range(60)]
+    nodes = [Earlier(Leaf("a", "eq", number)) for number in range(60)]
     histories = Histories(1_000, 1 << 30)
     held = {node: histories.acquire(node, (), 0, UNSET) for node in nodes[:40]}
     for node in nodes[0:40:3]:

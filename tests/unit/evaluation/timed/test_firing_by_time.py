@@ -9,7 +9,7 @@ from engine.evaluation.events.intake import Intake
 from engine.evaluation.explanation.firings import dry_run, evaluate_explained
 from engine.evaluation.explanation.looking.standing import standing
 from engine.evaluation.slices import slices
-from engine.evaluation.timed import timing
+from engine.evaluation.timed import queue, timing
 from engine.language.limits import Limits
 from tests.differential.modes import in_mode
 
@@ -176,6 +176,37 @@ class TestFiring:
         for time_ms in (10_100, 10_200, 10_300, 10_400):
             detector.evaluate({"k": "x", "a": 1}, time_ms)
         assert told(detector, MINUTE) == [(12_000_001, "x")]
+
+    @pytest.mark.parametrize(
+        ("condition", "times_us"),
+        [
+            ("sum(n) within 10s > 4", [11_015_638]),
+            ("not sum(n) within 10s > 4", [13_007_851]),
+            ("sum(n) within 10s < 1", [13_007_851]),
+            ("not sum(n) within 10s < 4", [11_015_638]),
+            ("sum(n) within 10s == 5", [11_015_638]),
+        ],
+    )
+    def test_a_sum_rises_when_what_is_negative_leaves_and_falls_otherwise(
+        self, condition: str, times_us: list[int]
+    ) -> None:
+        detector = timed(f"per k ({condition})")
+        for time_ms, number in ((1_000, -2), (2_000, 0), (3_000, 5)):
+            detector.evaluate({"k": "x", "n": number}, time_ms)
+        # The panes are 39 063 microseconds wide.
+        assert told(detector, MINUTE) == [(us, "x") for us in times_us]
+
+    def test_what_time_can_only_make_false_is_not_due_before_it_is_forgotten(self) -> None:
+        for condition in ("count(a == 1) within 5m >= 2", "not age(a == 1) > 5 and once within 5m a == 1"):
+            detector = timed(f"per k ({condition})")
+            for second in range(3):
+                detector.evaluate({"k": "x", "a": 1}, second * 1_000)
+            assert told(detector, 10 * MINUTE) == []
+        detector = timed("per k (count(a == 1) within 5m >= 2)")
+        for second in range(3):
+            detector.evaluate({"k": "x", "a": 1}, second * 1_000)
+        assert told(detector, 5 * MINUTE + 1) == []
+        assert detector.next_due_us == 5 * MINUTE + 2_000_001
 
     def test_the_time_of_day(self) -> None:
         detector = timed('clock() == "00:05"')
@@ -350,12 +381,12 @@ def test_rules_that_are_not_timed_pay_nothing() -> None:
 
 
 def test_the_queue_has_no_more_than_twice_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "_SPARE", 8)
+    monkeypatch.setattr(queue, "_SPARE", 8)
     detector = timed(SILENT, limits=Limits(keys_max=100))
     for number in range(1_000):
         detector.evaluate({"host": number, "beat": 1}, 0)
     assert len(detector.timing.watches[1].table) == 100
-    assert len(detector.timing._queue) <= 209
+    assert len(detector.timing.queue) <= 209
 
 
 def test_a_replay_that_fires_otherwise_has_another_checksum() -> None:

@@ -18,6 +18,7 @@ from engine.runtime.contract.measures import Measures
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.detector import active_detector
 from engine.runtime.detector.executor import OperationExecutor
 from snapshots.errors import WriteFailed
 from tests.local_runtime.catalogues import newborn
@@ -78,6 +79,24 @@ async def test_only_a_small_batch_is_executed_in_the_event_loop(detector, method
     setattr(detector._actor, method, lambda *_: threads.append(threading.current_thread()) or "done")
     await getattr(detector, method)(*arguments)
     assert (threads != [threading.current_thread()]) is beside
+
+
+async def test_an_event_after_a_long_silence_lets_others_go_on_between_what_fires(detector, monkeypatch):
+    monkeypatch.setattr(active_detector, "_MANY_WAIT", 200)
+    detector._threads.turns = turns = Mock(__enter__=Mock(), __exit__=Mock(return_value=None))
+    await detector.activate(ID, 1)
+    await detector.handle([ops.add_rule("silent", "per host (not once within 5m a == 1)", timed=True)])
+    await detector.handle([event(0, host=host, a=1) for host in range(300)])
+    # The last batch did not take long.
+    await detector.handle([event(1)])
+    turns.reset_mock()
+    await detector.handle([event(600_000)])
+    assert turns.pass_on.call_count > 3
+    await detector.handle([event(600_001)])
+    turns.reset_mock()
+    await detector.handle([event(1_300_000)])
+    assert not turns.pass_on.called
+    await detector.discard()
 
 
 @pytest.mark.parametrize(("at_once", "holds_many"), [(True, False), (True, True), (False, False)])

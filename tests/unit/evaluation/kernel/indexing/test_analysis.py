@@ -187,6 +187,8 @@ def cost(found: Triggers) -> float:
         ("age(not a == 1) < 5", None),
         ("compare(count(a == 1) > 2)", {"holds", "a=1"}),
         ("compare(count(a == 1) < 2)", None),
+        ("compare(count(a == 1) >= 0)", None),
+        ("compare(sum(a) >= 0)", None),
         ("compare(count(a == 1) != true)", None),
         ("compare(earlier count(a == 1) >= 2)", {"holds"}),
         ("compare(sum(a where b == 1) > 2)", {"holds", "b=1"}),

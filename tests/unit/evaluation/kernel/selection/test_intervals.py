@@ -20,44 +20,6 @@ from tests.differential.modes import index_from
 from tests.worlds.ranges import NUMBERS, TEXTS, TEXTS_OF_RULES
 
 
-def _members(intervals: Intervals, number: int) -> list[int]:
-    return sorted(row[-2] for row in intervals.containing(number))
-
-
-@pytest.mark.parametrize("first", [0, 2**63 - 8, 2**64 - 16, 2**256 - 16])
-def test_of_all_small_intervals_those_are_found_that_contain_a_number(first: int) -> None:
-    bits = 256 if first >= 2**64 else 64
-    ends = list(itertools.combinations_with_replacement(range(16), 2))
-    intervals = Intervals(bits)
-    for member, (low, high) in enumerate(ends):
-        intervals.add(first + low, first + high, (member, None))
-    for number in range(16):
-        expected = [member for member, (low, high) in enumerate(ends) if low <= number <= high]
-        assert _members(intervals, first + number) == expected
-    for number in {max(0, first - 1), first + 16} - {first, 2**bits}:
-        assert _members(intervals, number) == []
-
-
-@pytest.mark.parametrize("bits", [3, 6, 20, 64, 256])
-def test_intervals_that_come_and_go_in_any_order_leave_the_others(bits: int, seed: int) -> None:
-    drawn = random.Random(f"{seed} {bits}")
-    intervals, there = Intervals(bits), dict[int, tuple[int, int]]()
-    for number in range(1_000):
-        if drawn.random() < 0.4 and there:
-            member = drawn.choice(list(there))
-            intervals.remove(*there.pop(member), member)
-        else:
-            low, high = sorted(drawn.randrange(2 ** drawn.randint(1, bits)) for _ in range(2))
-            there[number] = low, high
-            intervals.add(low, high, (number, 1.5, number, None))
-        asked = drawn.randrange(2 ** drawn.randint(1, bits))
-        expected = sorted(member for member, (low, high) in there.items() if low <= asked <= high)
-        assert _members(intervals, asked) == expected
-    for member, (low, high) in there.items():
-        intervals.remove(low, high, member)
-    assert not intervals
-
-
 def test_ranges_that_come_and_go_select_their_members_whether_they_are_few_or_many(seed: int) -> None:
     drawn = random.Random(seed)
     of_fact = Ranges(SelectedRows(lambda member, _: (member, None)))
