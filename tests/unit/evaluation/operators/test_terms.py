@@ -413,7 +413,7 @@ def test_an_explanation_tells_until_when_a_comparison_stays(
     assert (node.verdict, node.until_us) == (verdict, until_us)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", TRIED)
 @pytest.mark.parametrize(
     "condition",
     [
