@@ -85,15 +85,16 @@ def test_conditions_are_canonical_and_what_begins_anew_of_one_that_keeps_the_res
     ]
 
 
-def test_past_a_bound_conditions_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("more", "shows"), [(0, 2), (1, 3)])
+def test_past_a_bound_conditions_are_left_out(more: int, shows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"r{number}" for number in range(5)]
     assert tested.TEXTS_CHARS_MAX == 16 << 20, "as the OpenAPI document says"
     # Each shows three: the conditions before and after, and what begins anew.
-    monkeypatch.setattr(tested, "TEXTS_CHARS_MAX", 2 * 3 * len("once a == 1") + 1)
+    monkeypatch.setattr(tested, "TEXTS_CHARS_MAX", 2 * 3 * len("once a == 1") + more)
     found = shown(
         [{"name": name, "condition": "once a == 1"} for name in names],
         [{"name": name, "condition": "once a == 2", "history": "keep"} for name in names],
     )
     assert [one["name"] for one in found] == names
-    assert ["before" in one for one in found] == [True, True, True, False, False]
-    assert [one.get("begins_anew") for one in found] == [["once a == 2"]] * 3 + [None] * 2
+    assert ["before" in one for one in found] == [True] * shows + [False] * (5 - shows)
+    assert [one.get("begins_anew") for one in found] == [["once a == 2"]] * shows + [None] * (5 - shows)
