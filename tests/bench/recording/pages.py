@@ -26,7 +26,7 @@ HEADLINES: Final = {
     "indexed: 100000 rules": "an event that concerns 50 of 100 000 rules",
     "temporal: once within, 10000 keys": "`once within` for each of 10 000 keys",
     "counting: count, 100000 keys": "`count` for each of 100 000 keys",
-    "counting: memory of 25000 keys, count": "memory of a key under `count`",
+    "counting: memory of 6250 keys, count": "memory of a key under `count`",
     "bodies: JSON, 1000 events a body, 10 rules": "events of a batch of 1 000, from body to answer",
     "worst: 10 000 events, 240 rules that fire": "a body of 10 000 events that each fire 240 rules",
     "front: evaluation by one caller, median": "an HTTP request with one event, one caller",

@@ -1,7 +1,6 @@
 """Every case runs in a tiny world, in which ours, the floor and the peers that are installed agree."""
 
 import gc
-import itertools
 import json
 import os
 from collections import Counter
@@ -34,7 +33,7 @@ TINY_PARTS = [
 
 @pytest.fixture
 def _here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run here what would have a process of its own, and let memory grow by a page at each look.
+    """Run here what would have a process of its own.
 
     What a race freezes stays frozen: otherwise each collection would look through all collected tests.
     """
@@ -45,7 +44,6 @@ def _here(monkeypatch: pytest.MonkeyPatch) -> None:
         return json.loads(json.dumps(answer))
 
     monkeypatch.setattr(counting, "call", call)
-    monkeypatch.setattr(counting, "resident_bytes", itertools.count(4_096, 4_096).__next__)
 
 
 @pytest.mark.storm
