@@ -28,6 +28,11 @@ from engine.language.diagnostics import Entry, Refusal
 ERRORS_MAX: Final = 20
 """How many refusals are told."""
 
+KINDS_MAX: Final = 20
+"""How many kinds of messages are told."""
+
+_NUMBER_OR_NAME: Final = re.compile(r"[0-9]+|`[^`]*`")
+
 _UNIT: Final = re.compile("[;:] timestamp_ms counts milliseconds[^;]*")
 """What messages say of an event's member; the times of records are told apart by size."""
 
@@ -94,8 +99,8 @@ class _Outcome:
         """How many actions there were."""
         self.refused: dict[int, Refusal] = {}
         self.results: dict[int, bytes] = {}
-        self._messages: dict[int, list[tuple[int, str]]] = {}
-        """For each code the messages, each with its record's place, unless they stand in the results."""
+        self._messages: dict[tuple[int, str], list[tuple[int, str]]] = {}
+        """For each kind the messages, each with its record's place, unless they stand in the results."""
         self._with_results = with_results
         self._results_bytes = 0
 
@@ -124,9 +129,9 @@ class _Outcome:
         self.refused.update(dict.fromkeys(places[at:], without_room(detector.limits.answer_bytes_max)))
 
     def said(self) -> list[Entry]:
-        """Return for each code the message about the first record that has one, and how many have one."""
+        """Return of each kind the message about the first record that has one, and how many have one."""
         entries = []
-        for code, messages in sorted(self._messages.items()):
+        for (code, _), messages in sorted(self._messages.items())[:KINDS_MAX]:
             place, first = min(messages)
             count = f" ({len(messages)} records)" if len(messages) > 1 else ""
             entries.append(Entry(code, f"record {place}: {_UNIT.sub('', first)}{count}"))
@@ -143,5 +148,10 @@ class _Outcome:
             self.results.update(zip(places, results, strict=True))
         else:
             for number, messages in outcomes.messages.items():
-                for entry in messages:
-                    self._messages.setdefault(entry.code, []).append((places[number], entry.message))
+                for code, text in messages:
+                    self._messages.setdefault((code, _kind(text)), []).append((places[number], text))
+
+
+def _kind(message: str) -> str:
+    """Return a message without its numbers, which may differ from record to record, but with its names."""
+    return _NUMBER_OR_NAME.sub(lambda found: found[0] if found[0][0] == "`" else "", message)
