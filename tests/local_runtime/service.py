@@ -52,7 +52,8 @@ class LocalService:
     def begin(self) -> None:
         """Begin a scheduler, to which the next connection of the backend is."""
         client, now_us = self.directories.client(), self.actors.now_us
-        self.scheduler = Scheduler(self.settings, self.actors, client, nodes=self.nodes, now_us=now_us)
+        nodes = self.nodes or LocalNodes()
+        self.scheduler = Scheduler(self.settings, self.actors, client, nodes=nodes, now_us=now_us)
         self.actors.term = lambda: self.scheduler.catalogue.term
         self._served = SchedulerService(
             self.scheduler,
@@ -67,7 +68,12 @@ class LocalService:
         client = LinkClient(Link(responses))
         Pipe.between(client.link, self._served.link())
         self.connected.append(client)
-        await client.ask("open", str, "here")
+        try:
+            await client.ask("open", str, "here")
+            await client.ask("compare", list, 1, "here", {})
+        except BaseException:
+            client.link.abort()
+            raise
         return client
 
     async def _connect_to_worker(self, address: Address) -> LinkClient:
