@@ -1,11 +1,8 @@
-"""A Ray cluster of several nodes on this machine, whose nodes are stopped and killed while callers go on."""
+"""A service on a Ray cluster, and callers who go on while its nodes are stopped and killed."""
 
 import contextlib
-import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -18,98 +15,15 @@ from typing import Final
 import httpx
 
 from tests import process_table
-from tests.service_process import Served, environment, served
+from tests.ray_cluster import RayCluster
+from tests.service_process import Served, served
 
 TOKEN: Final = "rd_" + "t" * 43
 GIVE_UP_S: Final = 120.0
 
-_CLUSTER: Final = """
-import json, sys
-from ray.cluster_utils import Cluster
-cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
-nodes = [cluster.head_node, *(cluster.add_node(num_cpus=2) for _ in range(int(sys.argv[1])))]
-raylets = {node.node_id: node.all_processes["raylet"][0].process.pid for node in nodes}
-print(json.dumps([cluster.address, raylets]), flush=True)
-for line in sys.stdin:
-    if line == "kill the control store\\n":
-        cluster.head_node.kill_gcs_server()
-    elif line == "start the control store\\n":
-        cluster.head_node.start_gcs_server()
-    else:
-        break
-    print("done", flush=True)
-cluster.shutdown()
-"""
-_RAY: Final = {
-    "RAY_AUTH_MODE": "disabled",
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1",
-    # As the page for operators says: otherwise whatever else runs leaves actors no time.
-    "RAY_worker_niceness": "0",
-    # Ray then takes most of an hour to notice a stopped process, so it is the service that must.
-    "RAY_health_check_failure_threshold": "1000",
-}
-
-
-@dataclass
-class Nodes:
-    """A cluster; the first node is the head."""
-
-    process: "subprocess.Popen[bytes]"
-    address: str
-    raylets: dict[str, int]
-    """The pid of each node's raylet, by the node's id."""
-
-    def tell(self, what: str) -> None:
-        """Kill or start the control store."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(f"{what} the control store\n".encode())
-        self.process.stdin.flush()
-        assert self.process.stdout.readline() == b"done\n"
-
-    def signal(self, node: str, number: signal.Signals) -> float:
-        """Send a signal to all processes of a node, and return when they had it."""
-        for pid in process_table.family(self.raylets[node]):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
-        return time.monotonic()
-
 
 @contextmanager
-def cluster(folder: Path, *, more: int = 2, **variables: str) -> Iterator[Nodes]:
-    """Give a cluster of a head and some more nodes, with variables in the environment of its processes."""
-    log = folder / "cluster.log"
-    with log.open("wb") as sink:
-        process = subprocess.Popen(
-            [sys.executable, "-c", _CLUSTER, str(more)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=sink,
-            env=environment(**{**_RAY, **variables}),
-        )
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    below = process_table.family(process.pid)
-    try:
-        assert line, log.read_text()
-        address, raylets = json.loads(line)
-        yield Nodes(process, address, raylets)
-    finally:
-        below |= process_table.family(process.pid)
-        for pid in below - {process.pid}:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
-        try:
-            process.communicate(b"end\n", timeout=30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-        for pid in below:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-
-@contextmanager
-def service_on(nodes: Nodes, data: Path, *options: str, **variables: str) -> Iterator[Served]:
+def service_on(nodes: RayCluster, data: Path, *options: str, **variables: str) -> Iterator[Served]:
     """Give a service on the cluster."""
     more = {"RULE_DETECTOR_BOOTSTRAP_TOKEN": TOKEN, "RAY_AUTH_MODE": "disabled", **variables}
     with served(data, "--ray-address", nodes.address, *options, **more) as service:
@@ -221,12 +135,12 @@ def workers_on(service: Served) -> dict[str, list[int]]:
     return found
 
 
-def directory_node(nodes: Nodes, data: Path) -> str:
+def directory_node(nodes: RayCluster, data: Path) -> str:
     """The node of the directory."""
     return _directory(nodes, data)[0]
 
 
-def move_directory_off_head(nodes: Nodes, data: Path) -> None:
+def move_directory_off_head(nodes: RayCluster, data: Path) -> None:
     """Kill the directory if it is on the head; the next one starts elsewhere."""
     head = next(iter(nodes.raylets))
     node, pid = _directory(nodes, data)
@@ -240,25 +154,16 @@ def move_directory_off_head(nodes: Nodes, data: Path) -> None:
                 node, _ = _directory(nodes, data)
 
 
-def _directory(nodes: Nodes, data: Path) -> tuple[str, int]:
+def _directory(nodes: RayCluster, data: Path) -> tuple[str, int]:
     """The node and the pid of the process that has the folder's lock. Raises LookupError if none has."""
+    holding = process_table.holders(lambda path: path == data / "lock")
     for node, raylet in nodes.raylets.items():
-        for pid in process_table.family(raylet):
-            with contextlib.suppress(OSError):
-                entries = list(Path(f"/proc/{pid}/fd").iterdir())
-                if any(_target(entry) == data / "lock" for entry in entries):
-                    return node, pid
+        if found := holding & process_table.family(raylet):
+            return node, found.pop()
     raise LookupError("nobody has the lock")
 
 
-def _target(entry: Path) -> Path | None:
-    try:
-        return entry.readlink()
-    except OSError:
-        return None
-
-
-def fullest(nodes: Nodes, service: Served, but: str = "") -> str:
+def fullest(nodes: RayCluster, service: Served, but: str = "") -> str:
     """The node with the most workers, other than the head and one more."""
     _, *others = nodes.raylets
     spread = workers_on(service)

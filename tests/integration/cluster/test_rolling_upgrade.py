@@ -7,11 +7,22 @@ from pathlib import Path
 import pytest
 
 from engine.runtime.contract.build import SPOKEN
-from tests.integration.cluster.test_moving_ray import places, until
+from tests.integration.cluster.test_node_checks_ray import ROOT, another
 from tests.integration.cluster.test_services_share import TOKEN, Callers, directory_pid, events_evaluated
-from tests.integration.cluster.test_versions_ray import ROOT, another
 from tests.ray_cluster import ray_cluster
-from tests.service_process import END_WITHIN_S, Served, program, served
+from tests.service_process import END_WITHIN_S, Served, program, served, until
+
+
+def places(service: Served) -> dict[str, str]:
+    """The node of each detector that is active; none while the directory itself is on its way."""
+    response = service.request("GET", "/api/cluster")
+    if response.status_code == 503:
+        return {}
+    return {
+        detector["id"]: worker["node"]
+        for worker in response.json()["result"]["workers"]
+        for detector in worker.get("detectors", [])
+    }
 
 
 def release_of(pid: int) -> Path:
