@@ -48,6 +48,19 @@ LARGE = ops.evaluate_batch(json.dumps({"events": [{"fields": {"a": 1}, "timestam
 # -- the service ---------------------------------------------------------------------------------------------
 
 
+class Compared(LocalService):
+    """A service that compares its settings as those on Ray do, and gives up a connection where that fails."""
+
+    async def _connect(self) -> LinkClient:
+        try:
+            client = await super()._connect()
+            await client.ask("compare", list, 1, "here", {})
+        except BaseException:
+            self.connected[-1].link.abort()
+            raise
+        return client
+
+
 class Scene:
     """A front end, the scheduler and its workers, connected as their processes are."""
 
@@ -111,7 +124,7 @@ async def scene(folder: Path, **settings: Any) -> AsyncIterator[Scene]:
         **{"spares": 1, "max_resident": SLOTS, "detectors_per_worker": 2, "turn_s": 0.0, **settings},
         actor_bytes_max=2**40,
     )
-    made = Scene(LocalService(chosen, nodes=LocalNodes(n=8, m=8)))
+    made = Scene(Compared(chosen, nodes=LocalNodes(n=8, m=8)))
     await made.backend.start()
     try:
         yield made
