@@ -282,7 +282,7 @@ def _replace(trial: Trial, node: Node) -> None:
 
 def _replace_if_dead(trial: Trial, node: Node) -> None:
     """Start a node anew if Ray has given it up, which neither its raylet nor its front end survives."""
-    time.sleep(QUIET_S)
+    time.sleep(2 * QUIET_S)
     front_ended = node.front is not None and node.front.process.poll() is not None
     if front_ended or trial.cluster.raylet(node) is None:
         _replace(trial, node)
