@@ -87,7 +87,8 @@ class Census:
                 self.answers[name] = answer
         for name in self.answers.keys() - asked.keys():
             _add(self._ended, self.answers.pop(name))
-        self._known_nodes = list(_outcome(nodes) or self._known_nodes)
+        if known := _outcome(nodes):
+            self._known_nodes = list(known)
         now_s = self._loop.time()
         self._front_ends = {
             key: entry for key, entry in self._front_ends.items() if entry[0] >= now_s - _FRONT_END_S
