@@ -135,6 +135,25 @@ async def test_a_move_to_a_full_node_is_refused_for_now(tmp_path):
         assert full.value.code == STARTING
 
 
+async def test_a_move_that_does_not_come_about_gives_back_the_worker_that_was_kept_for_it(tmp_path):
+    async with local_service(tmp_path, nodes=LocalNodes(n=8, m=8), deadline_s=1, **QUICK) as service:
+        detector_id = await counting(service)
+        worker, goes_on = service.actors.with_detector(detector_id), asyncio.Event()
+
+        async def stalls(_: str) -> None:
+            await goes_on.wait()
+
+        worker.before = stalls
+        asked = asyncio.create_task(service.backend.call(detector_id, ops.evaluate(EVENT)))
+        await until(lambda: worker.in_flight)
+        with pytest.raises(DetectorUnavailable, match="or it cannot be passivated"):
+            await service.scheduler.move(detector_id, "")
+        assert sum(one.taken for one in service.scheduler._workers.all) == 1
+        goes_on.set()
+        with pytest.raises(DetectorUnavailable, match="the deadline passed"):
+            await asked
+
+
 async def test_a_drained_node_loses_its_detectors_and_workers_under_load_until_it_is_not_drained(tmp_path):
     nodes = LocalNodes(n=8, m=8)
     async with local_service(tmp_path, nodes=nodes, **QUICK) as service:
