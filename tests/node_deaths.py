@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +15,7 @@ import httpx
 
 from tests import process_table
 from tests.ray_cluster import RayCluster
-from tests.service_process import Served, served
+from tests.service_process import Served, served, until
 
 TOKEN: Final = "rd_" + "t" * 43
 GIVE_UP_S: Final = 120.0
@@ -31,71 +30,100 @@ def service_on(nodes: RayCluster, data: Path, *options: str, **variables: str) -
         yield service
 
 
-@dataclass
-class Caller:
-    """Sends events to one detector, whose rule counts the different ones, one after the other."""
+class Callers:
+    """Send events to one detector, whose rule counts the different ones, through several services."""
 
-    service: Served
-    detector: str
-    sent: int = 0
-    acknowledged: int = 0
-    outcomes: Counter[str] = field(default_factory=Counter)
-    answers: list[tuple[float, float]] = field(default_factory=list)
-    """When each acknowledged request was begun, and answered."""
+    def __init__(self, detector: str) -> None:
+        self.detector = detector
+        self.sent = 0
+        self.outcomes: Counter[str] = Counter()
+        self.answers: list[tuple[float, float]] = []
+        """When each acknowledged request was begun, and answered."""
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
 
-    def run(self, stop: threading.Event) -> None:
-        url = f"{self.service.url}/api/detectors/{self.detector}/evaluate"
+    @property
+    def acknowledged(self) -> int:
+        return len(self.answers)
+
+    @property
+    def longest_s(self) -> float:
+        """How long an answer took at most."""
+        return max(answered_s - began_s for began_s, answered_s in self.answers)
+
+    def call(self, service: Served, name: str = "") -> threading.Event:
+        """Begin to send through a service until the event that is given is set."""
+        stop = threading.Event()
+        self._threads.append(threading.Thread(target=self._run, args=(service, name, stop)))
+        self._threads[-1].start()
+        return stop
+
+    def _run(self, service: Served, name: str, stop: threading.Event) -> None:
+        url = f"{service.url}/api/detectors/{self.detector}/evaluate"
         headers = {"Authorization": f"Bearer {TOKEN}"}
         with httpx.Client(headers=headers, timeout=60, trust_env=False) as client:
-            while not stop.is_set():
-                self.sent += 1
-                event = {"event": {"fields": {"n": self.sent}, "timestamp_ms": 1_700_000_000_000}}
+            while not (self._stop.is_set() or stop.is_set()):
+                with self._lock:
+                    self.sent += 1
+                    number = self.sent
+                event = {"event": {"fields": {"n": number}, "timestamp_ms": 1_700_000_000_000}}
                 began_s = time.monotonic()
                 try:
                     response = client.post(url, json=event)
                 except httpx.TransportError as error:
-                    self.outcomes[type(error).__name__] += 1
-                    continue
-                code = 0 if response.status_code == 200 else response.json()["errors"][0]["code"]
-                self.outcomes[str(code or 200)] += 1
-                if not code:
-                    self.acknowledged += 1
-                    self.answers.append((began_s, time.monotonic()))
-                time.sleep(0.05)
+                    outcome = type(error).__name__
+                else:
+                    errors = response.json()["errors"]
+                    outcome = str(errors[0]["code"]) if errors else "200"
+                    if not errors:
+                        self.answers.append((began_s, time.monotonic()))
+                with self._lock:
+                    self.outcomes[f"{name} {outcome}".strip()] += 1
+                # Many callers at full speed would leave the service no time on two cores.
+                time.sleep(0.04)
+
+    def until(self, more: int) -> None:
+        """Wait until so many more are acknowledged."""
+        wanted = self.acknowledged + more
+        until(lambda: self.acknowledged >= wanted, f"no answers: {self.outcomes}")
 
     def answered_after(self, since_s: float) -> float | None:
         """When the first request was answered that was begun after a time; None if none was."""
         return next((answered_s for began_s, answered_s in self.answers if began_s >= since_s), None)
 
-    def counted(self) -> int:
-        """How many different events the detector has evaluated."""
+    def counted(self, service: Served) -> int:
+        """How many different events the detector has evaluated: its rule counts them."""
         document = {"event": {"fields": {}, "timestamp_ms": 1_700_000_000_000}}
-        (rule,) = self.service.call("POST", f"/api/detectors/{self.detector}/explain", document)["rules"]
+        (rule,) = service.call("POST", f"/api/detectors/{self.detector}/explain", document)["rules"]
         found: int = rule["node"]["found"]
         return found
 
+    def end(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+
+def counting_detector(service: Served, name: str) -> str:
+    """Make a detector for callers."""
+    detector: str = service.call("POST", "/api/detectors", {"name": name})["id"]
+    rule = {"name": "many", "condition": "distinct(n) > 9999"}
+    service.call("POST", f"/api/detectors/{detector}/rules", rule)
+    return detector
+
 
 class Load:
-    """Callers, one for each detector, in threads."""
+    """Callers of several detectors through one service."""
 
     def __init__(self, service: Served, detectors: int) -> None:
-        self._service = service
-        self._stop = threading.Event()
-        self.callers = [Caller(service, self._created(number)) for number in range(detectors)]
-        self._threads = [threading.Thread(target=one.run, args=(self._stop,)) for one in self.callers]
-        for thread in self._threads:
-            thread.start()
+        self.service = service
+        self.callers = [Callers(counting_detector(service, f"d{number}")) for number in range(detectors)]
+        for one in self.callers:
+            one.call(service)
         self.all_answer()
         # Until enough workers have started, detectors take turns.
-        give_up_s = time.monotonic() + GIVE_UP_S
-        while sum(map(len, workers_on(service).values())) < detectors:
-            assert time.monotonic() < give_up_s, workers_on(service)
-
-    def _created(self, number: int) -> str:
-        detector: str = self._service.call("POST", "/api/detectors", {"name": f"d{number}"})["id"]
-        rule = {"name": "many", "condition": "distinct(n) > 9999"}
-        self._service.call("POST", f"/api/detectors/{detector}/rules", rule)
-        return detector
+        until(lambda: sum(map(len, workers_on(service).values())) >= detectors, "too few workers", GIVE_UP_S)
 
     def all_answer(self, since_s: float | None = None) -> list[float]:
         """Wait until each detector has answered; return, sorted, how long each took from `since_s` on."""
@@ -110,9 +138,8 @@ class Load:
 
     def end(self) -> None:
         """Stop all callers."""
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
+        for one in self.callers:
+            one.end()
 
 
 @contextmanager

@@ -108,7 +108,7 @@ def check_counts(callers: Load) -> None:
     """End the callers; what was acknowledged is there, and nothing twice."""
     callers.end()
     for caller in callers.callers:
-        assert caller.acknowledged <= caller.counted() <= caller.sent
+        assert caller.acknowledged <= caller.counted(callers.service) <= caller.sent
         # What was in flight may be unknown, nothing else.
         assert set(caller.outcomes) <= {"200", "1501", "1502"}, caller.outcomes
 

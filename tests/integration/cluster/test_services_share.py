@@ -6,95 +6,25 @@ import shutil
 import signal
 import socket
 import ssl
-import threading
 import time
-from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
-import httpx
 import pytest
 
 from tests import process_table
 from tests.certificates import certificates
+from tests.node_deaths import TOKEN, Callers
 from tests.ray_cluster import ray_cluster
-from tests.service_process import END_WITHIN_S, Served, refused_in_time, served
+from tests.service_process import END_WITHIN_S, Served, refused_in_time, served, until
 
-TOKEN = "rd_" + "t" * 43
 EVENT = {"event": {"fields": {}, "timestamp_ms": 1_700_000_000_000}}
-SHOWN_WITHIN_S = 60
-
-
-class Callers:
-    """Send events through services, each its own, and count the answers."""
-
-    def __init__(self, detector: str) -> None:
-        self.detector = detector
-        self.sent = 0
-        self.acknowledged: set[int] = set()
-        self.outcomes: Counter[str] = Counter()
-        self.gaps_s: list[float] = []
-        self.stop = threading.Event()
-        self._lock = threading.Lock()
-        self._threads: list[threading.Thread] = []
-
-    def call(self, service: Served, name: str) -> threading.Event:
-        """Begin to send through a service until the event that is given is set."""
-        stop = threading.Event()
-        thread = threading.Thread(target=self._run, args=(service, name, stop))
-        self._threads.append(thread)
-        thread.start()
-        return stop
-
-    def _run(self, service: Served, name: str, stop: threading.Event) -> None:
-        path = f"{service.url}/api/detectors/{self.detector}/evaluate"
-        client = httpx.Client(headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60, trust_env=False)
-        with client:
-            answered_s = time.monotonic()
-            while not (self.stop.is_set() or stop.is_set()):
-                with self._lock:
-                    self.sent += 1
-                    number = self.sent
-                event = {"event": {"fields": {"n": number}, "timestamp_ms": 1_700_000_000_000}}
-                try:
-                    response = client.post(path, json=event)
-                    outcome = f"{name} {response.status_code}"
-                except httpx.TransportError as error:
-                    outcome = f"{name} {type(error).__name__}"
-                else:
-                    if response.status_code == 200:
-                        self.acknowledged.add(number)
-                        self.gaps_s.append(time.monotonic() - answered_s)
-                        answered_s = time.monotonic()
-                self.outcomes[outcome] += 1
-                # Many callers at full speed would leave the service no time on two cores.
-                time.sleep(0.03)
-
-    def until(self, more: int) -> None:
-        """Wait until so many more are acknowledged."""
-        wanted = len(self.acknowledged) + more
-        give_up_s = time.monotonic() + 60
-        while len(self.acknowledged) < wanted:
-            assert time.monotonic() < give_up_s, self.outcomes
-            time.sleep(0.01)
-
-    def end(self) -> None:
-        self.stop.set()
-        for thread in self._threads:
-            thread.join()
 
 
 def directory_pid(folder: Path) -> int:
     """The process that has the folder's lock."""
     (pid,) = process_table.holders(lambda path: path == folder / "lock")
     return pid
-
-
-def events_evaluated(service: Served, detector: str) -> int:
-    """How many different events the detector has evaluated: its rule counts them."""
-    (rule,) = service.call("POST", f"/api/detectors/{detector}/explain", EVENT)["rules"]
-    found: int = rule["node"]["found"]
-    return found
 
 
 def talk(address: str) -> None:
@@ -143,11 +73,8 @@ def test_two_services_serve_one_folder_and_lose_nothing_through_stops_kills_and_
         detector, *_ = ids = [one.call("POST", "/api/detectors", {"name": f"d{n}"})["id"] for n in range(4)]
         for each in ids:
             other.call("POST", f"/api/detectors/{each}/evaluate", EVENT)
-        give_up_s = time.monotonic() + SHOWN_WITHIN_S
-        while "tls" not in (shown := transports(one)):
-            assert time.monotonic() < give_up_s, shown
-            time.sleep(0.5)
-        assert "tcp" not in shown
+        until(lambda: "tls" in transports(one), "no connection is shown to be encrypted")
+        assert "tcp" not in transports(one)
         rules = f"/api/detectors/{detector}/rules"
         other.call("POST", rules, {"name": "many", "condition": "distinct(n) > 9999"})
         # A token revoked through one is refused by the other within a second.
@@ -213,11 +140,11 @@ def test_two_services_serve_one_folder_and_lose_nothing_through_stops_kills_and_
         assert len(third.call("GET", "/api/detectors")) == 6
 
         # The last one that leaves saves all, and a new service knows it.
-        evaluated = events_evaluated(third, detector)
-        assert len(callers.acknowledged) <= evaluated <= callers.sent
+        evaluated = callers.counted(third)
+        assert callers.acknowledged <= evaluated <= callers.sent
         assert third.end() == 0
         fourth = start()
-        assert events_evaluated(fourth, detector) == evaluated
+        assert callers.counted(fourth) == evaluated
         assert fourth.end() == 0
     print(f"a killed directory was replaced in {successor_s:.1f} s, a stopped one in {replaced_s:.1f} s")
-    print(f"longest wait for an answer: {max(callers.gaps_s):.2f} s; outcomes: {dict(callers.outcomes)}")
+    print(f"longest wait for an answer: {callers.longest_s:.2f} s; outcomes: {dict(callers.outcomes)}")
