@@ -320,5 +320,6 @@ PATIENT: Final[tuple[Scenario, ...]] = (cut_off_head,)
 """The scenarios for which the head must be patient with nodes that it cannot reach."""
 WITH_REDIS: Final[tuple[Scenario, ...]] = (kill_head, move_head)
 """The scenarios for which Ray's control store must keep its data."""
-SHORT: Final[tuple[Scenario, ...]] = (kill_worker, kill_directory, move_detectors, drain_nodes)
+SHORT: Final[tuple[Scenario, ...]] = (kill_directory, move_detectors, drain_nodes)
+"""What `.ci/run` plays. It kills workers in tests/crash/running_service."""
 SHORT_OF_NAMESPACES: Final[tuple[Scenario, ...]] = (cut_off_briefly, stop_node, kill_node)
