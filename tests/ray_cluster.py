@@ -18,16 +18,17 @@ from tests.service_process import environment
 _CLUSTER = """
 import json, sys
 from ray.cluster_utils import Cluster
-head = {"num_cpus": int(sys.argv[2]), "include_dashboard": False}
+count, head_cpus, cpus = map(int, sys.argv[1:])
+head = {"num_cpus": head_cpus, "include_dashboard": False}
 cluster = Cluster(initialize_head=True, head_node_args=head)
-started = [cluster.head_node, *(cluster.add_node(num_cpus=2) for _ in range(int(sys.argv[1]) - 1))]
+started = [cluster.head_node, *(cluster.add_node(num_cpus=cpus) for _ in range(count - 1))]
 nodes = {node.node_id: node for node in started}
 raylets = {name: node.all_processes["raylet"][0].process.pid for name, node in nodes.items()}
 print(json.dumps([cluster.address, raylets]), flush=True)
 for line in sys.stdin:
     what, given = line.split()
     if what == "add":
-        node = cluster.add_node(num_cpus=2, env_vars={"PYTHONPATH": given})
+        node = cluster.add_node(num_cpus=cpus, env_vars={"PYTHONPATH": given})
         nodes[node.node_id] = node
         given = node.node_id
     elif what == "remove":
@@ -39,6 +40,15 @@ for line in sys.stdin:
     print(given, flush=True)
 cluster.shutdown()
 """
+
+_RAY = {
+    "RAY_AUTH_MODE": "disabled",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1",
+    # As the page for operators says: otherwise other programs leave actors no time.
+    "RAY_worker_niceness": "0",
+    # Ray then takes most of an hour to notice a stopped process, so it is the service that must.
+    "RAY_health_check_failure_threshold": "1000",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,25 +96,27 @@ class RayCluster:
 
 @contextmanager
 def ray_cluster(
-    folder: Path, nodes: int = 2, *, head_cpus: int = 2, **variables: str
+    folder: Path, nodes: int = 2, *, head_cpus: int | None = None, cpus: int = 2, **variables: str
 ) -> Iterator[RayCluster]:
-    """Give a cluster, and end it with all its processes. Its log is in the folder."""
+    """Give a cluster, and end it with all its processes. Its log is in the folder.
+
+    Each node has as many CPUs, the head others if that is said.
+    """
     log_path = folder / "cluster.log"
     with log_path.open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-c", _CLUSTER, str(nodes), str(head_cpus)],
+            [
+                sys.executable,
+                "-c",
+                _CLUSTER,
+                str(nodes),
+                str(cpus if head_cpus is None else head_cpus),
+                str(cpus),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
-            env=environment(
-                RAY_AUTH_MODE="disabled",
-                RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="1",
-                # As the page for operators says: otherwise other programs leave actors no time.
-                RAY_worker_niceness="0",
-                # Ray then takes most of an hour to notice a stopped process, so it is the service that must.
-                RAY_health_check_failure_threshold="1000",
-                **variables,
-            ),
+            env=environment(**{**_RAY, **variables}),
         )
     assert process.stdout is not None
     line = process.stdout.readline()
