@@ -22,9 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.bench.many import Callers
-from tests.bench.measuring.processes import cpu_s
-from tests.bench.recovery import kind
-from tests.process_table import family
+from tests.bench.measuring.processes import cpu_by_kind_s
 from tests.ray_cluster import ray_cluster
 from tests.service_process import Served, served
 
@@ -105,26 +103,13 @@ def request(events: int) -> tuple[object, str]:
     return ({"event": made[0]}, "evaluate") if events == 1 else ({"events": made}, "evaluate/batch")
 
 
-def spent_s(roots: Sequence[int]) -> dict[int, tuple[str, float]]:
-    """Give the part that each process below has, and the seconds of a processor that it has taken."""
-    found = {}
-    for pid in set().union(*map(family, roots)):
-        try:
-            found[pid] = PARTS.get(kind(pid), "Ray"), cpu_s(pid)
-        except OSError:
-            continue
-    return found
-
-
 def await_starts(roots: Sequence[int]) -> None:
     """Wait until no process is starting: workers are started ahead."""
     give_up_s = time.monotonic() + START_S
     while time.monotonic() < give_up_s:
-        before = spent_s(roots)
+        before_s = cpu_by_kind_s(*roots)
         time.sleep(QUIET_S)
-        after = spent_s(roots)
-        busy_s = sum(spent for _, spent in after.values()) - sum(spent for _, spent in before.values())
-        if before.keys() == after.keys() and busy_s < QUIET_S / 4:
+        if (cpu_by_kind_s(*roots) - before_s).total() < QUIET_S / 4:
             return
 
 
@@ -132,12 +117,12 @@ def measure(what: str, roots: Sequence[int], load: Load, events: int, seconds: f
     """Print the rate, and the CPU time of each part for an event."""
     asyncio.run(load.run(events, seconds / 4))
     await_starts(roots)
-    before, began_s = spent_s(roots), time.perf_counter()
+    before_s, began_s = cpu_by_kind_s(*roots), time.perf_counter()
     done = asyncio.run(load.run(events, seconds))
     took_s = time.perf_counter() - began_s
     costs: Counter[str] = Counter()
-    for pid, (part, spent) in spent_s(roots).items():
-        costs[part] += spent - before.get(pid, ("", 0.0))[1]
+    for process, used_s in (cpu_by_kind_s(*roots) - before_s).items():
+        costs[PARTS.get(process, "Ray")] += used_s  # type: ignore[assignment]
     each = " | ".join(f"{costs[part] / done * 1e6:.1f}" for part in COLUMNS)
     print(f"| {what} | {done / took_s:.0f} | {each} | {1e6 * costs.total() / done:.1f} |", flush=True)
 

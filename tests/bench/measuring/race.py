@@ -5,7 +5,7 @@ import itertools
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engine import Detector
@@ -197,6 +197,22 @@ def fed(detector: Detector) -> Contestant:
         return [tuple(sorted(int(rule.name[5:]) for rule in answer)) for answer in answers]
 
     return Contestant("ours", run, verdicts)
+
+
+def submitted(conditions: Sequence[Condition], *, name: str = "ours", **members: Any) -> Contestant:
+    """Give the engine with these rules, fed as the service feeds it: with events that were JSON."""
+    detector = Detector()
+    for number, condition in enumerate(conditions):
+        detector.add_rule(f"rule {number}", condition, **members)
+
+    def run(events: list[Event]) -> list[Any]:
+        answers: list[Any] = []
+        for batch in batches(events):
+            answers += detector.submit_clean(batch).fired
+            detector.forget_lookups()
+        return answers
+
+    return replace(fed(detector), name=name, run=run)
 
 
 def batches(events: list[Event]) -> Iterator[list[Event]]:

@@ -12,9 +12,8 @@ from typing import Any
 
 import re2
 
-from engine import Detector
 from tests.bench.measuring.effort import Effort
-from tests.bench.measuring.race import BATCH_EVENTS, Contestant, Event, Raced, batches, fed, ours, race, races
+from tests.bench.measuring.race import BATCH_EVENTS, Contestant, Event, Raced, ours, race, races, submitted
 from tests.bench.measuring.rows import Part, Row
 from tests.bench.rules import counting, stateless, temporal
 from tests.bench.rules.peers import ThreeLeaves
@@ -161,25 +160,10 @@ def measure_feed(effort: Effort) -> list[Row]:
     for name, condition in FED.items():
         stream = temporal.Stream(step_ms=100, window_ms=600_000, keys=effort.keys_of_stream)
         fewer = replace(effort, pass_events_max=effort.pass_events_max // 4)
-        silent = replace(submitted(condition, notify=False), name="floor")
-        raced = race([submitted(condition, notify=True), silent], stream.events(fewer.events, 0.05), fewer)
+        contestants = [submitted([condition], notify=True), submitted([condition], name="floor")]
+        raced = race(contestants, stream.events(fewer.events, 0.05), fewer)
         rows.append(_row(f"a rule that notifies, {name}", raced, "the same without `notify`"))
     return rows
-
-
-def submitted(condition: str, *, notify: bool) -> Contestant:
-    """Give a detector with one rule, fed as the service feeds it."""
-    detector = Detector()
-    detector.add_rule("rule 0", condition, notify=notify)
-
-    def run(events: list[Event]) -> list[Any]:
-        answers: list[Any] = []
-        for batch in batches(events):
-            answers += detector.submit_clean(batch).fired
-            detector.forget_lookups()
-        return answers
-
-    return replace(fed(detector), run=run)
 
 
 # -- by hand -------------------------------------------------------------------------------------------------
