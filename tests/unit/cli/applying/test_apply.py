@@ -242,11 +242,7 @@ def test_the_difference_as_json(service: FakeService, tmp_path: Path) -> None:
     ("prune", "gone"), [([], ""), (["--prune"], ""), ([], ", gone: a == 9"), (["--prune"], ", gone: a == 9")]
 )
 def test_only_rules_that_change_are_sent_unless_others_are_removed(
-    service: FakeService,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    prune: list[str],
-    gone: str,
+    service: FakeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prune: list[str], gone: str
 ) -> None:
     text = "detector: shop\nrules: {a: a == 1, b: a == 2, c: a == 3, quiet: a == 4}"
     apply(tmp_path, text.replace("}", f"{gone}}}"), "--yes")

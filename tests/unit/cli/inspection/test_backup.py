@@ -33,15 +33,11 @@ from snapshots.folders import create_folder
 from snapshots.format.file_names import listing
 from tests.faulty_files import Died, FaultyFiles
 from tests.local_runtime.service import LocalService, local_service
+from tests.unit.cli.inspection.inspecting import event
 
 
 def run(*arguments: object) -> Result:
     return CliRunner().invoke(main, [*map(str, arguments)])
-
-
-def event(number: int) -> bytes:
-    fields = {"user": f"u{number}", "ok": number % 2 == 0}
-    return json.dumps({"event": {"fields": fields, "timestamp_ms": 1_700_000_000_000 + number}}).encode()
 
 
 async def filled(service: LocalService, *names: str) -> list[str]:
@@ -71,6 +67,8 @@ def test_a_backup_is_restored_to_a_folder_that_a_service_goes_on_with(data: Path
     assert f"{tmp_path / 'backup'}: copied 2 detectors, " in copied.stdout
     shutil.rmtree(data)
     assert run("restore", "--data", data, tmp_path / "backup").exit_code == 0
+    # A copy has no id, so it is another folder.
+    assert read_data_folder(tmp_path / "backup").identity is None
     assert read_data_folder(data).whole
 
     async def go_on() -> list[int]:
@@ -88,15 +86,6 @@ def test_a_backup_is_restored_to_a_folder_that_a_service_goes_on_with(data: Path
 def test_relations_and_versions_are_copied_and_restored_with_one_detector(data: Path, tmp_path: Path) -> None:
     one, two = (entry.id for entry in read_data_folder(data).detectors)
 
-    async def change(service: LocalService) -> None:
-        [rule] = json.loads((await service.backend.call(one, rules())).result)["rules"]
-        for operation in (
-            change_rule(rule["id"], name="renamed"),
-            stage_tuples("u", 0, TuplesPart("ndjson", b'["a",1]\n["b",2]\n')),
-            put_relation("owns", "u", 1),
-        ):
-            await service.backend.call(one, operation)
-
     async def held(detector: str) -> list[bytes]:
         async with local_service(data) as service:
             [rule] = json.loads((await service.backend.call(detector, rules())).result)["rules"]
@@ -105,7 +94,13 @@ def test_relations_and_versions_are_copied_and_restored_with_one_detector(data: 
 
     async def changed() -> None:
         async with local_service(data) as service:
-            await change(service)
+            [rule] = json.loads((await service.backend.call(one, rules())).result)["rules"]
+            for operation in (
+                change_rule(rule["id"], name="renamed"),
+                stage_tuples("u", 0, TuplesPart("ndjson", b'["a",1]\n["b",2]\n')),
+                put_relation("owns", "u", 1),
+            ):
+                await service.backend.call(one, operation)
 
     asyncio.run(changed())
     before = asyncio.run(held(one))
@@ -158,12 +153,6 @@ async def test_a_backup_of_a_service_at_work_has_everything_acknowledged_before(
             for task in tasks:
                 task.cancel()
     assert acknowledged > 10
-
-
-def test_a_copy_has_no_id_so_it_is_another_folder(data: Path, tmp_path: Path) -> None:
-    run("backup", "--data", data, tmp_path / "backup")
-    assert read_data_folder(data).identity is not None
-    assert read_data_folder(tmp_path / "backup").identity is None
 
 
 def test_what_is_no_backup_or_would_overwrite_something_is_refused(data: Path, tmp_path: Path) -> None:
@@ -247,13 +236,6 @@ def test_a_catalogue_cannot_name_a_folder_outside(data: Path, tmp_path: Path, me
     with pytest.raises(StorageError, match="no service gives"), opened_offline(data):
         pass
     assert list((tmp_path / "outside").iterdir())
-
-
-def test_a_catalogue_that_is_none_is_told(data: Path, tmp_path: Path) -> None:
-    shutil.rmtree(data / "directory")
-    create_folder(data / "directory", b"\x93\x01", version=STATE_VERSION)
-    refused = run("backup", "--data", data, tmp_path / "new")
-    assert (refused.exit_code, "the catalogue of detectors cannot be read" in refused.stderr) == (1, True)
 
 
 def test_a_folder_is_not_copied_into_itself(data: Path) -> None:

@@ -34,6 +34,16 @@ def test_a_csv_row_has_the_types_that_its_cells_can_be(tmp_path: Path) -> None:
     }
 
 
+def test_the_cells_of_data_frames_are_booleans_and_missing(tmp_path: Path) -> None:
+    content = "time,ok,n,code\n1,True,5,1e5\n2,False,NaN,2e3\n3,TRUE,,77\n"
+    events = read(written(tmp_path, "e.csv", content.encode()))
+    assert [event.fields for event in events] == [
+        {"time": 1, "ok": True, "n": 5, "code": 1e5},
+        {"time": 2, "ok": False, "code": 2e3},
+        {"time": 3, "ok": True, "code": 77},
+    ]
+
+
 def test_a_csv_column_has_one_type_which_is_told(tmp_path: Path) -> None:
     content = "ts,user,n,ok,mixed,none\n1,1234,1,true,true,\n2,ada,2.5,,7,\n"
     told: list[str] = []

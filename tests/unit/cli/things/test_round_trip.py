@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.cli import main
 from api.cli.rule_files.reading import RuleFileError, conditions_of
 from engine import Refusal
 from engine.evaluation.rules import Rule
 from engine.language.condition import Condition, Scalar
+from tests.unit.cli.commands import run
 from tests.unit.cli.fake_service import FakeService
+from tests.unit.cli.rule_files.test_writing import names, scalars, texts
 from tests.worlds.conditions import conditions
 
 
@@ -34,15 +34,6 @@ class Wanted(NamedTuple):
     every: tuple[float, list[str] | None]
 
 
-names = st.text(
-    st.characters(
-        exclude_categories=["Cs"], exclude_characters=[*map(chr, range(9)), *map(chr, range(11, 32))]
-    ),
-    min_size=1,
-    max_size=12,
-).filter(lambda name: not any("\x7f" <= char <= "\x9f" for char in name))
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-finite = st.floats(allow_nan=False, allow_infinity=False)
 rules = st.lists(
     st.builds(
         Wanted,
@@ -53,7 +44,7 @@ rules = st.lists(
         st.booleans(),
         st.none() | st.integers(0, 5),
         texts,
-        st.dictionaries(names, texts | st.booleans() | st.integers() | finite, max_size=3),
+        st.dictionaries(texts.filter(lambda name: 0 < len(name) <= 64), scalars, max_size=3),
         st.booleans(),
         st.just((0, None))
         | st.tuples(
@@ -107,25 +98,17 @@ def seen(service: FakeService, detector_id: str) -> list[Any]:
     return [(*members(one), named.get(one.draft_of or "")) for one in found]
 
 
-def run(service: FakeService, *arguments: str, status: int = 0, **given: Any) -> Result:
-    with pytest.MonkeyPatch.context() as patch:
-        service.put_in_place(patch)
-        found = CliRunner().invoke(main, arguments, env={"RULE_DETECTOR_TOKEN": "t"}, **given)
-    assert found.exit_code == status, found.output
-    return found
-
-
 @given(rules)
 def test_what_is_listed_is_checked_and_added_again(wanted: list[Wanted]) -> None:
     service = FakeService()
     first = made(service, wanted)
-    listed = run(service, "rules", "list", "--detector", first, "-o", "json").stdout
+    listed = run(f"rules list --detector {first} -o json", service=service).stdout
     found = seen(service, first)
-    checked = run(service, "check", input=listed, status=0 if found else 1)
+    checked = run("check", input=listed, status=0 if found else 1)
     assert checked.stdout.count("\n  json  ") == len(found)
     second = service.create("second")
     for _ in range(2):
-        run(service, "rules", "add", "-", "--detector", second, input=listed)
+        run(f"rules add - --detector {second}", service=service, input=listed)
         assert seen(service, second) == found
 
 
@@ -133,12 +116,12 @@ def test_files_of_any_name_are_read_so(tmp_path: Path) -> None:
     service = FakeService()
     first, second = service.create("first"), service.create("second")
     service.detectors[first].add_rule("one", "a == 1", notify=True)
-    listed = run(service, "rules", "list", "--detector", first, "-o", "json").stdout
+    listed = run(f"rules list --detector {first} -o json", service=service).stdout
     for name in ("rules.json", "rules.yaml", "rules"):
         path = tmp_path / name
         path.write_text(listed, "utf-8")
-        assert run(service, "check", str(path)).stdout.startswith("one:\n  text  a == 1\n")
-        run(service, "rules", "add", str(path), "--detector", second)
+        assert run(f"check {path}").stdout.startswith("one:\n  text  a == 1\n")
+        run(f"rules add {path} --detector {second}", service=service)
     assert seen(service, second) == seen(service, first)
 
 
@@ -147,10 +130,10 @@ def test_an_enabled_rule_is_not_one_that_is_there_disabled() -> None:
     detector = service.create("d")
     rule_id = service.detectors[detector].add_rule("r", "a == 1")
     file = json.dumps({"r": {"condition": "a == 1", "enabled": False}})
-    refused = run(service, "rules", "add", "-", "--detector", detector, input=file, status=1)
+    refused = run(f"rules add - --detector {detector}", service=service, input=file, status=1)
     assert "has a rule `r` with another `enabled`" in refused.stderr
     service.detectors[detector].change_rule(rule_id, enabled=False)
-    run(service, "rules", "add", "-", "--detector", detector, input=file)
+    run(f"rules add - --detector {detector}", service=service, input=file)
 
 
 @pytest.mark.parametrize(
@@ -188,6 +171,6 @@ def test_a_file_beside_a_condition_is_wrong_usage(tmp_path: Path) -> None:
     there = tmp_path / "rules"
     there.write_text("r: a == 1\n")
     for file in ("rules.yaml", "Rules.YML", "nowhere.json", str(there)):
-        refused = run(service, "rules", "add", file, "x == 1", "--detector", detector, status=2)
+        refused = run("rules add", file, "x == 1", "--detector", detector, service=service, status=2)
         assert f"`{file}` is a file of rules: give it alone" in refused.stderr.replace("\n", "")
     assert seen(service, detector) == []
