@@ -59,7 +59,10 @@ def list_(*, client: Client, detector: str, output: str) -> None:
 @detector_option
 @service_and_output_options
 def show_(*, client: Client, name: str, limit: int | None, detector: str, output: str) -> None:
-    """Print the tuples of a relation: one in each line, as CSV, or with -o json as NDJSON."""
+    """Print the tuples of a relation, one in each line.
+
+    They are CSV, or with -o json NDJSON.
+    """
     tuples = islice(client.tuples(find_detector(client, detector).id, name), limit)
     if output == "json":
         for values in tuples:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.unit.cli.applying.test_export import run
+from tests.unit.cli.commands import run
 from tests.unit.cli.fake_service import FakeService
 from tests.unit.cli.rule_files.test_writing import scalars, texts
 
@@ -25,7 +25,7 @@ tuples = st.integers(0, 3).flatmap(
 
 def apply(service: FakeService, folder: Path, text: str, *arguments: str) -> str:
     (folder / "r.yaml").write_text(text, "utf-8")
-    return run(service, "apply", str(folder / "r.yaml"), "--yes", *arguments).output
+    return run(f"apply {folder}/r.yaml --yes", *arguments, service=service).output
 
 
 def changes(service: FakeService) -> list[str]:
@@ -58,13 +58,13 @@ def test_relations_are_stored_before_the_rules_and_only_if_they_differ(tmp_path:
 def test_only_relations_that_no_file_has_are_unknown(tmp_path: Path) -> None:
     service = FakeService()
     (tmp_path / "r.yaml").write_text(FILE.replace("{file: blocked.txt}", "[10.0.0.0/8]"))
-    created = run(service, "apply", str(tmp_path / "r.yaml"), "--yes")
+    created = run(f"apply {tmp_path}/r.yaml --yes", service=service)
     assert created.stderr == ""
     (tmp_path / "r.yaml").write_text(
         "detector: shop\nrelations: {vip: [ada], new: [x]}\nrules: {s: new(a) and old(b) and vip(c)}"
     )
-    for options in (["--dry-run"], ["--yes"]):
-        told = run(service, "apply", str(tmp_path / "r.yaml"), *options).stderr.splitlines()
+    for option in ("--dry-run", "--yes"):
+        told = run(f"apply {tmp_path}/r.yaml {option}", service=service).stderr.splitlines()
         assert [line.partition(", which is not known")[0] for line in told] == [
             "rule-detector: warning: 2003 `s`: `old(b)` looks in the relation `old`"
         ]
@@ -95,8 +95,8 @@ def test_what_is_exported_is_applied_without_a_change(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("api.cli.applying.export.INLINE_MAX", 5)
         options = ("--relations", str(folder)) if to_files else ()
-        exported = run(service, "export", "shop", *options).stdout
+        exported = run("export shop", *options, service=service).stdout
     (folder / "shop.yaml").write_text(exported, "utf-8")
-    ran = run(service, "apply", str(folder / "shop.yaml"), "--yes", "--prune")
+    ran = run(f"apply {folder}/shop.yaml --yes --prune", service=service)
     assert ran.output.endswith("There is nothing to change.\n")
     assert len([*folder.glob("*.ndjson")]) == sum(len(each) > 5 for each in relations.values() if to_files)

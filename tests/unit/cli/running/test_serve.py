@@ -6,9 +6,10 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from api.cli import main
+from api.cli import COMMANDS, main
 from api.cli.running.serve import serve
 from api.settings import Settings, settings
+from tests.unit.cli.commands import run
 
 
 def invoke(*arguments: str, **variables: str) -> Result:
@@ -62,16 +63,16 @@ def test_a_switch_can_be_set_both_ways(
 
 
 def test_wrong_settings_are_wrong_usage_and_all_told() -> None:
-    run = invoke("serve", "--port", "x", "--max-ahead-ms", "400000", RULE_DETECTOR_MAX_RESIDENT="0")
-    assert run.exit_code == 2
-    assert "port: expected a whole number from 0 to 65535, got `x`" in run.stderr
-    assert "max_resident" in run.stderr
-    assert "max_ahead_ms" in run.stderr
+    ran = invoke("serve", "--port", "x", "--max-ahead-ms", "400000", RULE_DETECTOR_MAX_RESIDENT="0")
+    assert ran.exit_code == 2
+    assert "port: expected a whole number from 0 to 65535, got `x`" in ran.stderr
+    assert "max_resident" in ran.stderr
+    assert "max_ahead_ms" in ran.stderr
 
 
 def test_a_variable_that_is_no_setting_is_warned_of(chosen: list[Settings]) -> None:
-    run = invoke("serve", RULE_DETECTOR_PROT="1")
-    assert "RULE_DETECTOR_PROT is set, but there is no such setting" in run.stderr
+    ran = invoke("serve", RULE_DETECTOR_PROT="1")
+    assert "RULE_DETECTOR_PROT is set, but there is no such setting" in ran.stderr
     assert len(chosen) == 1
 
 
@@ -84,9 +85,9 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_no_variables")
 def test_a_folder_that_cannot_be_made_is_refused_with_the_mend() -> None:
-    run = invoke("serve", "--port", "0", "--data", "/proc/data")
-    assert run.exit_code == 1
-    assert run.stderr.endswith(
+    ran = invoke("serve", "--port", "0", "--data", "/proc/data")
+    assert ran.exit_code == 1
+    assert ran.stderr.endswith(
         "rule-detector: the data folder /proc/data cannot be used: No such file or directory; "
         "name a folder that this user can create and write to\n"
     )
@@ -95,23 +96,15 @@ def test_a_folder_that_cannot_be_made_is_refused_with_the_mend() -> None:
 @pytest.mark.usefixtures("_no_variables")
 def test_a_folder_that_others_can_write_to_is_refused_before_anything_is_started(tmp_path: Path) -> None:
     tmp_path.chmod(0o720)
-    run = invoke("serve", "--port", "0", "--data", str(tmp_path))
-    assert run.exit_code == 1
-    assert f"chmod go-w {tmp_path}" in run.stderr
+    ran = invoke("serve", "--port", "0", "--data", str(tmp_path))
+    assert ran.exit_code == 1
+    assert f"chmod go-w {tmp_path}" in ran.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        *([], ["serve"], ["demo"], ["token"], ["token", "new"], ["check"], ["try"], ["replay"]),
-        *(["inspect"], ["retry"], ["backup"], ["restore"], ["detectors"], ["rules"], ["tokens"]),
-    ],
-)
-def test_every_command_explains_itself(command: list[str]) -> None:
-    run = invoke(*command, "--help")
-    assert run.exit_code == 0
-    usage, *lines = run.output.splitlines()
+@pytest.mark.parametrize("command", [name for names in COMMANDS.values() for name in names])
+def test_every_command_explains_itself(command: str) -> None:
+    usage, *lines = run(f"{command} --help").output.splitlines()
     assert "Usage: " in usage
     assert len(lines) > 4
     # Click shortens what does not fit.
@@ -119,21 +112,14 @@ def test_every_command_explains_itself(command: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    "words",
     [
-        ["serve", "--nonsense"],
-        ["nonsense"],
-        ["replay"],
-        ["replay", "f"],
-        ["token", "new"],
-        ["demo", "extra"],
-        ["inspect"],
-        ["inspect", "x", "y"],
-        ["inspect", "x", "--nonsense"],
+        *("serve --nonsense", "nonsense", "replay", "replay f", "token new", "demo extra"),
+        *("inspect", "inspect x y", "inspect x --nonsense"),
     ],
 )
-def test_wrong_usage_ends_with_status_2(arguments: list[str]) -> None:
-    assert invoke(*arguments).exit_code == 2
+def test_wrong_usage_ends_with_status_2(words: str) -> None:
+    run(words, status=2)
 
 
 def test_it_says_where_it_is_described_and_last_where_it_listens(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,10 +128,10 @@ def test_it_says_where_it_is_described_and_last_where_it_listens(monkeypatch: py
     monkeypatch.delenv("RULE_DETECTOR_PROFILE", raising=False)
     import api.process.supervisor  # noqa: PLC0415 -- as above
 
-    def run(_: Settings, work: api.process.supervisor.Work) -> None:
+    def started(_: Settings, work: api.process.supervisor.Work) -> None:
         assert asyncio.run(work(api.process.supervisor.Running("http://here:1", "rd_x", minted=True)))
 
-    monkeypatch.setattr(api.process.supervisor, "run", run)
+    monkeypatch.setattr(api.process.supervisor, "run", started)
     assert invoke("serve").output.splitlines() == [
         "The first token, shown only now: rd_x",
         "Console at http://here:1/console, API documentation at http://here:1/docs",
