@@ -5,49 +5,16 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine import Refusal
-from engine import format as canonical
 from tests.unit.cli.commands import run
 from tests.unit.cli.fake_service import FakeService
-from tests.unit.cli.rule_files.test_writing import names, scalars, texts
-from tests.worlds.conditions import conditions
-
-labels = st.dictionaries(texts.filter(lambda name: 0 < len(name) <= 64), scalars, max_size=2)
-comments = st.lists(texts, max_size=3).map(
-    lambda lines: "".join(f" # {line}\n" for text in lines for line in text.replace("\r", "\n").split("\n"))
-)
-
-
-EVERY = (
-    {},
-    {"every_secs": 0.5},
-    {"every_secs": 600, "every_by": ["a", "$b"]},
-    {"every_secs": 1, "every_by": []},
-)
+from tests.unit.cli.rule_files.drawn import add_rules, names
 
 
 @given(st.data())
 def test_what_is_exported_is_applied_without_a_change(data: st.DataObject) -> None:
     service = FakeService()
     detector = service.detectors[service.create(data.draw(names, "detector"))]
-    ids: list[str] = []
-    for name in data.draw(st.lists(names, unique=True, max_size=4), "names"):
-        text = canonical(data.draw(conditions)) + data.draw(comments)
-        of = data.draw(st.none() | st.sampled_from(ids) if ids else st.none())
-        given = {
-            "notify": data.draw(st.booleans()),
-            "shadow": of is not None or data.draw(st.booleans()),
-            "description": data.draw(texts),
-            "labels": data.draw(labels),
-            "timed": data.draw(st.booleans()),
-            **data.draw(st.sampled_from(EVERY)),
-        }
-        try:
-            ids.append(detector.add_rule(name, text, draft_of=of, **given))
-        except Refusal:
-            continue
-        if data.draw(st.booleans()):
-            detector.change_rule(ids[-1], enabled=False)
+    add_rules(data, detector)
     before = detector.rules()
     exported = run("export", *service.detectors, service=service).stdout
     ran = run("apply - --yes --prune", service=service, input=exported)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.unit.cli.commands import run
 from tests.unit.cli.fake_service import FakeService
-from tests.unit.cli.rule_files.test_writing import scalars, texts
+from tests.unit.cli.rule_files.drawn import scalars, texts
 
 FILE = """
 detector: shop

@@ -1,88 +1,18 @@
 """`rules list -o json` is a file of rules: `check` and `rules add` read it back."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from api.cli.rule_files.reading import RuleFileError, conditions_of
-from engine import Refusal
 from engine.evaluation.rules import Rule
-from engine.language.condition import Condition, Scalar
 from tests.unit.cli.commands import run
 from tests.unit.cli.fake_service import FakeService
-from tests.unit.cli.rule_files.test_writing import names, scalars, texts
-from tests.worlds.conditions import conditions
-
-
-class Wanted(NamedTuple):
-    """One rule of a detector. A draft is one of an earlier rule."""
-
-    name: str
-    condition: Condition
-    notify: bool
-    enabled: bool
-    shadow: bool
-    draft_of: int | None
-    description: str
-    labels: dict[str, Scalar]
-    timed: bool
-    every: tuple[float, list[str] | None]
-
-
-rules = st.lists(
-    st.builds(
-        Wanted,
-        names,
-        conditions,
-        st.booleans(),
-        st.booleans(),
-        st.booleans(),
-        st.none() | st.integers(0, 5),
-        texts,
-        st.dictionaries(texts.filter(lambda name: 0 < len(name) <= 64), scalars, max_size=3),
-        st.booleans(),
-        st.just((0, None))
-        | st.tuples(
-            st.integers(1, 600) | st.floats(1e-6, 1e9),
-            st.none() | st.lists(names.filter("$".__ne__), max_size=3),
-        ),
-    ),
-    min_size=1,
-    max_size=5,
-    unique_by=lambda rule: rule.name,
-)
-
-
-def made(service: FakeService, wanted: Sequence[Wanted]) -> str:
-    """Make a detector with these rules, or those of them that it takes."""
-    detector_id = service.create("first")
-    detector, ids = service.detectors[detector_id], list[str]()
-    for one in wanted:
-        of = ids[one.draft_of] if one.draft_of is not None and one.draft_of < len(ids) else None
-        try:
-            rule_id = detector.add_rule(
-                one.name,
-                one.condition,
-                one.notify,
-                shadow=one.shadow or of is not None,
-                draft_of=of,
-                description=one.description,
-                labels=one.labels,
-                timed=one.timed,
-                every_secs=one.every[0],
-                every_by=one.every[1],
-            )
-        except Refusal:
-            continue
-        ids.append(rule_id)
-        if not one.enabled:
-            detector.change_rule(rule_id, enabled=False)
-    return detector_id
+from tests.unit.cli.rule_files.drawn import add_rules
 
 
 def members(rule: Rule) -> tuple[Any, ...]:
@@ -98,10 +28,11 @@ def seen(service: FakeService, detector_id: str) -> list[Any]:
     return [(*members(one), named.get(one.draft_of or "")) for one in found]
 
 
-@given(rules)
-def test_what_is_listed_is_checked_and_added_again(wanted: list[Wanted]) -> None:
+@given(st.data())
+def test_what_is_listed_is_checked_and_added_again(data: st.DataObject) -> None:
     service = FakeService()
-    first = made(service, wanted)
+    first = service.create("first")
+    add_rules(data, service.detectors[first])
     listed = run(f"rules list --detector {first} -o json", service=service).stdout
     found = seen(service, first)
     checked = run("check", input=listed, status=0 if found else 1)
