@@ -10,6 +10,7 @@ from typing import Any
 
 from engine import Detector
 from tests.bench.measuring.effort import PROBE_EVENTS, Effort
+from tests.bench.measuring.rows import Row
 
 Event = tuple[dict[str, Any], float, None]
 """Fields, timestamp in milliseconds, vars: as `evaluate_many` takes them."""
@@ -83,6 +84,19 @@ class Raced:
         """
         pairs = zip(self.passes_s["ours"], self.passes_s["floor"], strict=True)
         return statistics.median(ours_s / floor_s for ours_s, floor_s in pairs)
+
+    def row(self, case: str, name: str, unit: str = "µs per event", *, each: int = 1, **more: Any) -> Row:
+        """Give the row of what an event costs; of `each` of so many rules, where that is given."""
+        return Row(
+            case=case,
+            name=name,
+            unit=unit,
+            ours=self.cost_s["ours"] * 1e6 / each,
+            worst=self.worst_s * 1e6 / each,
+            floor=self.cost_s["floor"] * 1e6 / each,
+            ratio=self.ratio,
+            **more,
+        )
 
 
 @dataclass(slots=True)

@@ -65,8 +65,9 @@ def measure_events(effort: Effort) -> list[Row]:
         for name, condition in SHAPES.items():
             contestants = [submitted([condition], timed=True), submitted([condition], name="floor")]
             raced = race(contestants, events, effort)
-            row = _row(f"an event, {name}, {count} in a window", raced, UNTIMED)
-            rows.append(replace(row, target=at_most(1.5, raced.ratio, f"at most 1.5x {UNTIMED}")))
+            target = at_most(1.5, raced.ratio, f"at most 1.5x {UNTIMED}")
+            what = f"an event, {name}, {count} in a window"
+            rows.append(raced.row(CASE, what, "µs each", over=UNTIMED, target=target))
     return rows
 
 
@@ -81,7 +82,8 @@ def measure_at_most_once(effort: Effort) -> list[Row]:
         if name == "held back":
             # Held back, only the first event of a user acts.
             ours, floor = (replace(one, verdicts=unseen) for one in (ours, floor))
-        rows.append(_row(f"at most once, {name}", race([ours, floor], events, effort), EVERY))
+        raced = race([ours, floor], events, effort)
+        rows.append(raced.row(CASE, f"at most once, {name}", "µs each", over=EVERY))
     return rows
 
 
@@ -111,7 +113,7 @@ def measure_ticks(effort: Effort) -> list[Row]:
         if [(one.time_us, one.keys) for one in fired] != by_hand or len(by_hand) != firing:
             raise Disagreement(f"{len(fired)} fire by time, {len(by_hand)} by hand")
     raced = Raced({"ours": ours_s, "floor": floor_s}, {}, {})
-    return [_row(f"a firing, of {firing} at one tick", raced, "a heap by hand")]
+    return [raced.row(CASE, f"a firing, of {firing} at one tick", "µs each", over="a heap by hand")]
 
 
 def unseen(answers: Sequence[Any]) -> list[Verdict]:
@@ -128,16 +130,3 @@ def silent(heard_us: dict[str, int], queue: list[tuple[int, int, str]], until_us
             del heard_us[user]
             fired.append((due_us + 1, {"user": user}))
     return fired
-
-
-def _row(name: str, raced: Raced, over: str) -> Row:
-    return Row(
-        case=CASE,
-        name=name,
-        unit="µs each",
-        ours=raced.cost_s["ours"] * 1e6,
-        worst=raced.worst_s * 1e6,
-        floor=raced.cost_s["floor"] * 1e6,
-        ratio=raced.ratio,
-        over=over,
-    )
