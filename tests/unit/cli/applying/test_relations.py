@@ -51,7 +51,9 @@ def test_relations_are_stored_before_the_rules_and_only_if_they_differ(tmp_path:
     assert changes(service) == ["PUT rules"], "only the dry run"
     (tmp_path / "blocked.txt").write_text("10.0.0.0/8\n10.0.0.1\n10.0.0.2\n")
     assert "  ~ relation blocked: 2 tuples added, 1 removed\n" in apply(service, tmp_path, FILE)
-    assert changes(service) == ["PUT rules", "PUT blocked"]
+    with_empty = apply(service, tmp_path, FILE.replace("  vip:", "  none: []\n  vip:"))
+    assert "  + relation none: 0 tuples added, 0 removed\n" in with_empty
+    assert changes(service) == ["PUT rules", "PUT blocked", "PUT rules", "PUT none"]
     assert len(stored["blocked"]) == 3
 
 
