@@ -52,9 +52,9 @@ def test_a_record_that_does_not_fit_is_told_with_file_and_offset(data: Path) -> 
     assert defect["path"] == str(path)
     assert 0 < defect["offset"] < at
     assert (shop(report)["contents"], shop(report)["storage"]["position"]) == (None, None)
-    run = inspect(data)
-    assert (run.exit_code, run.stderr) == (1, f"rule-detector: {data}: damage in 1 place\n")
-    assert f"{path}, offset {defect['offset']}: " in run.stdout
+    found = inspect(data, code=1)
+    assert found.stderr == f"rule-detector: {data}: damage in 1 place\n"
+    assert f"{path}, offset {defect['offset']}: " in found.stdout
 
 
 def nothing(_: Path) -> None:
@@ -208,6 +208,6 @@ def test_the_id_of_a_folder_is_told_and_one_without_is_given_none(tmp_path: Path
 def test_what_is_no_data_folder_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for path in (tmp_path, tmp_path / "file", tmp_path / "nowhere"):
-        run = inspect(path)
-        assert (run.exit_code, run.stdout) == (1, "")
-        assert f"{path} is no data folder" in run.stderr
+        refused = inspect(path, code=1)
+        assert refused.stdout == ""
+        assert f"{path} is no data folder" in refused.stderr
