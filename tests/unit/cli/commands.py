@@ -18,7 +18,8 @@ def run(
     with pytest.MonkeyPatch.context() as patch:
         if service is not None:
             service.put_in_place(patch)
-        found = CliRunner().invoke(main, arguments, **{"env": {"RULE_DETECTOR_TOKEN": "t"}, **given})
-    assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
+        found = CliRunner(catch_exceptions=False).invoke(
+            main, arguments, **{"env": {"RULE_DETECTOR_TOKEN": "t"}, **given}
+        )
     assert found.exit_code == status, found.output
     return found
