@@ -18,7 +18,7 @@ NODE = "a (10.0.0.7, 9f3c1d9f3c1d)"
 
 
 class Service:
-    """Answers as a service of two nodes does. Each look at the cluster shows one worker less."""
+    """Answers as a service of two nodes does. Every second look at the cluster shows one worker less."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, Any]] = []
@@ -26,6 +26,7 @@ class Service:
         self.nodes = [node, {**node, "id": OTHER, "address": "10.0.0.8", "host": "b"}]
         self.drained_by = ""
         self.no_room = ""
+        self.looks = 0
         self.workers = [{"name": f"w{n}", "answers": True, "node": ID} for n in range(3)]
 
     def respond(self, request: httpx.Request) -> httpx.Response:
@@ -42,8 +43,8 @@ class Service:
             return {"node": OTHER, "worker": "w"}
         if path.endswith("/drain"):
             return {**self.nodes[0], "draining": "operator" if method == "POST" else self.drained_by}
-        workers = list(self.workers)
-        self.workers = self.workers[1:]
+        self.looks += 1
+        workers = self.workers[self.looks // 2 :]
         return {**CLUSTER, "nodes": self.nodes, "workers": workers, "no_room": self.no_room}
 
 
