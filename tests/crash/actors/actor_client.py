@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from engine.runtime.contract.requests.calls import Reply
 from engine.runtime.contract.requests.operations import Operation
-from engine.runtime.contract.requests.replies import Reply
 from tests.crash.actors import actor_process
 from tests.crash.actors.actor_process import MAIN, Channel
 from tests.crash.actors.batches import decode_reply, encode_batch

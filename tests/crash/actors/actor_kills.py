@@ -13,7 +13,7 @@ from typing import Any
 
 from engine.evaluation.wire.events import Done
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.requests.replies import Reply
+from engine.runtime.contract.requests.calls import Reply
 from engine.runtime.detector.persistence.replay_attempts import retry
 from snapshots.files import RealFiles
 from tests.crash.actors import kill_moments

@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
+from engine.runtime.contract.requests.calls import Reply
 from engine.runtime.contract.requests.operations import Operation
-from engine.runtime.contract.requests.replies import Reply
 
 
 class _Batch(msgspec.Struct, array_like=True):

@@ -13,17 +13,15 @@ from engine.evaluation.explanation import firings
 from engine.runtime.cluster.actors.ray_workers import RayWorkerPort
 from engine.runtime.cluster.ray_calls import RayActor
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.requests.calls import Address
+from engine.runtime.contract.requests.calls import Address, Crash
 from engine.runtime.contract.requests.current_request import CurrentRequest, begin_request
-from engine.runtime.contract.requests.replies import Crash
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.process import log_records
 from engine.runtime.process.log_records import LOGGED, ForwardedLogs, Logged
 from engine.runtime.process.processes import Process
-from engine.runtime.transport.link import Link
+from engine.runtime.transport.link import Link, Note, responses
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.messages import Note, responses
 from tests.local_runtime.catalogues import newborn
 from tests.local_runtime.service import local_service, until
 

@@ -14,8 +14,8 @@ import pytest
 from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.runtime.contract.requests import operations as ops
+from engine.runtime.contract.requests.calls import Reply
 from engine.runtime.contract.requests.operations import Operation, PutRule
-from engine.runtime.contract.requests.replies import Reply
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.taking_over import ReadOnlyDetector

@@ -1,6 +1,6 @@
 """What the processes of the service inherit."""
 
-from engine.runtime.process.environment import keep_needed, of_tracing
+from engine.runtime.process.processes import keep_needed, of_tracing
 
 
 def test_only_variables_that_something_needs_are_inherited() -> None:

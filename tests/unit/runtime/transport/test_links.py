@@ -13,18 +13,19 @@ import pytest
 from engine.evaluation.wire.events import Done
 from engine.runtime.contract.errors import ActorDied, ActorFailed, DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.requests.calls import Address
-from engine.runtime.contract.requests.replies import Reply
+from engine.runtime.contract.requests.calls import Address, Reply
 from engine.runtime.transport.link import (
     HEADER,
     MESSAGES,
     TOKEN,
     WELCOME,
+    Answered,
     FrameReader,
+    Moved,
     pieces,
+    responses,
 )
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.messages import Answered, Moved, responses
 from snapshots.errors import WriteFailed
 from tests.local_runtime.service import until
 from tests.unit.runtime.transport.peers import HOSTS, LARGE, SOME_TOKEN, SPOKEN, Peer, listening, sent
