@@ -77,6 +77,7 @@ async def test_more_detectors_than_places_take_turns_and_forget_nothing(tmp_path
             assert await fired(backend, detector_id, 2001, a=1) == []
         assert {await fired(backend, detector_id, 2002, a=0) == [] for detector_id in ids} == {True}
         assert sum(not actor.dead for actor in service.actors.started) <= 4
+        await until(lambda: len(service.scheduler._placed) <= 2)
 
 
 @pytest.mark.parametrize("spares", [1, 2])
@@ -101,42 +102,6 @@ async def test_the_first_processes_serve_all_detectors_while_no_others_come_up(t
         assert await asyncio.wait_for(asyncio.gather(*calls), 30) == [[]] * 300
         assert len(actors.started) == 2
         assert service.scheduler.active_detectors == 2, "both processes are of use"
-
-
-async def test_busy_detectors_do_not_starve_the_one_that_waits(tmp_path):
-    async with local_backend(tmp_path, max_resident=1, turn_s=0.001) as backend:
-        busy, patient = await backend.create_detector("busy"), await backend.create_detector("patient")
-        flood = [asyncio.create_task(_flood(backend, busy)) for _ in range(5)]
-        await asyncio.sleep(0.01)
-        await asyncio.wait_for(backend.call(patient, event(1)), 5)
-        for task in flood:
-            task.cancel()
-        await asyncio.gather(*flood, return_exceptions=True)
-
-
-async def _flood(backend: Any, detector_id: str) -> None:
-    while True:
-        await backend.call(detector_id, event(1))
-
-
-async def test_an_idle_detector_is_passivated_and_its_queue_is_forgotten(tmp_path):
-    async with local_service(tmp_path, passivate_after_s=0.01) as service:
-        backend = service.backend
-        detector_id = await backend.create_detector("one")
-        await backend.call(detector_id, ops.add_rule("r", "once a == 1"))
-        await fired(backend, detector_id, 1, a=1)
-        await until(lambda: not service.scheduler._placed)
-        assert service.scheduler.active_detectors == 0
-        assert await fired(backend, detector_id, 2) == ["r"]
-
-
-async def test_many_detectors_are_activated_and_passivated_without_leaving_anything(tmp_path):
-    async with local_service(tmp_path, max_resident=5, turn_s=0.0) as service:
-        backend = service.backend
-        ids = [await backend.create_detector("") for _ in range(60)]
-        await asyncio.gather(*(backend.call(detector_id, event(1)) for detector_id in ids for _ in range(3)))
-        await until(lambda: len(service.scheduler._placed) <= 5)
-        assert sum(not actor.dead for actor in service.actors.started) <= 7
 
 
 async def test_a_changed_detector_is_saved_after_the_interval_and_not_again_without_a_change(tmp_path):
@@ -204,15 +169,3 @@ async def test_a_detector_that_nobody_waits_for_any_more_is_not_activated(tmp_pa
         await until(lambda: list(service.scheduler._placed) in ([busy], []))
         calls = [call for actor in service.actors.started for call, _ in actor.calls]
         assert calls.count("activate") == 1
-
-
-async def test_actors_are_replaced_after_many_activations(tmp_path):
-    async with local_service(tmp_path, max_resident=1, turn_s=0.0, activations_max=3, spares=1) as service:
-        backend = service.backend
-        ids = [await backend.create_detector("") for _ in range(4)]
-        for round_ in range(6):
-            for detector_id in ids:
-                await backend.call(detector_id, event(round_))
-        activations = [sum(call == "activate" for call, _ in actor.calls) for actor in service.actors.started]
-        assert sum(activations) == 24
-        assert max(activations) == 3

@@ -80,15 +80,6 @@ async def answered_in_s(service: LocalService) -> float:
     return loop.time() - began_s
 
 
-async def test_another_detector_gets_a_slot_after_a_turn_of_a_busy_one_and_no_request_is_lost(tmp_path):
-    async with local_service(tmp_path, max_resident=SLOTS, spares=0) as service:
-        callers = Callers(service)
-        await callers.begin(SLOTS)
-        for _ in range(5):
-            assert await answered_in_s(service) < 1
-        await callers.end()
-
-
 async def test_more_busy_detectors_than_slots_take_turns(tmp_path):
     async with local_service(tmp_path, max_resident=2, spares=0) as service:
         callers = Callers(service)

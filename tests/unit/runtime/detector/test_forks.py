@@ -18,7 +18,7 @@ from engine.runtime.detector.executor import OperationExecutor
 from snapshots.errors import Fenced, StorageError
 from tests.faulty_files import FaultyFiles
 from tests.local_runtime.catalogues import newborn
-from tests.local_runtime.service import LocalService, front_end, local_service, until
+from tests.local_runtime.service import LocalService, local_service, until
 
 pytestmark = pytest.mark.skipping_clock
 
@@ -94,15 +94,6 @@ async def test_a_fork_remembers_what_its_source_saw_and_then_goes_its_own_way(tm
         assert await fired(service, fork, 5, user="ada") == ["seen"]
         assert await fired(service, fork, 6, user="bob") == []
         assert await rule_ids(service, source) == []
-
-
-async def test_a_rule_of_a_fork_is_as_young_as_the_one_it_is_a_copy_of(tmp_path):
-    async with local_service(tmp_path) as service:
-        source = await source_of(service)
-        await service.backend.call(source, ops.add_rule("young", "historically b == 1"))
-        fork = await service.backend.fork_detector(source, "fork")
-        for detector in (source, fork):
-            assert await fired(service, detector, 2, b=1) == ["young"]
 
 
 async def test_rules_of_a_fork_have_ids_of_their_own(tmp_path):
@@ -308,14 +299,6 @@ async def test_a_fork_that_is_asked_for_again_is_the_same(tmp_path):
         assert await fired(service, fork, 2, a=1, user="bob") == ["seen"]
         assert await service.scheduler.fork_detector(source, fork, "fork") == version
         assert await fired(service, fork, 3, user="bob") == ["seen"]
-
-
-async def test_another_front_end_can_fork(tmp_path):
-    async with local_service(tmp_path) as service, front_end(service) as other:
-        source = await source_of(service)
-        fork = await other.backend.fork_detector(source, "fork")
-        assert await refused(other.backend.fork_detector("0" * 32, "fork")) == 1200
-        assert await fired(service, fork, 2, user="ada") == ["seen"]
 
 
 async def test_a_service_that_stops_completes_what_it_began(tmp_path):

@@ -19,7 +19,6 @@ from snapshots.errors import StorageError
 from snapshots.inspection import read_only
 from tests.faulty_files import FaultyFiles
 from tests.local_runtime.catalogues import newborn
-from tests.local_runtime.service import local_service, until
 
 pytestmark = pytest.mark.skipping_clock
 
@@ -167,33 +166,3 @@ def test_a_record_that_ended_others_is_not_replayed_to_be_read(
     with pytest.raises(Poisoned):
         make().activate(ONE, 2)
     assert len(killed) == 2
-
-
-async def test_a_service_with_a_full_disk_tells_rules_and_goes_on_by_itself(tmp_path: Path) -> None:
-    files = FaultyFiles()
-    async with local_service(tmp_path, files=files, retry_s=0.02) as service:
-        detector_id = await service.backend.create_detector("d")
-        added = await service.backend.call(detector_id, ops.add_rule("r", "a == 1"))
-        assert isinstance(added, Done)
-        worker = service.actors.with_detector(detector_id)
-        assert worker is not None
-        worker.die()
-        await until(lambda: service.scheduler.active_detectors == 0)
-        make_full(files)
-        for _ in range(3):
-            told = await service.backend.call(detector_id, ops.rules())
-            assert rules_of(told) == [json.loads(added.result)["id"]]
-            refused = await service.backend.call(detector_id, event(1000, a=1))
-            assert isinstance(refused, Refused)
-        (problem,) = (await service.backend.status()).problems
-        assert "No space left on device" in problem
-        make_room(files)
-
-        async def taken() -> bool:
-            return isinstance(await service.backend.call(detector_id, event(1000, a=1)), Done)
-
-        # By itself, and not before some time has passed: to activate for each request would cost too much.
-        while not await taken():
-            pass
-        assert (await service.backend.status()).problems == []
-        assert service.scheduler.counts["detectors_activated"] < 20

@@ -127,19 +127,6 @@ async def test_a_detector_with_nothing_due_is_never_activated_and_has_no_mark(tm
     assert ticks(tmp_path, detector) == []
 
 
-async def test_a_service_that_never_ticks_neither_activates_nor_ticks(tmp_path: Path) -> None:
-    clock = Clock()
-    async with service(tmp_path, clock, tick_s=0.0, **PASSIVE) as made:
-        detector = await create(made, 2)
-        active = await create(made, 5)
-        for _ in range(20):
-            await made.backend.call(active, event(clock.now_us()))
-            await asyncio.sleep(0.4)
-        await asyncio.sleep(60)
-        assert made.scheduler.counts[DUE_ACTIVATIONS] == 0
-        assert ticks(tmp_path, detector) == ticks(tmp_path, active) == []
-
-
 @pytest.mark.parametrize("passive", [False, True])
 async def test_what_was_due_while_no_service_ran_fires_at_once(passive: bool, tmp_path: Path) -> None:
     clock = Clock()

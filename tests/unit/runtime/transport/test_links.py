@@ -86,19 +86,6 @@ async def test_each_request_gets_its_own_response_in_whatever_order_they_come():
         assert (await second).answers == [Done(b"2")]
 
 
-async def test_several_connections_are_served_at_once():
-    async with listening() as (peer, listener):
-        clients = [await LinkClient.to(listener.address) for _ in range(5)]
-        peer.at_once = False
-        answers = [sent(client, b"%d" % number) for number, client in enumerate(clients)]
-        await until(lambda: len(peer.batches) == 5)
-        for batch, settled in peer.batches:
-            settled(Reply([Done(batch.operations[0].payload)]))
-        assert [(await answer).answers for answer in answers] == [[Done(b"%d" % n)] for n in range(5)]
-        for client in clients:
-            client.link.abort()
-
-
 async def test_one_who_gives_up_an_ask_that_may_be_abandoned_ends_it_there_too():
     async with linked() as (peer, client):
         asked = asyncio.create_task(client.ask("hang", None))

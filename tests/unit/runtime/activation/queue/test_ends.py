@@ -43,15 +43,6 @@ async def test_deletion_during_activation_answers_1200_at_once(scene):
         assert s.service.scheduler.active_detectors == 0
 
 
-async def test_deletion_leaves_nothing_behind_that_is_saved_later(scene, tmp_path):
-    async with scene(snapshot_interval_s=0.01) as s:
-        await s.backend.call(s.detector_id, ops.add_rule("r", "a == 1"))
-        await outcomes(s.asks(1))
-        await s.backend.delete_detector(s.detector_id)
-        await asyncio.sleep(0.05)
-        assert list((tmp_path / "detectors").iterdir()) == []
-
-
 async def test_closing_answers_what_waits_and_then_refuses(scene):
     async with scene() as s:
         s.gate.held = {"handle"}

@@ -116,65 +116,6 @@ def test_a_snapshot_does_not_grow_with_the_answers_that_are_kept(tmp_path: Path)
     assert max(pages) < 500 * 32 + 500
 
 
-def test_a_page_goes_when_nobody_may_ask_for_its_answers_any_more(tmp_path: Path) -> None:
-    newborn(tmp_path, ONE)
-    world = World(tmp_path)
-    actor = world.activate()
-    world.ask(actor, ["old"])
-    save(actor)
-    (old,) = world.folder.glob("page-*")
-    world.clock_us += KEPT_US
-    world.ask(actor, ["new"])
-    save(actor)
-    assert old.exists(), "it can still be asked for"
-    world.clock_us += 1
-    world.ask(actor, ["newer"])
-    save(actor)
-    assert not old.exists()
-    assert world.check(world.activate()) == 2
-
-
-def test_a_page_that_has_expired_while_the_detector_rested_is_not_read(tmp_path: Path) -> None:
-    newborn(tmp_path, ONE)
-    world = World(tmp_path, FaultyFiles())
-    actor = world.activate()
-    world.ask(actor, ["old"])
-    save(actor)
-    (old,) = world.folder.glob("page-*")
-    old.write_bytes(old.read_bytes()[:-1])
-    world.clock_us += KEPT_US + 1
-    actor = world.activate()
-    assert world.activated.damage == ()
-    world.ask(actor, ["new"])
-    save(actor)
-    assert not old.exists()
-
-
-def test_a_damaged_page_is_set_aside_and_told_and_the_others_are_used(tmp_path: Path) -> None:
-    newborn(tmp_path, ONE)
-    world = World(tmp_path)
-    actor = world.activate()
-    for key in ("one", "two"):
-        world.ask(actor, [key])
-        save(actor)
-    damaged, _ = sorted(world.folder.glob("page-*"))
-    data = bytearray(damaged.read_bytes())
-    data[-1] ^= 1
-    damaged.write_bytes(data)
-    actor = world.activate()
-    (told,) = world.activated.damage
-    assert f"{damaged.name}.damaged" in told
-    assert "its body does not fit its checksum" in told
-    assert damaged.with_name(f"{damaged.name}.damaged").read_bytes() == data
-    world.given.pop("one")
-    assert world.check(actor) == 1
-    world.ask(actor, ["three"])
-    save(actor)
-    assert not damaged.exists()
-    world.activate()
-    assert world.activated.damage == ()
-
-
 @pytest.mark.parametrize("failing", ["create", "write", "sync", "rename", "sync_folder"])
 def test_where_a_page_cannot_be_written_there_is_no_snapshot_and_the_next_page_has_its_answers(
     tmp_path: Path, failing: str

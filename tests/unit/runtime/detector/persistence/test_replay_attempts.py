@@ -228,8 +228,10 @@ def test_a_detector_that_is_not_there_cannot_be_tried_again(world: World) -> Non
         assert "holds no detector" in run.output
 
 
-def test_a_mark_that_was_cut_off_tells_of_what_was_before(world: World) -> None:
-    assert world.process("SIGKILL").returncode == -signal.SIGKILL
+def test_a_mark_that_was_cut_off_tells_of_what_was_before(world: World, deadly: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Killed):
+        world.activate()
+    deadly.undo()
     data = world.mark.read_bytes()
     for length in range(len(data)):
         world.mark.write_bytes(data[:length])
