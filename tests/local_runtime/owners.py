@@ -35,14 +35,20 @@ class Owners:
     """`actor` is the present owner, and `activated` what its activation gave."""
 
     def __init__(
-        self, data: Path, detector_id: str = ONE, *, files: FaultyFiles | None = None, **settings: Any
+        self,
+        data: Path,
+        detector_id: str = ONE,
+        *,
+        files: FaultyFiles | None = None,
+        now_us: int = NOW_US,
+        **settings: Any,
     ) -> None:
         self.data = data
         self.detector_id = detector_id
         self.folder = data / "detectors" / detector_id
         self.files = files or FaultyFiles()
         self.settings = settings
-        self.now_us = NOW_US
+        self.now_us = now_us
         self.epoch = 0
         newborn(data, detector_id)
         self.activate()

@@ -17,8 +17,8 @@ from snapshots.write.due_marks import due_times
 from tests.faulty_files import Died, FaultyFiles
 from tests.local_runtime.alarms import alarm, event, install
 from tests.local_runtime.catalogues import newborn
+from tests.local_runtime.owners import ONE
 
-ONE = "1" * 32
 SECOND = 1_000_000
 T = 1_700_000_000 * SECOND
 DUE_US = T + 5 * SECOND
