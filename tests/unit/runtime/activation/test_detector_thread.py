@@ -21,12 +21,9 @@ from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector import active_detector
 from engine.runtime.detector.executor import OperationExecutor
 from tests.local_runtime.catalogues import newborn
+from tests.local_runtime.owners import event
 
 ID = "a" * 32
-
-
-def event(timestamp_ms: int, **fields: Any) -> Operation:
-    return ops.evaluate(json.dumps({"event": {"fields": fields, "timestamp_ms": timestamp_ms}}).encode())
 
 
 LARGE = event(2, text="x" * 100_000)

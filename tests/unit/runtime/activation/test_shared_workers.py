@@ -17,6 +17,7 @@ from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from snapshots.errors import WriteFailed
+from tests.local_runtime.owners import event
 from tests.local_runtime.service import LocalService, local_service, until
 from tests.local_runtime.workers import LocalWorker
 
@@ -24,10 +25,6 @@ pytestmark = pytest.mark.skipping_clock
 
 
 SHARED = {"detectors_per_worker": 4, "max_resident": 4, "spares": 1, "retry_s": 0.01}
-
-
-def event(timestamp_ms: float, **fields: Any) -> Operation:
-    return ops.evaluate(json.dumps({"event": {"fields": fields, "timestamp_ms": timestamp_ms}}).encode())
 
 
 async def fired(service: LocalService, detector_id: str, timestamp_ms: float, **fields: Any) -> list[str]:

@@ -7,8 +7,9 @@ import pytest
 
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.tokens import digest_of
+from tests.local_runtime.owners import event
 from tests.local_runtime.service import local_backend, local_service, until
-from tests.unit.runtime.backend.requests import event, fired, refused
+from tests.unit.runtime.backend.requests import fired, refused
 
 pytestmark = pytest.mark.skipping_clock
 
@@ -169,3 +170,44 @@ async def test_a_detector_that_nobody_waits_for_any_more_is_not_activated(tmp_pa
         await until(lambda: list(service.scheduler._placed) in ([busy], []))
         calls = [call for actor in service.actors.started for call, _ in actor.calls]
         assert calls.count("activate") == 1
+
+
+async def test_callers_that_never_pause_keep_no_other_detector_waiting(tmp_path):
+    async with local_service(tmp_path, max_resident=2, spares=0) as service:
+        backend, loop = service.backend, asyncio.get_running_loop()
+        service.actors.before = lambda call: asyncio.sleep(0.05 * (call == "handle"))
+        busy = [await backend.create_detector(f"busy {number}") for number in range(5)]
+        sent = dict.fromkeys(busy, 0)
+
+        async def send(detector_id: str) -> None:
+            while True:
+                assert await fired(backend, detector_id, 1) == []
+                sent[detector_id] += 1
+
+        tasks = [asyncio.create_task(send(one)) for one in busy for _ in range(2)]
+        await asyncio.sleep(3)
+        before = dict(sent)
+        await asyncio.sleep(3)
+        assert all(sent[one] > before[one] for one in busy), "they take turns"
+        other, began_s = await backend.create_detector("other"), loop.time()
+        assert await fired(backend, other, 1) == []
+        assert loop.time() - began_s < 1
+        for task in tasks:
+            assert not task.done(), task.exception()
+            task.cancel()
+
+
+async def test_a_detector_counts_as_large_until_it_leaves(tmp_path):
+    async with local_service(tmp_path) as service:
+        detector = await service.backend.create_detector("large at first")
+        route = await service.scheduler.route(detector, 0, large=True)
+        (placed,) = service.scheduler._placed.values()
+        assert placed.large
+        small = asyncio.create_task(service.scheduler.route(detector, route.epoch))
+        await asyncio.sleep(0.01)
+        worker = service.actors.with_detector(detector)
+        assert worker is not None
+        worker.make_room(route.epoch)
+        assert (await small).epoch > route.epoch
+        assert service.scheduler._placed[detector] is placed
+        assert not placed.large

@@ -10,8 +10,9 @@ import pytest
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from tests.faulty_files import FaultyFiles
+from tests.local_runtime.owners import event
 from tests.local_runtime.service import local_service, until
-from tests.unit.runtime.backend.requests import event, fired, fired_at_last, refused
+from tests.unit.runtime.backend.requests import fired, fired_at_last, refused
 
 pytestmark = pytest.mark.skipping_clock
 

@@ -71,21 +71,6 @@ def test_a_twin_that_never_saw_a_dry_run_is_equal(actors: list[OperationExecutor
     assert lengths[0] == lengths[1] > 0
 
 
-def test_an_explained_evaluation_is_journaled_as_any_other(actors: list[OperationExecutor]) -> None:
-    one, two = actors
-    for fields in ({"user": "ada", "a": 1}, {"user": "ada", "a": 1, "b": 2}):
-        (explained,) = one.handle([ops.evaluate(body(fields), explained=True)]).answers
-        (plain,) = two.handle([ops.evaluate(body(fields))]).answers
-        assert isinstance(explained, Done)
-        assert isinstance(plain, Done)
-        actions = json.loads(explained.result)["actions"]
-        nodes = [action.pop("node") for action in actions]
-        assert {"actions": actions} == json.loads(plain.result)
-        assert all(node["verdict"] for node in nodes)
-    assert len(nodes) == 3
-    assert one._the_active().store.journal_bytes == two._the_active().store.journal_bytes
-
-
 def test_rules_beyond_the_bounds_have_no_node_or_are_no_longer_tried(
     actors: list[OperationExecutor], monkeypatch: pytest.MonkeyPatch
 ) -> None:

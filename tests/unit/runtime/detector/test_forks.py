@@ -12,22 +12,18 @@ import pytest
 from engine.language.diagnostics import Refusal
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from snapshots.errors import Fenced, StorageError
 from tests.faulty_files import FaultyFiles
 from tests.local_runtime.catalogues import newborn
+from tests.local_runtime.owners import event
 from tests.local_runtime.service import LocalService, local_service, until
 
 pytestmark = pytest.mark.skipping_clock
 
 
 QUICK: dict[str, Any] = {"retry_s": 0.01}
-
-
-def event(timestamp_ms: float, **fields: Any) -> Operation:
-    return ops.evaluate(json.dumps({"event": {"fields": fields, "timestamp_ms": timestamp_ms}}).encode())
 
 
 async def fired(service: LocalService, detector_id: str, timestamp_ms: float, **fields: Any) -> list[str]:
@@ -273,21 +269,6 @@ async def test_a_directory_that_opens_again_in_between_takes_the_folder_for_a_le
         assert len(service.directories.started) == 2
         await nothing_is_left_but(service, source)
         fork = await service.backend.fork_detector(source, "fork")
-        assert await fired(service, fork, 2, user="ada") == ["seen"]
-
-
-async def test_a_fork_whose_caller_is_gone_is_completed(tmp_path):
-    async with local_service(tmp_path) as service:
-        source = await source_of(service)
-        gate = Gate(service, "finish_fork")
-        forking = asyncio.create_task(service.backend.fork_detector(source, "fork"))
-        await gate.met.wait()
-        forking.cancel()
-        await asyncio.wait({forking})
-        gate.open.set()
-        catalogue = service.directories.started[-1]._state.detectors
-        await until(lambda: len(catalogue) == 2)
-        (fork,) = catalogue.keys() - {source}
         assert await fired(service, fork, 2, user="ada") == ["seen"]
 
 

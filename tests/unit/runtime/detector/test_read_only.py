@@ -11,7 +11,6 @@ import pytest
 from engine.evaluation.wire.events import Done, Refused
 from engine.runtime.contract.errors import STARTING
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.persistence.replay_attempts import KILLS_MAX, Poisoned, ReplayAttempt
@@ -19,15 +18,12 @@ from snapshots.errors import StorageError
 from snapshots.inspection import read_only
 from tests.faulty_files import FaultyFiles
 from tests.local_runtime.catalogues import newborn
+from tests.local_runtime.owners import event
 
 pytestmark = pytest.mark.skipping_clock
 
 ONE = "1" * 32
 WRITES = ("create", "write", "reserve", "rename")
-
-
-def event(timestamp_ms: int, **fields: Any) -> Operation:
-    return ops.evaluate(json.dumps({"event": {"fields": fields, "timestamp_ms": timestamp_ms}}).encode())
 
 
 def make_full(files: FaultyFiles, error: int = errno.ENOSPC) -> None:

@@ -60,20 +60,6 @@ def test_a_snapshot_stands_for_what_came_before_it(folder):
     assert later.snapshot_us == 7_000_000
 
 
-def test_what_is_appended_while_a_snapshot_is_taken_comes_after_it(folder):
-    store = write(opened(folder), b"one")
-    sequence = store.begin_snapshot()
-
-    def chunks():
-        yield b"sa"
-        write(store, b"two")
-        yield b"ved"
-
-    store.save(chunks(), version=7, sequence=sequence)
-    assert store.journal_bytes == 44 + 43
-    assert recovered(folder) == (b"saved", [b"two"])
-
-
 def test_snapshots_may_be_saved_by_another_thread_while_records_are_appended(folder):
     store = opened(folder, snapshots_kept=1, segment_bytes_max=500)
     wanted: queue.Queue[tuple[int, bytes] | None] = queue.Queue()

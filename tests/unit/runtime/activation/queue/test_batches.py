@@ -8,7 +8,8 @@ import pytest
 
 from engine.language.limits import Limits
 from engine.runtime.contract.requests import operations as ops
-from tests.unit.runtime.activation.queue.scene import clock_of, event, outcomes
+from tests.local_runtime.owners import event
+from tests.unit.runtime.activation.queue.scene import clock_of, outcomes
 
 pytestmark = pytest.mark.skipping_clock
 

@@ -10,8 +10,9 @@ from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import PutRule
 from engine.runtime.detector import apply as apply_module
 from tests.faulty_files import FaultyFiles
+from tests.local_runtime.owners import event
 from tests.local_runtime.service import local_service, until
-from tests.unit.runtime.activation.queue.scene import clock_of, event, outcome, outcomes
+from tests.unit.runtime.activation.queue.scene import clock_of, outcome, outcomes
 
 pytestmark = pytest.mark.skipping_clock
 

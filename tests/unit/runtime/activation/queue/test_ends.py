@@ -6,8 +6,9 @@ import pytest
 
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
+from tests.local_runtime.owners import event
 from tests.local_runtime.service import local_service, until
-from tests.unit.runtime.activation.queue.scene import event, outcomes
+from tests.unit.runtime.activation.queue.scene import outcomes
 
 pytestmark = pytest.mark.skipping_clock
 

@@ -13,7 +13,8 @@ from snapshots.errors import (
     StorageError,
     WrongFolder,
 )
-from tests.unit.runtime.detector.executor.requests import ONE, TWO, add, answer, codes, event, fired
+from tests.local_runtime.owners import ONE, TWO, codes, event
+from tests.unit.runtime.detector.executor.requests import add, answer, fired
 
 
 def test_an_activation_that_fails_leaves_no_file_open(make, files):

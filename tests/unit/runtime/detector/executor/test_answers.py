@@ -8,7 +8,8 @@ from engine.evaluation.wire.events import Done, Refused
 from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.language.limits import Limits
 from engine.runtime.contract.requests import operations as ops
-from tests.unit.runtime.detector.executor.requests import ONE, add, answer, codes, event, fired
+from tests.local_runtime.owners import ONE, codes, event
+from tests.unit.runtime.detector.executor.requests import add, answer, fired
 
 
 def test_a_rule_is_shown_as_the_interface_has_it(actor):

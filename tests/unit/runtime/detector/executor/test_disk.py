@@ -14,7 +14,8 @@ from snapshots.errors import (
     SyncFailed,
     WriteFailed,
 )
-from tests.unit.runtime.detector.executor.requests import ONE, add, answer, codes, event, fired
+from tests.local_runtime.owners import ONE, codes, event
+from tests.unit.runtime.detector.executor.requests import add, answer, fired
 
 
 def test_a_batch_is_one_record_and_one_sync(actor, files):

@@ -2,7 +2,8 @@
 
 from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.runtime.contract.requests import operations as ops
-from tests.unit.runtime.detector.executor.requests import ONE, add, codes, event, fired
+from tests.local_runtime.owners import ONE, codes, event
+from tests.unit.runtime.detector.executor.requests import add, fired
 
 
 def test_limits_that_are_set_anew_hold_and_are_in_the_journal(make, actor):
