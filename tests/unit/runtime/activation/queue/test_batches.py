@@ -27,16 +27,6 @@ async def test_what_waits_while_a_batch_is_in_flight_is_the_next_batch(scene):
         assert s.actor.in_flight_most == 1
 
 
-async def test_batches_are_bounded(scene):
-    async with scene(batch_operations_max=10) as s:
-        s.gate.held = {"activate"}
-        tasks = s.asks(*range(25))
-        await s.held()
-        s.gate.open()
-        assert await outcomes(tasks) == ["done"] * 25
-        assert s.batches == [10, 10, 5]
-
-
 async def test_requests_are_evaluated_in_the_order_in_which_they_came(scene):
     async with scene(batch_operations_max=7) as s:
         await s.backend.call(s.detector_id, ops.add_rule("r", "once a == 1"))
