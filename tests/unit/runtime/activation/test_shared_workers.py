@@ -1,7 +1,6 @@
 """Detectors that share a worker: each is as safe, and as much by itself, as in a process of its own."""
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
@@ -20,16 +19,12 @@ from snapshots.errors import WriteFailed
 from tests.local_runtime.owners import event
 from tests.local_runtime.service import LocalService, local_service, until
 from tests.local_runtime.workers import LocalWorker
+from tests.unit.runtime.backend.requests import fired
 
 pytestmark = pytest.mark.skipping_clock
 
 
 SHARED = {"detectors_per_worker": 4, "max_resident": 4, "spares": 1, "retry_s": 0.01}
-
-
-async def fired(service: LocalService, detector_id: str, timestamp_ms: float, **fields: Any) -> list[str]:
-    answer = await asyncio.wait_for(service.backend.call(detector_id, event(timestamp_ms, **fields)), 10)
-    return [action["name"] for action in json.loads(answer.result)["actions"]]
 
 
 async def outcome(service: LocalService, detector_id: str, operation: Operation) -> int | str:
@@ -46,7 +41,7 @@ async def detectors(service: LocalService, count: int) -> list[str]:
     ids = [await service.backend.create_detector(f"{number}") for number in range(count)]
     for detector_id in ids:
         await service.backend.call(detector_id, ops.add_rule("seen", "once a == 1"))
-        assert await fired(service, detector_id, 1, a=1) == ["seen"]
+        assert await fired(service.backend, detector_id, 1, a=1) == ["seen"]
     return ids
 
 
@@ -81,10 +76,10 @@ async def test_one_that_waits_for_its_disk_does_not_hold_the_others(tmp_path):
                 await go_on.wait()
 
         worker.before = before
-        waits = asyncio.create_task(fired(service, slow, 2))
+        waits = asyncio.create_task(fired(service.backend, slow, 2))
         await until(lambda: held)
         for detector_id in others:
-            assert await fired(service, detector_id, 2) == ["seen"]
+            assert await fired(service.backend, detector_id, 2) == ["seen"]
         assert not waits.done()
         go_on.set()
         assert await waits == ["seen"]
@@ -97,13 +92,13 @@ async def test_one_is_passivated_beside_the_others(tmp_path):
         step = 2
         async with asyncio.timeout(10):
             while worker.hosts != {busy}:
-                assert await fired(service, busy, step) == ["seen"]
+                assert await fired(service.backend, busy, step) == ["seen"]
                 step += 1
         assert not worker.dead
         channels = service.backend.channels._channels
         assert channels[idle]._client is None, "its front end was told"
         assert channels[busy]._client is not None
-        assert await fired(service, idle, 2) == ["seen"]
+        assert await fired(service.backend, idle, 2) == ["seen"]
         assert home(service, idle, busy) is worker
 
 
@@ -112,7 +107,7 @@ async def test_when_the_worker_dies_all_recover_and_nothing_acknowledged_is_lost
         ids = await detectors(service, 4)
         killed = home(service, *ids)
         killed.die()
-        assert await asyncio.gather(*(fired(service, one, 2) for one in ids)) == [["seen"]] * 4
+        assert await asyncio.gather(*(fired(service.backend, one, 2) for one in ids)) == [["seen"]] * 4
         assert all(service.actors.with_detector(one) is not killed for one in ids)
         assert [events_seen(service, one) for one in ids] == [2] * 4
         assert service.scheduler.counts["detectors_lost"] == 4
@@ -127,7 +122,7 @@ async def test_one_that_has_a_later_owner_is_dropped_alone(tmp_path):
         owner.activate(fenced, 2**40)
         assert await outcome(service, fenced, event(2)) == 1502
         await until(lambda: worker.hosts == {other})
-        assert await fired(service, other, 2) == ["seen"]
+        assert await fired(service.backend, other, 2) == ["seen"]
         assert not worker.dead
         assert service.scheduler.counts["owners_fenced"] == 1
         # The directory's epochs are earlier than that of the later owner, which nobody has ended.
@@ -148,7 +143,7 @@ async def test_what_an_activation_that_failed_leaves_in_memory_is_dropped(tmp_pa
         assert await outcome(service, broken, event(2)) == 1500
         await until(lambda: worker.hosts == {other})
         await until(lambda: not any(_has(actor, broken) for actor in worker.actors))
-        assert await fired(service, broken, 3) == ["seen"]
+        assert await fired(service.backend, broken, 3) == ["seen"]
         assert home(service, broken, other) is worker
 
 
@@ -170,7 +165,7 @@ async def test_one_that_hangs_takes_the_worker_with_it_and_all_recover(tmp_path)
         assert [await first, await behind] == [1502, "done"]
         await until(lambda: worker.dead)
         for detector_id in (hung, other):
-            assert await fired(service, detector_id, 3) == ["seen"]
+            assert await fired(service.backend, detector_id, 3) == ["seen"]
 
 
 async def test_one_that_is_deleted_while_it_is_activated_leaves_the_others_alone(tmp_path):
@@ -195,7 +190,7 @@ async def test_one_that_is_deleted_while_it_is_activated_leaves_the_others_alone
         await until(lambda: worker.hosts == set(others))
         assert not worker.dead
         assert not (tmp_path / "detectors" / deleted).exists()
-        assert await fired(service, others[0], 2) == ["seen"]
+        assert await fired(service.backend, others[0], 2) == ["seen"]
         more = await detectors(service, 1)
         home(service, *others, *more)
 
@@ -209,7 +204,7 @@ async def test_one_that_takes_too_much_of_the_processor_gets_a_worker_of_its_own
         await until(lambda: queue.epoch in worker.service._cpu_s)
         queue.activation.port.cpu_s += 1
         await until(lambda: worker.hosts == set(others))
-        assert await fired(service, busy, 2) == ["seen"]
+        assert await fired(service.backend, busy, 2) == ["seen"]
         own = home(service, busy)
         assert own is not worker
         more = await detectors(service, 1)
@@ -226,13 +221,13 @@ async def test_the_largest_leaves_a_worker_that_holds_too_much_memory(tmp_path, 
         worker = home(service, large, small)
         await service.backend.call(large, ops.add_rule("per", "per k once a == 1"))
         for key in range(50):
-            await fired(service, large, 2, a=1, k=str(key))
+            await fired(service.backend, large, 2, a=1, k=str(key))
         await asyncio.sleep(0.1)
         assert worker.hosts == {large, small}
         held[0] = 2**41
         await until(lambda: worker.hosts == {small})
         held[0] = 0
-        assert await fired(service, large, 3) == ["seen"]
+        assert await fired(service.backend, large, 3) == ["seen"]
         assert not worker.dead
 
 

@@ -15,10 +15,8 @@ from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.persistence.journal_entries import Ticked
 from engine.runtime.detector.persistence.replay import Replay
 from tests.local_runtime import owners as owners_of
-from tests.local_runtime.alarms import alarm, event, install, tick
+from tests.local_runtime.alarms import SECOND, T, alarm, event, install, tick
 
-SECOND = 1_000_000
-T = 1_700_000_000 * SECOND
 DUE = Operation(TICK_DUE, b"")
 
 

@@ -20,14 +20,12 @@ from engine.runtime.scheduler.due_activations import DueActivations
 from snapshots.files import RealFiles
 from snapshots.inspection import read_only
 from tests.local_runtime.actors import LocalNodes
-from tests.local_runtime.alarms import alarm, event, install
+from tests.local_runtime.alarms import SECOND, Clock, T, alarm, event, install
 from tests.local_runtime.losses import Loss
 from tests.local_runtime.service import LocalService, local_service
 
 pytestmark = pytest.mark.skipping_clock
 
-SECOND = 1_000_000
-T = 1_700_000_000 * SECOND
 PASSIVE = {"passivate_after_s": 0.5}
 """Detectors that rest soon."""
 
@@ -35,16 +33,6 @@ PASSIVE = {"passivate_after_s": 0.5}
 @pytest.fixture(autouse=True)
 def alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch)
-
-
-class Clock:
-    """The server's clock. It goes on while no service runs."""
-
-    def __init__(self) -> None:
-        self.passed_s = 0.0
-
-    def now_us(self) -> int:
-        return T + round((self.passed_s + asyncio.get_running_loop().time()) * 1e6)
 
 
 @asynccontextmanager

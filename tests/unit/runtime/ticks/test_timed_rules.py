@@ -10,23 +10,12 @@ import pytest
 
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.front_end.backend import Backend
-from tests.local_runtime.alarms import event
+from tests.local_runtime.alarms import SECOND, Clock, event
 from tests.local_runtime.service import local_service
 
 pytestmark = pytest.mark.skipping_clock
 
-SECOND = 1_000_000
-T = 1_700_000_000 * SECOND
 SILENT = "per host (not once within 30s beat == 1)"
-
-
-class Clock:
-    """The server's clock. It goes on while no service runs."""
-
-    passed_s = 0.0
-
-    def now_us(self) -> int:
-        return T + round((self.passed_s + asyncio.get_running_loop().time()) * 1e6)
 
 
 async def watched(backend: Backend, clock: Clock, *hosts: str) -> tuple[str, list[int]]:
