@@ -215,9 +215,9 @@ async def test_a_deleted_detector_is_activated_no_more(tmp_path: Path) -> None:
 async def test_callers_who_come_while_it_is_activated_keep_it_active(tmp_path: Path) -> None:
     clock = Clock()
     async with service(tmp_path, clock, passivate_after_s=60.0) as made:
-        detector = await create(made, 100)
+        detector = await create(made, 50, 100)
         await asyncio.sleep(70)
-        assert made.scheduler.active_detectors == 0
+        assert made.scheduler.active_detectors == 0, "its own ticks keep no detector active"
 
         async def slowly(what: str) -> None:
             await asyncio.sleep(5 if what == "activate" else 0)
