@@ -175,7 +175,7 @@ async def test_a_detector_that_nobody_waits_for_any_more_is_not_activated(tmp_pa
 async def test_callers_that_never_pause_keep_no_other_detector_waiting(tmp_path):
     async with local_service(tmp_path, max_resident=2, spares=0) as service:
         backend, loop = service.backend, asyncio.get_running_loop()
-        service.actors.before = lambda call: asyncio.sleep(0.05 * (call == "handle"))
+        service.actors.before = lambda call: asyncio.sleep(0.1 * (call == "handle"))
         busy = [await backend.create_detector(f"busy {number}") for number in range(5)]
         sent = dict.fromkeys(busy, 0)
 
@@ -185,9 +185,9 @@ async def test_callers_that_never_pause_keep_no_other_detector_waiting(tmp_path)
                 sent[detector_id] += 1
 
         tasks = [asyncio.create_task(send(one)) for one in busy for _ in range(2)]
-        await asyncio.sleep(3)
+        await asyncio.sleep(2)
         before = dict(sent)
-        await asyncio.sleep(3)
+        await asyncio.sleep(2)
         assert all(sent[one] > before[one] for one in busy), "they take turns"
         other, began_s = await backend.create_detector("other"), loop.time()
         assert await fired(backend, other, 1) == []
