@@ -224,6 +224,11 @@ def test_what_an_interval_leaves_to_be_synced_is(make, files):
     actor.sync()
     assert files.calls[before:] == ["sync_data"]
     assert not actor.handle([ops.rules()]).unsynced
+    actor.handle([event(2000)])
+    actor.passivate()
+    assert files.calls.count("sync_data") == files.calls[:before].count("sync_data") + 2, (
+        "before it rests, too"
+    )
 
 
 def test_a_sync_that_fails_drops_the_detector(make, files):
