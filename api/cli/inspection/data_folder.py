@@ -27,10 +27,9 @@ from engine.runtime.catalogue.catalogue_state import CatalogueState, recovered_s
 from engine.runtime.detector.persistence.idempotency import IdempotencyCache
 from engine.runtime.detector.persistence.replay import restore
 from engine.runtime.detector.persistence.replay_attempts import LEFT_ALONE_S, Deaths, last_deaths
-from snapshots.clock import wall_clock_us
 from snapshots.data_folder.identity import IDENTITY_NAME, read_identity
 from snapshots.errors import StorageError
-from snapshots.files import RealFiles
+from snapshots.files import RealFiles, wall_clock_us
 from snapshots.folders import is_unused
 from snapshots.takeover.recovered import Recovered
 

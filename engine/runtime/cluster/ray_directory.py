@@ -30,8 +30,8 @@ from engine.runtime.front_end.backend import Backend
 from engine.runtime.front_end.scheduler_client import SchedulerClient, Unreachable
 from engine.runtime.process.log_records import LOGGED, Logged
 from engine.runtime.process.processes import Process
+from engine.runtime.transport.link import Note
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.messages import Note
 from snapshots.errors import StorageError
 
 _log = logging.getLogger(__name__)

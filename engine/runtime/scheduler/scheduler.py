@@ -35,8 +35,8 @@ from engine.runtime.scheduler.moves import Moves
 from engine.runtime.scheduler.workers.cluster_nodes import Nodes
 from engine.runtime.scheduler.workers.detector_worker import BEATS
 from engine.runtime.scheduler.workers.worker_pool import WorkerPool
-from snapshots.clock import wall_clock_us
 from snapshots.errors import StorageError
+from snapshots.files import wall_clock_us
 
 _log = logging.getLogger(__name__)
 

@@ -164,18 +164,18 @@ OF_THE_RUNTIME = {
     "test_a_deadline_that_passes_during_activation_is_1501_and_nothing_is_evaluated",
     "detectors_per_worker": "tests/unit/runtime/scheduler/workers/test_workers.py::"
     "test_few_workers_are_filled_and_those_with_room_come_before_new_ones",
-    "passivate_after_s": "tests/unit/runtime/backend/test_activation.py::"
-    "test_an_idle_detector_is_passivated_and_its_queue_is_forgotten",
+    "passivate_after_s": "tests/unit/runtime/ticks/test_timed_rules.py::"
+    "test_a_silent_host_is_told_once_at_its_own_time",
     "journal_sync": "tests/unit/runtime/detector/executor/test_disk.py::"
     "test_less_may_be_asked_of_evaluations_and_never_of_rules",
     "max_answers_kept_bytes": "tests/unit/runtime/scheduler/test_settings_in_force.py::"
     "test_no_more_answers_are_kept_than_there_is_memory_for",
     "max_resident": "tests/unit/runtime/backend/test_activation.py::"
     "test_more_detectors_than_places_take_turns_and_forget_nothing",
-    "max_waiting": "tests/unit/runtime/activation/queue/test_batches.py::"
-    "test_callers_that_go_away_make_room_for_others",
-    "max_waiting_bytes": "tests/unit/runtime/activation/queue/test_batches.py::"
-    "test_too_many_bytes_that_wait_are_refused",
+    "max_waiting": "tests/unit/runtime/front_end/channels/test_shares.py::"
+    "test_a_token_that_floods_a_full_queue_leaves_others_their_share",
+    "max_waiting_bytes": "tests/unit/runtime/front_end/channels/test_shares.py::"
+    "test_a_token_with_large_requests_leaves_others_their_share_of_bytes",
     "node_timeout_s": "tests/unit/runtime/scheduler/workers/test_heartbeat.py::"
     "test_a_stopped_worker_is_replaced_and_finds_itself_fenced_when_it_goes_on",
     "snapshot_interval_s": "tests/unit/runtime/backend/test_activation.py::"
@@ -188,8 +188,8 @@ OF_THE_RUNTIME = {
     "test_as_many_snapshots_are_kept_as_are_asked_for",
     "spares": "tests/unit/runtime/scheduler/test_settings_in_force.py::"
     "test_so_many_processes_wait_for_a_detector",
-    "tick_s": "tests/unit/runtime/ticks/test_service.py::"
-    "test_a_service_that_never_ticks_neither_activates_nor_ticks",
+    "tick_s": "tests/unit/runtime/ticks/test_timed_rules.py::"
+    "test_a_caller_may_let_time_pass_and_the_answer_has_what_fires",
     "worker_cpus": "tests/unit/runtime/scheduler/test_settings_in_force.py::"
     "test_ray_is_asked_for_what_a_worker_needs",
     "worker_memory_bytes": "tests/unit/runtime/scheduler/test_settings_in_force.py::"

@@ -13,8 +13,7 @@ from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.tokens import digest_of
-from engine.runtime.transport.link import MESSAGES, pieces
-from engine.runtime.transport.messages import Ask, encode, encoder
+from engine.runtime.transport.link import MESSAGES, Ask, encode, encoder, pieces
 from engine.runtime.transport.server_connection import ServerConnection
 from tests.local_runtime.service import FrontEnd, LocalService, front_end, local_service, until
 

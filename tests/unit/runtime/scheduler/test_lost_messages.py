@@ -22,9 +22,8 @@ from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.contract.tokens import Grant
 from engine.runtime.process.log_records import LOGGED, Logged
-from engine.runtime.transport.link import Link
+from engine.runtime.transport.link import Link, Request, Response, responses
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.messages import Request, Response, responses
 from engine.runtime.transport.server_connection import ServerConnection
 from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import StorageError

@@ -22,9 +22,8 @@ from engine.runtime.front_end.scheduler_client import SchedulerClient
 from engine.runtime.process.log_records import LOGGED, Logged
 from engine.runtime.scheduler.scheduler import Scheduler
 from engine.runtime.scheduler.scheduler_service import SchedulerService
-from engine.runtime.transport.link import Link
+from engine.runtime.transport.link import Link, Note, responses
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.messages import Note, responses
 from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import StorageError
 from tests.local_runtime.actors import LocalActors, LocalNodes
