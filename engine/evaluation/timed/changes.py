@@ -93,8 +93,6 @@ class Part:
         self._ages_us = ages.ages_us
         if self._ages_us:
             self.soonest_us = self._ages_us[0]
-        self.is_still = self.soonest_us is None
-        """Whether time never turns it."""
         drift = ages.drift if self._ages_us else self._operator.drift(node)
         self.matters = to is None or drift is None or drift is to or self._turns_by_pane
         """Whether time may turn it in a way that matters."""

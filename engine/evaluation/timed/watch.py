@@ -76,8 +76,6 @@ class Watch:
         moving = self._movement.moving
         self._is_moved = bool(moving.stepping or moving.stepping_by_slice or moving.crossing)
         """Whether time changes it besides by what leaves a window."""
-        self.is_still = not self._is_moved and all(part.is_still for part in self.parts)
-        """Whether time never turns its verdict."""
         self.own_parts = [part for _, parts in self._own for part in parts]
         self.shared_parts = [part for _, parts in self._shared for part in parts]
         self.soonest = None if moving.crossing else _soonest(self.own_parts)
@@ -104,8 +102,13 @@ class Watch:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it never fires by time: time turns nothing, or no slice of its keys remembers anything."""
-        return self.is_still or bool(self.names and not any(part.slices.path for part in self.parts))
+        """Whether no slice of its keys remembers anything, so that it never fires by time.
+
+        Where time turns nothing, slices wait all the same: a change may keep what they remember, and turn it.
+        """
+        if self.names:
+            return not any(part.slices.path for part in self.parts)
+        return not self.parts and not self._is_moved
 
     def rules_changed(self) -> None:
         """Make functions anew when they are needed: patterns may be searched for together with others."""

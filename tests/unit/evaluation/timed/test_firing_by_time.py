@@ -8,6 +8,7 @@ from engine import Detector, Refusal, explain
 from engine.evaluation.events.intake import Intake
 from engine.evaluation.explanation.firings import dry_run, evaluate_explained
 from engine.evaluation.explanation.looking.standing import standing
+from engine.evaluation.persistence import saved
 from engine.evaluation.slices import slices
 from engine.evaluation.timed import queue, timing
 from engine.language.limits import Limits
@@ -262,6 +263,50 @@ class TestFiring:
         detector.change_rule(rule_id, condition=SILENT.replace("5m", "4m"), history="keep")
         assert told(detector, 10 * MINUTE) == [(4 * MINUTE + 1, "a")]
 
+    @pytest.mark.parametrize(
+        ("before", "after"),
+        [
+            ("per host (once beat == 1)", "per host (once beat == 1) and not once within 5m g == 1"),
+            ("per host (once beat == 1)", "per host (once beat == 1) and minute() >= 5"),
+            ("per host (count(beat == 1) >= 1)", "per host (count(beat == 1) within 5m < 1)"),
+            ("count(beat == 1) >= 1", "count(beat == 1) within 5m < 1"),
+        ],
+    )
+    def test_a_rule_that_time_never_turns_knows_its_slices_when_a_change_has_time_turn_it(
+        self, before: str, after: str
+    ) -> None:
+        long = "h" * 2_000
+        detector = timed(before)
+        rule_id = detector.rules()[0].id
+        for host in ("a", long):
+            detector.evaluate({"host": host, "beat": 1}, 0)
+        assert detector.next_due_us is None
+        # A count begins anew where its window grows.
+        for condition in (after, before, after) if before in after else (after,):
+            detector = Detector.load(detector.dump(), Detector.STATE_VERSION)
+            detector.change_rule(rule_id, condition=condition, history="keep")
+        detector.evaluate({"g": 1}, 0)
+        fired = told(detector, 10 * MINUTE)
+        assert [host for _, *host in fired] == ([["a"], [long]] if "host" in after else [[]])
+        assert {us // MINUTE for us, *_ in fired} == {5}
+
+    def test_a_state_in_which_a_rule_that_time_never_turns_lists_no_slices_goes_on(self) -> None:
+        """Programs before this one saved it so."""
+        detector = timed("per host (once beat == 1)")
+        detector.add_rule("other", SILENT, timed=True)
+        detector.evaluate({"host": "a", "beat": 1}, 0)
+        document = saved.unpack(detector.dump())
+        del document["waiting"][1]
+        other = Detector()
+        saved.load(other, document, Detector.STATE_VERSION)
+        other.evaluate({"host": "b", "beat": 1}, 1)
+        other.change_rule(
+            other.rules()[0].id, condition="per host (once beat == 1) and minute() >= 3", history="keep"
+        )
+        assert told(other, 4 * MINUTE) == [(3 * MINUTE, "b")]
+        other.remove_rule(other.rules()[0].id)
+        assert [host for _, host in told(other, 10 * MINUTE)] == ["a", "b"]
+
     @pytest.mark.parametrize("more", ["per host where beat == 1 (once gone == 1)", "once gone == 1"])
     def test_what_waits_goes_on_under_other_paths(self, more: str) -> None:
         long = "h" * 2_000
@@ -373,7 +418,7 @@ def test_rules_that_are_not_timed_pay_nothing() -> None:
     detector = Detector()
     detector.add_rule("rule", SILENT)
     assert "timing" not in detector.code()
-    rule_id = detector.add_rule("idle", "per host (once a == 1)", timed=True)
+    rule_id = detector.add_rule("idle", "per host a == 1 and once b == 1", timed=True)
     assert "timing" not in detector.code()
     assert detector.next_due_us is None
     detector.change_rule(rule_id, condition=SILENT)
