@@ -195,13 +195,14 @@ class Timing:
                 if entries := which.of.take(which):
                     self.watches[which.of.priority].sift(entries, which, self.between)
                 continue
-            if not self._waits(entry):
-                continue
             if priority == ALL:
-                looks += 1
-                self.watches[number].look_at_all(due, self.between)
+                if self._waits(entry):
+                    looks += 1
+                    self.watches[number].look_at_all(due, self.between)
                 continue
-            watch = self.watches[priority]
+            watch = self.watches.get(priority)
+            if watch is None or watch.table.get(which) is not entry:
+                continue
             turns, keys = watch.look(entry)
             # Which entries are too early is not saved, so these do not count.
             looks += turns

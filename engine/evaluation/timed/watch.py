@@ -7,7 +7,7 @@ from engine.evaluation.paths import fact_of
 from engine.evaluation.requirements import Births, keys_of
 from engine.evaluation.rules import Rule
 from engine.evaluation.slices.histories import Histories
-from engine.evaluation.slices.slices import SHARDS, Slices
+from engine.evaluation.slices.slices import Slices
 from engine.evaluation.stamps import EVENT, LATEST, LATEST_US, NUMBER_BITS, UNSET, stamp_of, time_of
 from engine.evaluation.timed.changes import (
     Decide,
@@ -87,8 +87,6 @@ class Watch:
         """Whether time may make its verdict true."""
         self._made_looks: Looks | None = None
         self._decide: Decide | None = None
-        self._alone = self._own[0][0] if self.path and len(self._groups) == 1 and not self._is_moved else None
-        """The only slices that it reads, if these are of its keys, and nothing moves."""
         if self.path:
             self._own[0][0].dropped.append(self.dropped)
 
@@ -141,7 +139,7 @@ class Watch:
         is_changed: bool = False,
     ) -> None:
         """See what an event has made of the slice of a key, and perhaps, as is known, changed in it."""
-        entry = self.table.shards[hash(key) % SHARDS].get(key)
+        entry = self.table.get(key)
         if entry is not None and self.soonest is not None and entry[0] <= stamp + self.soonest:
             return
         if (
@@ -151,18 +149,14 @@ class Watch:
         ):
             return
         now_us = time_of(stamp)
-        long = self.long.get(key)
         if entry is None and self.keys.is_long(key):
-            long = self.keys.long_at(fields, sent or _NOTHING)
-        next_us, until_us = self._ahead(key, long, now_us)
+            self.long[key] = self.keys.long_at(fields, sent or _NOTHING)
+        next_us, until_us = self._ahead(key, now_us)
         if until_us < now_us:
-            if entry is not None:
-                self.dropped(key)
+            self.dropped(key)
             return
         due = next_us << NUMBER_BITS if next_us <= LATEST_US else LATEST
         if entry is None:
-            if long is not None:
-                self.long[key] = long
             entry = (due, self.rule.priority, stamp & EVENT, key)
             self.table.put(entry)
             self._weigh(ENTRY_BYTES)
@@ -220,9 +214,9 @@ class Watch:
 
     def dropped(self, key: Hashable) -> None:
         """Forget a slice, if it waits."""
-        if self.table.get(key) is not None:
-            self.table.remove(key)
+        if self.long:
             self.long.pop(key, None)
+        if self.table.remove(key):
             self._weigh(-ENTRY_BYTES)
 
     def copy_from(self, other: "Watch", fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Event | None:
@@ -272,14 +266,15 @@ class Watch:
         """
         due, priority, first, key = entry
         now_us, keys = time_of(due), None
-        long = self.long.get(key) if self.long else None
-        next_us, until_us = self._ahead(key, long, now_us - 1)
+        next_us, until_us = self._ahead(key, now_us - 1)
         # Perhaps an event has come since it was queued, and it turns later.
         turns = next_us == now_us or self._is_moved
         if turns:
-            if self._rises and until_us >= now_us - 1 and self._becomes_true(key, long, due):
-                keys = self.keys.values(key, long)
-            next_us, until_us = self._ahead(key, long, now_us)
+            if self._rises and until_us >= now_us - 1:
+                values = self.keys.values(key, self.long.get(key))
+                if self._becomes_true(values, due):
+                    keys = values
+            next_us, until_us = self._ahead(key, now_us)
         if until_us < now_us:
             self.dropped(key)
         else:
@@ -288,10 +283,10 @@ class Watch:
             self._wait(again, due)
         return turns, keys
 
-    def _becomes_true(self, key: Hashable, long: tuple[Any, ...] | None, due: int) -> bool:
+    def _becomes_true(self, values: dict[str, Any], due: int) -> bool:
         if self._decide is None:
             self._decide = self._deciders.decider([(self.rule.condition, self.births)])
-        event = self.keys.event(key, long)
+        event = event_of(values)
         return bool(self._decide(*event, due, 0) and not self._decide(*event, due - _MICROSECOND, 0))
 
     def skip(self, base: int) -> None:
@@ -327,7 +322,7 @@ class Watch:
     def _look_again(self, entry: Entry, now_us: int) -> bool:
         """Find anew when time may turn the verdict of a slice; return whether it is still live."""
         key = entry[3]
-        next_us, until_us = self._ahead(key, self.long.get(key), now_us)
+        next_us, until_us = self._ahead(key, now_us)
         again = (next_us << NUMBER_BITS if next_us <= LATEST_US else LATEST, *entry[1:])
         self.table.put(again)
         self._wait(again, now_us << NUMBER_BITS)
@@ -346,19 +341,16 @@ class Watch:
             self.put((LATEST, self.rule.priority, first, key))
         self.look_again(now_us)
 
-    def _ahead(self, key: Hashable, long: tuple[Any, ...] | None, now_us: int) -> tuple[int, int]:
+    def _ahead(self, key: Hashable, now_us: int) -> tuple[int, int]:
         """Return when time may turn a verdict next, after a time, and until when the slice is live."""
-        if self._alone is not None:
-            return self._looks.next_turn(now_us, self._alone.find(key) or self._alone.blank)
-        event = self.keys.event(key, long)
-        slices_of = [
-            (slices.find(key) or slices.blank) if slices.path == self.path else slices.at(*event)
-            for slices, _ in self._groups
-        ]
-        next_us, live_us = self._looks.next_turn(now_us, *slices_of)
+        next_us, live_us = (self._made_looks or self._looks).ahead(key, now_us)
         if self._is_moved and live_us >= now_us:
-            next_us = self._movement.turns_us(event, now_us, next_us)
+            next_us = self._movement.turns_us(self._event(key), now_us, next_us)
         return next_us, live_us
+
+    def _event(self, key: Hashable) -> Event:
+        """Return the event that has only a key."""
+        return event_of(self.keys.values(key, self.long.get(key)))
 
     @property
     def _looks(self) -> Looks:
@@ -366,7 +358,7 @@ class Watch:
             self._made_looks = looks(
                 *(self._groups, self.table, self._buckets),
                 path=self.path,
-                event=lambda key: self.keys.event(key, self.long.get(key)),
+                event=self._event,
                 dropped=self.dropped,
             )
         return self._made_looks
