@@ -330,11 +330,13 @@ class KeptWorld(BusyWorld):
     def lasting(self) -> Condition:
         """Give a condition that time alone never turns."""
         choose, inner = self.choose, self.predicate()
-        match choose("ohsccd"):
+        match choose("ohsccdp"):
             case "o":
                 return terms.Once(inner)
             case "h":
                 return terms.Historically(inner)
+            case "p":
+                return inner
             case "s":
                 return terms.Since(inner, self.predicate())
             case "c":

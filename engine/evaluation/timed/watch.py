@@ -295,8 +295,8 @@ class Watch:
         rests = self.rest[0] <= base
         self.rest[0] = LATEST if rests else self.rest[0]
         for entry in [*self.table]:
-            if (rests or entry[0] <= base) and not self._look_again(entry, time_of(base)):
-                self.dropped(entry[3])
+            if rests or entry[0] <= base:
+                self._look_again(entry, time_of(base))
 
     def look_at_all_from(self, time_us: int) -> None:
         """Have all slices looked at once a time has come."""
@@ -319,14 +319,15 @@ class Watch:
         for entry in [*self.table]:
             self._look_again(entry, now_us)
 
-    def _look_again(self, entry: Entry, now_us: int) -> bool:
-        """Find anew when time may turn the verdict of a slice; return whether it is still live."""
-        key = entry[3]
-        next_us, until_us = self._ahead(key, now_us)
+    def _look_again(self, entry: Entry, now_us: int) -> None:
+        """Find anew when time may turn the verdict of a slice; forget it if it is live no more."""
+        next_us, until_us = self._ahead(entry[3], now_us)
+        if until_us < now_us:
+            self.dropped(entry[3])
+            return
         again = (next_us << NUMBER_BITS if next_us <= LATEST_US else LATEST, *entry[1:])
         self.table.put(again)
         self._wait(again, now_us << NUMBER_BITS)
-        return until_us >= now_us
 
     def waiting(self) -> list[Waiting]:
         """Return the slices that wait: for each the number of its first event, and its keys."""

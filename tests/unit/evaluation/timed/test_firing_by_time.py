@@ -354,6 +354,27 @@ class TestFiring:
         detector.promote(rule_id)
         assert told(detector, 5 * MINUTE + 1)[:5] == [(5 * MINUTE + 1, str(number)) for number in range(5)]
 
+    def test_a_timed_rule_goes_on_with_its_keys_when_a_draft_that_is_not_timed_takes_its_place(self) -> None:
+        detector = timed(SILENT)
+        rule_id = detector.rules()[0].id
+        draft_id = detector.add_rule("draft", SILENT.replace("5m", "4m"), shadow=True, draft_of=rule_id)
+        detector.evaluate({"host": "a", "beat": 1}, 0)
+        detector.promote(rule_id)
+        assert told(detector, 4 * MINUTE + 1) == [(4 * MINUTE + 1, "a")]
+        detector.evaluate({"host": "a", "beat": 1}, 300_000)
+        detector.promote(rule_id)
+        assert told(detector, 60 * MINUTE) == [(10 * MINUTE + 1, "a")]
+        assert detector.verdicts.times_fired(detector.rule(draft_id).priority) == 0
+
+    def test_what_a_change_leaves_nothing_to_wait_for_is_forgotten(self) -> None:
+        detector = timed("per host (once a == 1 or count(b == 1) >= 1)")
+        rule_id = detector.rules()[0].id
+        for host in ("dead", "live"):
+            detector.evaluate({"host": host, "b": 1}, 0)
+            detector.evaluate({"host": "live", "b": 1}, 6_000)
+        detector.change_rule(rule_id, condition="per host (count(b == 1) within 5s >= 1)", history="keep")
+        assert [len(watch.table) for watch in detector.timing.watches.values()] == [1]
+
     def test_a_key_that_is_evicted_begins_anew(self) -> None:
         detector = timed(SILENT, limits=Limits(keys_max=2))
         for host in "abc":
