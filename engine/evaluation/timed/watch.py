@@ -1,6 +1,7 @@
 """One timed rule: which of its slices are live, and when time may turn the verdict of each."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from engine.evaluation.paths import fact_of
@@ -85,6 +86,7 @@ class Watch:
         """The same of what an event changes that slices share."""
         self._rises = self._is_moved or any(part.matters for part in self.parts)
         """Whether time may make its verdict true."""
+        self._around = self._entries()
         self._made_looks: Looks | None = None
         self._decide: Decide | None = None
         if self.path:
@@ -161,6 +163,8 @@ class Watch:
             self.table.put(entry)
             self._weigh(ENTRY_BYTES)
             self._wait(entry, stamp)
+            if self.path is None:
+                self._forget_dead(now_us)
         elif due < entry[0]:
             entry = (due, *entry[1:])
             self.table.put(entry)
@@ -218,6 +222,21 @@ class Watch:
             self.long.pop(key, None)
         if self.table.remove(key):
             self._weigh(-ENTRY_BYTES)
+
+    def _forget_dead(self, now_us: int) -> None:
+        """Have two slices that nothing else looks at forgotten if they are live no more.
+
+        They are of several paths, and are told of no slice that is dropped. Two for each new one will do.
+        """
+        for entry in islice(self._around, 2):
+            if entry[0] == LATEST and self._ahead(entry[3], now_us)[1] < now_us:
+                self.dropped(entry[3])
+
+    def _entries(self) -> Iterator[Entry]:
+        """Yield the entries of the table again and again. It must not be empty."""
+        while True:
+            for number in range(len(self.table.shards)):
+                yield from [*self.table.shards[number].values()]
 
     def copy_from(self, other: "Watch", fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Event | None:
         """Have the slice of an event wait as it does in another watch of the rule, for what it shares, too.

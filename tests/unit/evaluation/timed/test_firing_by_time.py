@@ -382,6 +382,14 @@ class TestFiring:
         assert [one[1] for one in told(detector, 10 * MINUTE)] == ["b", "c"]
         assert detector.histories.bytes < 10_000
 
+    @pytest.mark.parametrize("window", ["", "within 5m "])
+    def test_combinations_of_keys_whose_slices_were_evicted_wait_no_more(self, window: str) -> None:
+        detector = timed(f"per a (once x == 1) and per b (once {window}x == 1)", limits=Limits(keys_max=50))
+        for number in range(2_000):
+            detector.evaluate({"a": number, "b": number, "x": 1}, number)
+        [watch] = detector.timing.watches.values()
+        assert 25 <= len(watch.table) < 1_000
+
     def test_a_standing_verdict_says_when_the_rule_fires(self) -> None:
         detector = timed(SILENT)
         rule_id = detector.rules()[0].id
