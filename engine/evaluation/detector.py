@@ -200,7 +200,7 @@ class Detector(RuleBook):
             self.firings_by_time += 1
             self.verdicts.note_by_time(fired.time_us, acting.priority)
             if self.fired_by_time is not None and not acting.shadow:
-                self.fired_by_time.append(fired._replace(rule=acting))
+                self.fired_by_time.append(FiredByTime(acting, fired.keys, fired.time_us))
 
     def forget_lookups(self) -> None:
         """Drop the cached look-ups of events, which their owner may change from now on."""

@@ -1,6 +1,6 @@
 """Worlds of timed rules: the rules of other worlds, mostly under keys, with ticks between the events."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from engine.language import condition as terms
@@ -69,8 +69,26 @@ MEMBERS = (
 )
 
 
+def narrower(condition: Condition, window_secs: float) -> Condition:
+    """Give a condition whose counts have this window, which what is remembered for them may serve."""
+    match condition:
+        case terms.Keyed(inner, key, where):
+            return terms.Keyed(narrower(inner, window_secs), key, where)
+        case terms.All() | terms.Any():
+            members = tuple(narrower(member, window_secs) for member in condition.members)
+            return replace(condition, members=members)
+        case terms.Not(inner):
+            return terms.Not(narrower(inner, window_secs))
+        case terms.Count() | terms.Distinct():
+            return replace(condition, window_secs=window_secs)
+    return condition
+
+
 class TimedWorld:
     """Rules of all members over two keys and two bits."""
+
+    steps = "eeeeeettttrckkhxs"
+    """Kinds of steps, the more frequent the more often."""
 
     def __init__(self, choose: Choose) -> None:
         self.choose = choose
@@ -192,6 +210,18 @@ class TimedWorld:
                 return terms.Compare(aged, choose(ops), choose((1, 2, 1.5)))
         return terms.All((terms.Once(inner), terms.Not(terms.OnceWithin(self.predicate(), secs))))
 
+    def turning(self) -> Condition:
+        """Give a condition that slices share, and that time often makes true."""
+        choose = self.choose
+        return choose(
+            (
+                lambda: terms.Not(terms.OnceWithin(self.predicate(), choose((1, 2)))),
+                lambda: terms.Compare(values.Clock("minute"), choose(("eq", "gte")), choose((1, 14))),
+                lambda: terms.Count(self.predicate(), 2, "lt", choose((1, 2))),
+                lambda: terms.Compare(values.Age(self.predicate()), "gt", choose((1, 2))),
+            )
+        )()
+
     def rule(self) -> Condition:
         """Give a condition, mostly under keys."""
         choose = self.choose
@@ -240,7 +270,7 @@ class TimedWorld:
         steps: list[TimedStep] = [AddTimed("first", conditions[0])]
         clock_us = choose((0, 1_700_000_000_000_000))
         for number in range(choose(range(3, steps_max))):
-            match choose("eeeeeettttrckkhxs"):
+            match choose(self.steps):
                 case "t":
                     time_us = clock_us + choose(TICKS_US)
                     steps.append(Tick(time_us))
@@ -276,17 +306,8 @@ class BusyWorld(TimedWorld):
 
     def rule(self) -> Condition:
         """Give a condition under a key, at times together with something that slices share."""
-        choose, inner = self.choose, self.often(2)
-        shared = choose(
-            (
-                *(None, None, None, None, terms.Not(terms.OnceWithin(self.predicate(), choose((1, 2))))),
-                terms.Compare(values.Clock("minute"), choose(("eq", "gte")), choose((1, 14))),
-                terms.Count(self.predicate(), 2, "lt", choose((1, 2))),
-                terms.Compare(values.Age(self.predicate()), "gt", choose((1, 2))),
-            )
-        )
-        keyed = terms.Keyed(inner, "k")
-        return keyed if shared is None else terms.All((shared, keyed))
+        keyed = terms.Keyed(self.often(2), "k")
+        return terms.All((self.turning(), keyed)) if self.choose((True, False)) else keyed
 
     def fields(self) -> dict[str, Any]:
         """Give the fields of an event, which nearly always has the key."""
@@ -299,3 +320,51 @@ class BusyWorld(TimedWorld):
     def script(self, steps_max: int = 16) -> list[TimedStep]:
         """Give what happens to one detector: mostly events and ticks."""
         return [step for step in super().script(steps_max) if not isinstance(step, Change | Remove)]
+
+
+class KeptWorld(BusyWorld):
+    """Rules that time alone never turns, changed into such as it does, or back; both keep what they can."""
+
+    steps = "eeeeeeettttkkkkhs"
+
+    def lasting(self) -> Condition:
+        """Give a condition that time alone never turns."""
+        choose, inner = self.choose, self.predicate()
+        match choose("ohsccdp"):
+            case "o":
+                return terms.Once(inner)
+            case "h":
+                return terms.Historically(inner)
+            case "p":
+                return inner
+            case "s":
+                return terms.Since(inner, self.predicate())
+            case "c":
+                return terms.Count(inner, None, choose(COMPARISONS), choose((1, 2)))
+        return terms.Distinct(choose("ab"), None, None, choose(COMPARISONS), choose((1, 2)))
+
+    def rule(self) -> Condition:
+        """Give a condition that time alone never turns, mostly under keys."""
+        choose = self.choose
+        match choose("kkkkm0"):
+            case "0":
+                return self.lasting()
+            case key:
+                return terms.Keyed(self.lasting(), key)
+
+    def edited(self, condition: Condition) -> Condition:
+        """Give a condition that time may turn, or one that it turns no more."""
+        choose = self.choose
+        match choose("tw1"):
+            case "w":
+                return narrower(condition, choose((1, 2)))
+            case "1" if isinstance(condition, terms.All | terms.Any):
+                return condition.members[0]
+        members = condition, choose((self.turning, self.rule, super().rule))()
+        return (terms.All if choose((True, True, False)) else terms.Any)(members)
+
+    def script(self, steps_max: int = 16) -> list[TimedStep]:
+        """Give what happens to one detector: many changes, and time at the end."""
+        steps = TimedWorld.script(self, steps_max)
+        times_us = [round(1_000 * step.timestamp_ms) for step in steps if isinstance(step, Submit)]
+        return [*steps, Tick(max(times_us, default=0) + self.choose((3_000_000, 100_000_000)))]

@@ -14,7 +14,6 @@ from engine.evaluation.kernel.generated import function, indented
 from engine.evaluation.kernel.needs import TimedPart, Timing, Waiting
 from engine.evaluation.rules import Fired, Rule
 from engine.evaluation.slices.histories import SETTLED_EVERY, Histories, Site
-from engine.evaluation.slices.slices import SHARDS
 from engine.language.condition import Condition
 
 KeyT = TypeVar("KeyT", bound=Hashable)
@@ -157,7 +156,7 @@ class _Touching:
             self.lines.append(f"if advance{number}: {touch[:-1]}, is_changed=True)")
             return
         self.given.append((f"waiting{number}", waiting.shards))
-        shard = f"waiting{number}[{hash(()) % SHARDS if key == '()' else key.replace('k', 'h')}]"
+        shard = f"waiting{number}[{hash(()) % len(waiting.shards) if key == '()' else key.replace('k', 'h')}]"
         lines = [touch]
         if waiting.soonest is not None:
             self.given.append((f"soonest{number}", waiting.soonest))

@@ -93,8 +93,6 @@ class Part:
         self._ages_us = ages.ages_us
         if self._ages_us:
             self.soonest_us = self._ages_us[0]
-        self.is_still = self.soonest_us is None
-        """Whether time never turns it."""
         drift = ages.drift if self._ages_us else self._operator.drift(node)
         self.matters = to is None or drift is None or drift is to or self._turns_by_pane
         """Whether time may turn it in a way that matters."""
@@ -138,11 +136,13 @@ class Part:
         entry = self._remembered.slices.entry_in(slice_, self._remembered)
         return bool(entry) and self._remembered.memory.latest(entry) >= stamp
 
-    def next_turn(self, slice_: str, number: str, *, is_keyed: bool) -> tuple[list[str], Given]:
+    def next_turn(
+        self, slice_: str, number: str, *, is_keyed: bool, is_first: bool
+    ) -> tuple[list[str], Given]:
         """Return the statements that have `turn` and `live` heed it, and what is given to their names.
 
         In these variables is the last stamp before time turns something, not before that of the time `now`,
-        and the last one at which something matters to a key.
+        and the last one at which something matters to a key. Before the first part, it is FOREVER and PAST.
         """
         place, born = f"{slice_}[{self._remembered.place}]", (f"born{number}", self._born)
         if not (self._turns_simply and self._remembered.has_place):
@@ -166,8 +166,8 @@ class Part:
             lines = [
                 f"end = stamp + window{number}",
                 "if end >= now:",
-                *[" if end < turn: turn = end"] * self.matters,
-                *[" if end > live: live = end"] * is_keyed,
+                *[f" {'' if is_first else 'if end < turn: '}turn = end"] * self.matters,
+                *[f" {'' if is_first else 'if end > live: '}live = end"] * is_keyed,
             ]
         return [
             f"if (stamp := {place}) > born{number}:",

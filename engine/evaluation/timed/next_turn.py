@@ -6,28 +6,30 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from engine.evaluation.kernel.generated import function, indented
 from engine.evaluation.paths import Path
 from engine.evaluation.slices.slices import Slices
-from engine.evaluation.stamps import LATEST, LATEST_US, NUMBER_BITS
+from engine.evaluation.stamps import EVENT, LATEST, LATEST_US, NUMBER_BITS
 from engine.evaluation.timed.changes import Part
 from engine.evaluation.timed.queue import SPAN_BITS, Buckets
 from engine.evaluation.timed.table import Entry, Event, Table
 from engine.evaluation.times import FOREVER, NEVER
 
-NextTurn: TypeAlias = Callable[..., tuple[int, int]]
-"""Takes a time in microseconds and slices. Gives the next time after it at which time may turn a verdict, or
-at which the slices matter no more, and the last time at which they do."""
+Ahead: TypeAlias = Callable[[Any, int], tuple[int, int]]
+"""Takes a key and a time in microseconds. Gives the next time after it at which time may turn the verdict, or
+at which what is remembered matters no more, and the last time at which it does."""
 
 Sift: TypeAlias = Callable[[Sequence[Entry], int, int], None]
 """Finds the same for entries that wait, and has them wait again, or forgets those that matter no more. Takes
 entries, the stamp of the time, and one before which what is due waits in exact order."""
 
-_NEXT: Final = """\
- def next_turn(now, {slices}):
+_AHEAD: Final = """\
+ def ahead(key, now):
   now <<= NUMBER_BITS
+  place = hash(key) % PLACES
+  {found}
   turn, live = FOREVER, {live}
   {lines}
   if now <= live < turn: turn = live
   return (turn >> NUMBER_BITS) + 1, live >> NUMBER_BITS
- return next_turn
+ return ahead
 """
 
 _SIFT: Final = """\
@@ -45,14 +47,14 @@ _SIFT: Final = """\
     dropped(key)
     continue
    if live < turn: turn = live
-   due = (turn >> NUMBER_BITS) + 1 << NUMBER_BITS if turn < LATEST_TURN else LATEST
+   due = (turn | EVENT) + 1 if turn < LATEST_TURN else LATEST
    if shared[place]: shard = own(place)
    entry = shard[key] = (due, priority, first, key)
    if due < near:
     push(entry)
     continue
    shift = (due - start).bit_length() - SPAN_BITS
-   bucket = buckets.get((due >> shift << 7) + shift)
+   bucket = buckets[shift].get(due >> shift)
    if bucket is None:
     put(entry, start)
    else:
@@ -67,7 +69,7 @@ _SIFT: Final = """\
 class Looks(NamedTuple):
     """How the slices of a rule are looked at."""
 
-    next_turn: NextTurn
+    ahead: Ahead
     sift: Sift
 
 
@@ -88,6 +90,7 @@ def looks(
     given: list[tuple[str, Any]] = [
         *(("FOREVER", FOREVER << NUMBER_BITS), ("PAST", NEVER << NUMBER_BITS), ("LATEST", LATEST)),
         *(("LATEST_TURN", LATEST_US << NUMBER_BITS), ("MICROSECOND", 1 << NUMBER_BITS)),
+        ("EVENT", EVENT),
         *(
             ("PLACES", len(table.shards)),
             ("waiting", table.shards),
@@ -95,7 +98,7 @@ def looks(
             ("own", table.own),
         ),
         *(("dropped", dropped), ("event", event), ("push", buckets.queue.push), ("put", buckets.put)),
-        *(("buckets", buckets.by_place), ("has_filled", buckets.filled), ("SPAN_BITS", SPAN_BITS)),
+        *(("buckets", buckets.by_span), ("has_filled", buckets.filled), ("SPAN_BITS", SPAN_BITS)),
     ]
     for number, (slices, parts) in enumerate(groups):
         if not slices.path:
@@ -103,19 +106,21 @@ def looks(
             found.append(f"s{number} = root{number}")
         elif slices.path == path:
             given += [(f"shards{number}", slices.shards), (f"blank{number}", slices.blank)]
-            shard = f"shards{number}[hash(key) % {len(slices.shards)}]"
-            found.append(f"s{number} = {shard}.get(key, blank{number})")
+            found.append(f"s{number} = shards{number}[place].get(key, blank{number})")
         else:
             given.append((f"at{number}", slices.at))
             found.append(f"s{number} = at{number}(*event(key))")
         for part in parts:
-            more, needed = part.next_turn(f"s{number}", str(len(given)), is_keyed=bool(slices.path))
+            is_first = not lines and bool(slices.path)
+            more, needed = part.next_turn(
+                f"s{number}", str(len(given)), is_keyed=bool(slices.path), is_first=is_first
+            )
             lines += more
             given += needed
     # Without keys, slices matter for ever.
     live = "PAST" if any(slices.path for slices, _ in groups) else "FOREVER"
-    names = ", ".join(f"s{number}" for number in range(len(groups)))
-    return Looks(
-        function(_NEXT.format(slices=names, live=live, lines=indented(lines, 2)), given),
-        function(_SIFT.format(found=indented(found, 3), live=live, lines=indented(lines, 3)), given),
+    ahead, sift = (
+        function(source.format(found=indented(found, depth), live=live, lines=indented(lines, depth)), given)
+        for source, depth in ((_AHEAD, 2), (_SIFT, 3))
     )
+    return Looks(ahead, sift)

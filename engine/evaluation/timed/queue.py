@@ -4,6 +4,7 @@ Most slices are seen again before their time comes, and then it is later. To tho
 little: all are looked at together when its time begins, and most go to a later bucket.
 """
 
+from collections import defaultdict
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from itertools import count
@@ -31,10 +32,11 @@ _SPARE: Final = 4_096
 class Bucket:
     """What is due at about the same time, for one rule."""
 
-    __slots__ = ("due", "end", "entries", "of", "place", "start")
+    __slots__ = ("due", "end", "entries", "of", "shift", "start")
 
-    def __init__(self, start: int, end: int, of: "Buckets", place: int) -> None:
-        self.start, self.end, self.of, self.place = start, end, of, place
+    def __init__(self, start: int, shift: int, of: "Buckets") -> None:
+        self.start, self.shift, self.of = start, shift, of
+        self.end = start + (1 << shift)
         self.entries: list[Entry] = []
         self.due = LATEST
         """When the first is due."""
@@ -45,8 +47,8 @@ class Buckets:
 
     def __init__(self, queue: "Queue", priority: int) -> None:
         self.queue, self.priority = queue, priority
-        self.by_place: dict[int, Bucket] = {}
-        """Generated code reads it."""
+        self.by_span: defaultdict[int, dict[int, Bucket]] = defaultdict(dict)
+        """By the power of two that they span, and the number of spans before. Generated code reads it."""
 
     def put(self, entry: Entry, now: int) -> None:
         """Have an entry wait, given the stamp of the time."""
@@ -57,11 +59,10 @@ class Buckets:
         if shift < _NARROWEST:
             queue.push(entry)
             return
-        place = (due >> shift << 7) + shift
-        bucket = self.by_place.get(place)
+        of_span, place = self.by_span[shift], due >> shift
+        bucket = of_span.get(place)
         if bucket is None:
-            start = due >> shift << shift
-            bucket = self.by_place[place] = Bucket(start, start + (1 << shift), self, place)
+            bucket = of_span[place] = Bucket(place << shift, shift, self)
             queue.mark(bucket)
         bucket.due = min(bucket.due, due)
         bucket.entries.append(entry)
@@ -75,14 +76,15 @@ class Buckets:
     def take(self, bucket: Bucket) -> list[Entry]:
         """Return the entries of a bucket, which are in the queue no more."""
         entries, bucket.entries, bucket.due = bucket.entries, [], LATEST
-        self.by_place.pop(bucket.place, None)
+        self.by_span[bucket.shift].pop(bucket.start >> bucket.shift, None)
         self.queue.in_buckets -= len(entries)
         return entries
 
     def clear(self) -> None:
         """Drop all entries."""
-        for bucket in [*self.by_place.values()]:
-            self.take(bucket)
+        for of_span in self.by_span.values():
+            for bucket in [*of_span.values()]:
+                self.take(bucket)
 
 
 class Queue:

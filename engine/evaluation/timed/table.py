@@ -31,7 +31,6 @@ class RuleKeys:
         self._slices = slices
         self._in_key = names if self.path is None else [fact_of(step) for step in self.path]
         self._split = [split_name(name) for name in names]
-        self._has_variables = any(name.startswith("$") for name in names)
 
     def key_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Hashable | None:
         """Return the key of an event, if it has all keys of the rule."""
@@ -52,25 +51,24 @@ class RuleKeys:
             return {self._in_key[0]: scalar_of(key)}
         return dict(zip(self._in_key, map(scalar_of, self._parts_of(key)), strict=True))
 
-    def event(self, key: Any, long: Long) -> Event:
-        """Return the event that has only a key."""
-        values = self.values(key, long)
-        return event_of(values) if self._has_variables else Event(values, {})
-
     def event_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Event:
         """Return the event that has only the keys of an event."""
         return event_of(dict(zip(self.names, self.long_at(fields, sent), strict=True)))
 
     def is_long(self, key: Any) -> bool:
         """Return whether a key is, or has, the digest of a long text."""
+        if type(key) is not tuple:
+            return False
         return any(type(part) is tuple and part[0] == LONG_TEXT for part in self._parts_of(key))
 
     def _parts_of(self, key: Any) -> tuple[Any, ...]:
         return (key,) if self.is_single else key
 
 
-def event_of(values: Mapping[str, Any]) -> Event:
+def event_of(values: dict[str, Any]) -> Event:
     """Return the event that has only some keys, given their values by name."""
+    if not any(name[0] == "$" for name in values):
+        return Event(values, {})
     fields, sent = dict[str, Any](), dict[str, Any]()
     for name, value in values.items():
         if name.startswith("$"):
@@ -122,10 +120,14 @@ class Table:
         shard[entry[3]] = entry
         self._size += len(shard) - before
 
-    def remove(self, key: Hashable) -> None:
-        """Remove the entry of a key that has one."""
-        del self.own(hash(key) % SHARDS)[key]
+    def remove(self, key: Hashable) -> bool:
+        """Remove the entry of a key; return whether it had one."""
+        number = hash(key) % SHARDS
+        if key not in self.shards[number]:
+            return False
+        del self.own(number)[key]
         self._size -= 1
+        return True
 
     def captured(self) -> list[dict[Hashable, Entry]]:
         """Return the shards as they are now. Nobody changes them from now on."""

@@ -84,16 +84,22 @@ class Timing:
         self._place(watch, waiting, now_us)
 
     def exchange(self, one: LiveRule, other: LiveRule, now_us: int | None) -> None:
-        """Take two rules that have exchanged their conditions and histories."""
+        """Take two rules that have exchanged their conditions and histories.
+
+        What has waited for a condition goes with it. If nothing has, because only one rule is timed, that one
+        goes on with the slices that it has waited for, if its keys are the same.
+        """
         before = [self.watches.pop(each.rule.priority, None) for each in (one, other)]
-        waiting = [[] if old is None else old.waiting() for old in reversed(before)]
+        waiting = [None if old is None else old.waiting() for old in before]
         for old in before:
             if old is not None:
                 old.end()
         self.queue.purge()
-        for live, entries in zip((one, other), waiting, strict=True):
+        for live, own, entries, came in zip((one, other), before, waiting, reversed(waiting), strict=True):
             if live.rule.enabled and live.rule.timed:
-                self._place(self._watch(live.rule, live.births, now_us), entries, now_us)
+                watch = self._watch(live.rule, live.births, now_us)
+                goes_on = came is None and own is not None and {*own.names} == {*watch.names}
+                self._place(watch, (entries if goes_on else came) or (), now_us)
 
     def remove(self, priority: int) -> None:
         """Forget a rule, if it is one of these."""
@@ -195,13 +201,14 @@ class Timing:
                 if entries := which.of.take(which):
                     self.watches[which.of.priority].sift(entries, which, self.between)
                 continue
-            if not self._waits(entry):
-                continue
             if priority == ALL:
-                looks += 1
-                self.watches[number].look_at_all(due, self.between)
+                if self._waits(entry):
+                    looks += 1
+                    self.watches[number].look_at_all(due, self.between)
                 continue
-            watch = self.watches[priority]
+            watch = self.watches.get(priority)
+            if watch is None or watch.table.get(which) is not entry:
+                continue
             turns, keys = watch.look(entry)
             # Which entries are too early is not saved, so these do not count.
             looks += turns

@@ -1,13 +1,14 @@
 """One timed rule: which of its slices are live, and when time may turn the verdict of each."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from engine.evaluation.paths import fact_of
 from engine.evaluation.requirements import Births, keys_of
 from engine.evaluation.rules import Rule
 from engine.evaluation.slices.histories import Histories
-from engine.evaluation.slices.slices import SHARDS, Slices
+from engine.evaluation.slices.slices import Slices
 from engine.evaluation.stamps import EVENT, LATEST, LATEST_US, NUMBER_BITS, UNSET, stamp_of, time_of
 from engine.evaluation.timed.changes import (
     Decide,
@@ -76,8 +77,6 @@ class Watch:
         moving = self._movement.moving
         self._is_moved = bool(moving.stepping or moving.stepping_by_slice or moving.crossing)
         """Whether time changes it besides by what leaves a window."""
-        self.is_still = not self._is_moved and all(part.is_still for part in self.parts)
-        """Whether time never turns its verdict."""
         self.own_parts = [part for _, parts in self._own for part in parts]
         self.shared_parts = [part for _, parts in self._shared for part in parts]
         self.soonest = None if moving.crossing else _soonest(self.own_parts)
@@ -87,10 +86,9 @@ class Watch:
         """The same of what an event changes that slices share."""
         self._rises = self._is_moved or any(part.matters for part in self.parts)
         """Whether time may make its verdict true."""
+        self._around = self._entries()
         self._made_looks: Looks | None = None
         self._decide: Decide | None = None
-        self._alone = self._own[0][0] if self.path and len(self._groups) == 1 and not self._is_moved else None
-        """The only slices that it reads, if these are of its keys, and nothing moves."""
         if self.path:
             self._own[0][0].dropped.append(self.dropped)
 
@@ -104,8 +102,13 @@ class Watch:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it never fires by time: time turns nothing, or no slice of its keys remembers anything."""
-        return self.is_still or bool(self.names and not any(part.slices.path for part in self.parts))
+        """Whether no slice of its keys remembers anything, so that it never fires by time.
+
+        Where time turns nothing, slices wait all the same: a change may keep what they remember, and turn it.
+        """
+        if self.names:
+            return not any(part.slices.path for part in self.parts)
+        return not self.parts and not self._is_moved
 
     def rules_changed(self) -> None:
         """Make functions anew when they are needed: patterns may be searched for together with others."""
@@ -138,7 +141,7 @@ class Watch:
         is_changed: bool = False,
     ) -> None:
         """See what an event has made of the slice of a key, and perhaps, as is known, changed in it."""
-        entry = self.table.shards[hash(key) % SHARDS].get(key)
+        entry = self.table.get(key)
         if entry is not None and self.soonest is not None and entry[0] <= stamp + self.soonest:
             return
         if (
@@ -148,22 +151,20 @@ class Watch:
         ):
             return
         now_us = time_of(stamp)
-        long = self.long.get(key)
         if entry is None and self.keys.is_long(key):
-            long = self.keys.long_at(fields, sent or _NOTHING)
-        next_us, until_us = self._ahead(key, long, now_us)
+            self.long[key] = self.keys.long_at(fields, sent or _NOTHING)
+        next_us, until_us = self._ahead(key, now_us)
         if until_us < now_us:
-            if entry is not None:
-                self.dropped(key)
+            self.dropped(key)
             return
         due = next_us << NUMBER_BITS if next_us <= LATEST_US else LATEST
         if entry is None:
-            if long is not None:
-                self.long[key] = long
             entry = (due, self.rule.priority, stamp & EVENT, key)
             self.table.put(entry)
             self._weigh(ENTRY_BYTES)
             self._wait(entry, stamp)
+            if self.path is None:
+                self._forget_dead(now_us)
         elif due < entry[0]:
             entry = (due, *entry[1:])
             self.table.put(entry)
@@ -217,10 +218,25 @@ class Watch:
 
     def dropped(self, key: Hashable) -> None:
         """Forget a slice, if it waits."""
-        if self.table.get(key) is not None:
-            self.table.remove(key)
+        if self.long:
             self.long.pop(key, None)
+        if self.table.remove(key):
             self._weigh(-ENTRY_BYTES)
+
+    def _forget_dead(self, now_us: int) -> None:
+        """Have two slices that nothing else looks at forgotten if they are live no more.
+
+        They are of several paths, and are told of no slice that is dropped. Two for each new one will do.
+        """
+        for entry in islice(self._around, 2):
+            if entry[0] == LATEST and self._ahead(entry[3], now_us)[1] < now_us:
+                self.dropped(entry[3])
+
+    def _entries(self) -> Iterator[Entry]:
+        """Yield the entries of the table again and again. It must not be empty."""
+        while True:
+            for number in range(len(self.table.shards)):
+                yield from [*self.table.shards[number].values()]
 
     def copy_from(self, other: "Watch", fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Event | None:
         """Have the slice of an event wait as it does in another watch of the rule, for what it shares, too.
@@ -269,14 +285,15 @@ class Watch:
         """
         due, priority, first, key = entry
         now_us, keys = time_of(due), None
-        long = self.long.get(key) if self.long else None
-        next_us, until_us = self._ahead(key, long, now_us - 1)
+        next_us, until_us = self._ahead(key, now_us - 1)
         # Perhaps an event has come since it was queued, and it turns later.
         turns = next_us == now_us or self._is_moved
         if turns:
-            if self._rises and until_us >= now_us - 1 and self._becomes_true(key, long, due):
-                keys = self.keys.values(key, long)
-            next_us, until_us = self._ahead(key, long, now_us)
+            if self._rises and until_us >= now_us - 1:
+                values = self.keys.values(key, self.long.get(key))
+                if self._becomes_true(values, due):
+                    keys = values
+            next_us, until_us = self._ahead(key, now_us)
         if until_us < now_us:
             self.dropped(key)
         else:
@@ -285,10 +302,10 @@ class Watch:
             self._wait(again, due)
         return turns, keys
 
-    def _becomes_true(self, key: Hashable, long: tuple[Any, ...] | None, due: int) -> bool:
+    def _becomes_true(self, values: dict[str, Any], due: int) -> bool:
         if self._decide is None:
             self._decide = self._deciders.decider([(self.rule.condition, self.births)])
-        event = self.keys.event(key, long)
+        event = event_of(values)
         return bool(self._decide(*event, due, 0) and not self._decide(*event, due - _MICROSECOND, 0))
 
     def skip(self, base: int) -> None:
@@ -297,8 +314,8 @@ class Watch:
         rests = self.rest[0] <= base
         self.rest[0] = LATEST if rests else self.rest[0]
         for entry in [*self.table]:
-            if (rests or entry[0] <= base) and not self._look_again(entry, time_of(base)):
-                self.dropped(entry[3])
+            if rests or entry[0] <= base:
+                self._look_again(entry, time_of(base))
 
     def look_at_all_from(self, time_us: int) -> None:
         """Have all slices looked at once a time has come."""
@@ -321,14 +338,15 @@ class Watch:
         for entry in [*self.table]:
             self._look_again(entry, now_us)
 
-    def _look_again(self, entry: Entry, now_us: int) -> bool:
-        """Find anew when time may turn the verdict of a slice; return whether it is still live."""
-        key = entry[3]
-        next_us, until_us = self._ahead(key, self.long.get(key), now_us)
+    def _look_again(self, entry: Entry, now_us: int) -> None:
+        """Find anew when time may turn the verdict of a slice; forget it if it is live no more."""
+        next_us, until_us = self._ahead(entry[3], now_us)
+        if until_us < now_us:
+            self.dropped(entry[3])
+            return
         again = (next_us << NUMBER_BITS if next_us <= LATEST_US else LATEST, *entry[1:])
         self.table.put(again)
         self._wait(again, now_us << NUMBER_BITS)
-        return until_us >= now_us
 
     def waiting(self) -> list[Waiting]:
         """Return the slices that wait: for each the number of its first event, and its keys."""
@@ -343,19 +361,16 @@ class Watch:
             self.put((LATEST, self.rule.priority, first, key))
         self.look_again(now_us)
 
-    def _ahead(self, key: Hashable, long: tuple[Any, ...] | None, now_us: int) -> tuple[int, int]:
+    def _ahead(self, key: Hashable, now_us: int) -> tuple[int, int]:
         """Return when time may turn a verdict next, after a time, and until when the slice is live."""
-        if self._alone is not None:
-            return self._looks.next_turn(now_us, self._alone.find(key) or self._alone.blank)
-        event = self.keys.event(key, long)
-        slices_of = [
-            (slices.find(key) or slices.blank) if slices.path == self.path else slices.at(*event)
-            for slices, _ in self._groups
-        ]
-        next_us, live_us = self._looks.next_turn(now_us, *slices_of)
+        next_us, live_us = (self._made_looks or self._looks).ahead(key, now_us)
         if self._is_moved and live_us >= now_us:
-            next_us = self._movement.turns_us(event, now_us, next_us)
+            next_us = self._movement.turns_us(self._event(key), now_us, next_us)
         return next_us, live_us
+
+    def _event(self, key: Hashable) -> Event:
+        """Return the event that has only a key."""
+        return event_of(self.keys.values(key, self.long.get(key)))
 
     @property
     def _looks(self) -> Looks:
@@ -363,7 +378,7 @@ class Watch:
             self._made_looks = looks(
                 *(self._groups, self.table, self._buckets),
                 path=self.path,
-                event=lambda key: self.keys.event(key, self.long.get(key)),
+                event=self._event,
                 dropped=self.dropped,
             )
         return self._made_looks

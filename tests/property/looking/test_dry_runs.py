@@ -23,7 +23,7 @@ from tests.differential.timed import TimedPair
 from tests.property.looking.test_explanations import WORLDS
 from tests.worlds.scripts import Step, Submit
 from tests.worlds.shared_histories import EndlessWorld, NestedWorld, RunsWorld, SharedWorld
-from tests.worlds.timed import BusyWorld
+from tests.worlds.timed import BusyWorld, KeptWorld
 
 BATCH = 6
 
@@ -239,7 +239,7 @@ def test_dry_runs_of_timed_rules_tell_what_evaluations_do_and_let_no_time_pass(
     for drawn in examples(60, mode, until=lambda: fired > 3):
         with in_mode(mode):
             pair = TimedPair()
-            script = BusyWorld(drawn.choice).script()
+            script = drawn.choice((BusyWorld, KeptWorld))(drawn.choice).script()
             for number, step in enumerate(script):
                 due_us = pair.engine.next_due_us
                 if isinstance(step, Submit):

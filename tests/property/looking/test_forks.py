@@ -18,7 +18,7 @@ from tests.differential.timed import TimedPair
 from tests.worlds.long_histories import LongHistoriesWorld
 from tests.worlds.relations import Amend, Delete, RelationStep, RelationsWorld
 from tests.worlds.scripts import Step, World
-from tests.worlds.timed import BusyWorld, TimedStep, TimedWorld
+from tests.worlds.timed import BusyWorld, KeptWorld, TimedStep, TimedWorld
 
 FOLDER = Path("/data/detectors/fork")
 
@@ -124,7 +124,7 @@ def test_a_draft_is_one_of_the_rule_in_its_own_detector_and_goes_on_being_compar
 
 
 @pytest.mark.parametrize("mode", TRIED)
-@pytest.mark.parametrize("world", [TimedWorld, BusyWorld])
+@pytest.mark.parametrize("world", [TimedWorld, BusyWorld, KeptWorld])
 def test_a_fork_and_its_source_fire_by_time_as_the_reference_says(
     world: type[TimedWorld], mode: str, examples: Callable[..., Iterator[random.Random]]
 ) -> None:

@@ -12,18 +12,19 @@ from engine.evaluation.operators.temporal.historically import HistoricallyForStr
 from engine.evaluation.stamps import NUMBER_BITS
 from engine.evaluation.timed import changes, queue, timing
 from engine.evaluation.timed.changes import Part
+from engine.evaluation.timed.table import NO_SOONEST
 from engine.evaluation.timed.timing import Timing
 from engine.evaluation.timed.watch import Watch
 from engine.evaluation.times import FOREVER
 from tests.differential.modes import TRIED, in_mode
 from tests.differential.timed import disagreement, played, shortened
-from tests.worlds.timed import BusyWorld, TimedWorld
+from tests.worlds.timed import AddTimed, BusyWorld, KeptWorld, TimedStep, TimedWorld
 
 Examples = Callable[..., Iterator[random.Random]]
 
 
 @pytest.mark.parametrize("mode", TRIED)
-@pytest.mark.parametrize("world", [TimedWorld, BusyWorld])
+@pytest.mark.parametrize("world", [TimedWorld, BusyWorld, KeptWorld])
 def test_what_fires_by_time_is_what_the_reference_says(
     world: type[TimedWorld], mode: str, examples: Examples
 ) -> None:
@@ -44,6 +45,15 @@ def test_entries_that_are_replaced_do_not_stay_in_the_queue(
         script = BusyWorld(drawn.choice).script()
         told = disagreement(script)
         assert told is None, "\n".join([told, *map(repr, shortened(script))])
+
+
+class TiedWorld(BusyWorld):
+    """Rules that are there twice, and fire at the same times."""
+
+    def script(self, steps_max: int = 16) -> list[TimedStep]:
+        """Give what happens to one detector."""
+        steps = super().script(steps_max)
+        return [each for step in steps for each in [step] * (1 + isinstance(step, AddTimed))]
 
 
 # -- defects ------------------------------------------------------------------------------------------------
@@ -75,6 +85,10 @@ def _rest_is_forgotten(self: Watch, time_us: int) -> None:
     return
 
 
+def _never_fires(self: Watch) -> bool:
+    return self.soonest == NO_SOONEST and self.shared_soonest == NO_SOONEST
+
+
 def _last_first(self: Timing, base: int, tick: int) -> None:
     fired, fire = list[timing.FiredByTime](), self.fired
     self.fired = lambda one, _: fired.append(one)
@@ -84,7 +98,7 @@ def _last_first(self: Timing, base: int, tick: int) -> None:
         fire(one, tick)
 
 
-DEFECTS: dict[str, tuple[tuple[Any, str, Any], str]] = {
+DEFECTS: dict[str, tuple[Any, ...]] = {
     "a microsecond late": ((Part, "ahead", _too_late), "fused"),
     "slices live for ever": ((Part, "ahead", _always_live), "fused"),
     "least ages": ((AgedOperator, "turns_us", _only_when_old_enough), "fused"),
@@ -96,7 +110,8 @@ DEFECTS: dict[str, tuple[tuple[Any, str, Any], str]] = {
     "what slices share": ((Watch, "look_at_all_from", _rest_is_forgotten), "fused"),
     "which way time turns": ((Operator, "drift", lambda self, node: self.grows(node)), "fused"),
     "what is in buckets": ((Watch, "sift", lambda *_: None), "fused"),
-    "order": ((Timing, "pass_time", _last_first), "fused"),
+    "what a change may have time turn": ((Watch, "is_idle", property(_never_fires)), "fused", KeptWorld),
+    "order": ((Timing, "pass_time", _last_first), "fused", TiedWorld),
     "ages": ((changes, "crossings", lambda _: ()), "fused"),
     "what an event has changed": ((Part, "changed", lambda *_: "False"), "fused"),
     "what brings a look forward": ((Part, "advances", lambda *_: "False"), "fused"),
@@ -106,10 +121,11 @@ DEFECTS: dict[str, tuple[tuple[Any, str, Any], str]] = {
 
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_a_planted_defect_is_found(defect: str, examples: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
-    planted, mode = DEFECTS[defect]
+    planted, mode, *worlds = DEFECTS[defect]
     monkeypatch.setattr(*planted)
+    worlds = worlds or [BusyWorld, BusyWorld, BusyWorld, TimedWorld]
     for number, drawn in enumerate(examples(1, until=lambda: False)):
-        world = TimedWorld if number % 4 == 3 else BusyWorld
+        world = worlds[number % len(worlds)]
         with in_mode(mode):
             try:
                 if disagreement(world(drawn.choice).script()):

@@ -8,6 +8,7 @@ from engine import Detector, Refusal, explain
 from engine.evaluation.events.intake import Intake
 from engine.evaluation.explanation.firings import dry_run, evaluate_explained
 from engine.evaluation.explanation.looking.standing import standing
+from engine.evaluation.persistence import saved
 from engine.evaluation.slices import slices
 from engine.evaluation.timed import queue, timing
 from engine.language.limits import Limits
@@ -262,6 +263,50 @@ class TestFiring:
         detector.change_rule(rule_id, condition=SILENT.replace("5m", "4m"), history="keep")
         assert told(detector, 10 * MINUTE) == [(4 * MINUTE + 1, "a")]
 
+    @pytest.mark.parametrize(
+        ("before", "after"),
+        [
+            ("per host (once beat == 1)", "per host (once beat == 1) and not once within 5m g == 1"),
+            ("per host (once beat == 1)", "per host (once beat == 1) and minute() >= 5"),
+            ("per host (count(beat == 1) >= 1)", "per host (count(beat == 1) within 5m < 1)"),
+            ("count(beat == 1) >= 1", "count(beat == 1) within 5m < 1"),
+        ],
+    )
+    def test_a_rule_that_time_never_turns_knows_its_slices_when_a_change_has_time_turn_it(
+        self, before: str, after: str
+    ) -> None:
+        long = "h" * 2_000
+        detector = timed(before)
+        rule_id = detector.rules()[0].id
+        for host in ("a", long):
+            detector.evaluate({"host": host, "beat": 1}, 0)
+        assert detector.next_due_us is None
+        # A count begins anew where its window grows.
+        for condition in (after, before, after) if before in after else (after,):
+            detector = Detector.load(detector.dump(), Detector.STATE_VERSION)
+            detector.change_rule(rule_id, condition=condition, history="keep")
+        detector.evaluate({"g": 1}, 0)
+        fired = told(detector, 10 * MINUTE)
+        assert [host for _, *host in fired] == ([["a"], [long]] if "host" in after else [[]])
+        assert {us // MINUTE for us, *_ in fired} == {5}
+
+    def test_a_state_in_which_a_rule_that_time_never_turns_lists_no_slices_goes_on(self) -> None:
+        """Programs before this one saved it so."""
+        detector = timed("per host (once beat == 1)")
+        detector.add_rule("other", SILENT, timed=True)
+        detector.evaluate({"host": "a", "beat": 1}, 0)
+        document = saved.unpack(detector.dump())
+        del document["waiting"][1]
+        other = Detector()
+        saved.load(other, document, Detector.STATE_VERSION)
+        other.evaluate({"host": "b", "beat": 1}, 1)
+        other.change_rule(
+            other.rules()[0].id, condition="per host (once beat == 1) and minute() >= 3", history="keep"
+        )
+        assert told(other, 4 * MINUTE) == [(3 * MINUTE, "b")]
+        other.remove_rule(other.rules()[0].id)
+        assert [host for _, host in told(other, 10 * MINUTE)] == ["a", "b"]
+
     @pytest.mark.parametrize("more", ["per host where beat == 1 (once gone == 1)", "once gone == 1"])
     def test_what_waits_goes_on_under_other_paths(self, more: str) -> None:
         long = "h" * 2_000
@@ -309,12 +354,41 @@ class TestFiring:
         detector.promote(rule_id)
         assert told(detector, 5 * MINUTE + 1)[:5] == [(5 * MINUTE + 1, str(number)) for number in range(5)]
 
+    def test_a_timed_rule_goes_on_with_its_keys_when_a_draft_that_is_not_timed_takes_its_place(self) -> None:
+        detector = timed(SILENT)
+        rule_id = detector.rules()[0].id
+        draft_id = detector.add_rule("draft", SILENT.replace("5m", "4m"), shadow=True, draft_of=rule_id)
+        detector.evaluate({"host": "a", "beat": 1}, 0)
+        detector.promote(rule_id)
+        assert told(detector, 4 * MINUTE + 1) == [(4 * MINUTE + 1, "a")]
+        detector.evaluate({"host": "a", "beat": 1}, 300_000)
+        detector.promote(rule_id)
+        assert told(detector, 60 * MINUTE) == [(10 * MINUTE + 1, "a")]
+        assert detector.verdicts.times_fired(detector.rule(draft_id).priority) == 0
+
+    def test_what_a_change_leaves_nothing_to_wait_for_is_forgotten(self) -> None:
+        detector = timed("per host (once a == 1 or count(b == 1) >= 1)")
+        rule_id = detector.rules()[0].id
+        for host in ("dead", "live"):
+            detector.evaluate({"host": host, "b": 1}, 0)
+            detector.evaluate({"host": "live", "b": 1}, 6_000)
+        detector.change_rule(rule_id, condition="per host (count(b == 1) within 5s >= 1)", history="keep")
+        assert [len(watch.table) for watch in detector.timing.watches.values()] == [1]
+
     def test_a_key_that_is_evicted_begins_anew(self) -> None:
         detector = timed(SILENT, limits=Limits(keys_max=2))
         for host in "abc":
             detector.evaluate({"host": host, "beat": 1}, 0)
         assert [one[1] for one in told(detector, 10 * MINUTE)] == ["b", "c"]
         assert detector.histories.bytes < 10_000
+
+    @pytest.mark.parametrize("window", ["", "within 5m "])
+    def test_combinations_of_keys_whose_slices_were_evicted_wait_no_more(self, window: str) -> None:
+        detector = timed(f"per a (once x == 1) and per b (once {window}x == 1)", limits=Limits(keys_max=50))
+        for number in range(2_000):
+            detector.evaluate({"a": number, "b": number, "x": 1}, number)
+        [watch] = detector.timing.watches.values()
+        assert 25 <= len(watch.table) < 1_000
 
     def test_a_standing_verdict_says_when_the_rule_fires(self) -> None:
         detector = timed(SILENT)
@@ -373,7 +447,7 @@ def test_rules_that_are_not_timed_pay_nothing() -> None:
     detector = Detector()
     detector.add_rule("rule", SILENT)
     assert "timing" not in detector.code()
-    rule_id = detector.add_rule("idle", "per host (once a == 1)", timed=True)
+    rule_id = detector.add_rule("idle", "per host a == 1 and once b == 1", timed=True)
     assert "timing" not in detector.code()
     assert detector.next_due_us is None
     detector.change_rule(rule_id, condition=SILENT)
