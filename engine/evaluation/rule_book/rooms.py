@@ -84,7 +84,7 @@ class Rooms:
         )
         """The records of the enabled rules, each of a node and a birth."""
         self._is_filled = False
-        """Whether patterns and rules are counted. Evaluation does not need that, so the first change does it."""
+        """Whether patterns and rules are counted. Evaluation does not need that; the first change does."""
 
     def lacking(
         self, coming: Sequence[tuple[Rule, Births]], going: Sequence[LiveRule] = ()
