@@ -15,26 +15,19 @@ from engine.evaluation.key_sizes import key_bytes, value_bytes
 from engine.evaluation.operators.past_terms.extremes import PaneMinima, least
 from engine.evaluation.operators.present_terms.clock import LocalTimes, Parts, local_times
 from engine.evaluation.operators.table import term_operator
-from engine.language.condition import Compare, Leaf
+from engine.language.condition import Compare
 from engine.language.limits import Limits
 from engine.language.terms import (
     Abs,
     Add,
-    Age,
-    AvgTerm,
     Clock,
-    CountTerm,
     Div,
     Fact,
     Last,
     Length,
-    MaxTerm,
-    MinTerm,
     Mul,
-    Now,
     Prev,
     Sub,
-    SumTerm,
     Term,
     Time,
 )
@@ -43,7 +36,6 @@ from tests import reference_terms
 from tests.differential.modes import TRIED, in_mode
 from tests.reference import COMPARISONS
 
-A = Leaf("a", "eq", 1)
 Event = tuple[dict[str, Any], float]
 
 
@@ -119,25 +111,6 @@ def test_a_time_is_that_of_rfc_3339(text: str) -> None:
 def test_some_texts_are_times_and_others_are_not() -> None:
     known = [reference_terms.seconds(text) for text in RFC_3339]
     assert 10 < known.count(None) < len(known) - 10
-
-
-@pytest.mark.parametrize(
-    ("time", "zone", "expected"),
-    [
-        ("2024-03-31T00:59:59+00:00", "Europe/Berlin", (1, 59, 7, 31, 3, "01:59")),
-        ("2024-03-31T01:00:00+00:00", "Europe/Berlin", (3, 0, 7, 31, 3, "03:00")),
-        ("2024-10-27T00:30:00+00:00", "Europe/Berlin", (2, 30, 7, 27, 10, "02:30")),
-        ("2024-10-27T01:30:00+00:00", "Europe/Berlin", (2, 30, 7, 27, 10, "02:30")),
-        ("2024-12-31T23:59:59.999999+00:00", None, (23, 59, 2, 31, 12, "23:59")),
-        ("2024-12-31T18:30:00+00:00", "Asia/Kolkata", (0, 0, 3, 1, 1, "00:00")),
-        # Its offset was -00:44:30.
-        ("1971-06-01T00:44:29+00:00", "Africa/Monrovia", (23, 59, 1, 31, 5, "23:59")),
-        ("1971-06-01T00:44:30+00:00", "Africa/Monrovia", (0, 0, 2, 1, 6, "00:00")),
-    ],
-)
-def test_the_parts_of_a_local_time(time: str, zone: str | None, expected: tuple[Any, ...]) -> None:
-    parts = ("hour", "minute", "weekday", "day", "month", "clock")
-    assert tuple(value(Clock(part, zone), ({}, at(time))) for part in parts) == expected
 
 
 @pytest.mark.parametrize("time_ms", [-8.64e15, 8.64e15])
@@ -230,41 +203,6 @@ def test_a_comparison_with_a_constant_steps_only_where_its_verdict_may_change(
         )
         assert {us for us in every if verdicts(us) != verdicts(us + 1)} <= {*few} <= {*every}
         assert len(few) < len(every) / 10
-
-
-EVENTS = [({"x": x, "a": a}, ms) for x, a, ms in [(3, 1, 0), ("s", 0, 500), (5, 1, 900), (None, 0, 1_400)]]
-
-
-@pytest.mark.parametrize(
-    ("term", "expected"),
-    [
-        (Prev("x"), [None, 3, "s", 5]),
-        (Prev("y"), [None] * 4),
-        (Last("x"), [None, 3, "s", 5]),
-        (Last("a"), [None, 1, 0, 1]),
-        (Last("x", Leaf("a", "eq", 0)), [None, None, "s", "s"]),
-        (Age(A), [0.0, 0.5, 0.0, 0.5]),
-        (Age(Leaf("a", "eq", 2)), [None] * 4),
-        (Now(), [0.0, 0.5, 0.9, 1.4]),
-        (CountTerm(A), [1, 1, 2, 2]),
-        (CountTerm(A, 0.5), [1, 1, 1, 1]),
-        (CountTerm(A, None, True), [0, 1, 1, 2]),
-        (SumTerm("x"), [3.0, 3.0, 8.0, 8.0]),
-        (SumTerm("x", None, 0.5), [3.0, 3.0, 5.0, 5.0]),
-        (SumTerm("x", None, None, True), [0.0, 3.0, 3.0, 8.0]),
-        (SumTerm("x", Leaf("a", "eq", 0)), [0.0] * 4),
-        (AvgTerm("x"), [3.0, 3.0, 4.0, 4.0]),
-        (AvgTerm("x", None, None, True), [None, 3.0, 3.0, 4.0]),
-        (MinTerm("x"), [3.0, 3.0, 3.0, 3.0]),
-        (MinTerm("x", None, 0.6), [3.0, 3.0, 5.0, 5.0]),
-        (MaxTerm("x"), [3.0, 3.0, 5.0, 5.0]),
-        (MaxTerm("x", None, None, True), [None, 3.0, 3.0, 5.0]),
-        (MaxTerm("x", Leaf("a", "eq", 0)), [None] * 4),
-    ],
-    ids=repr,
-)
-def test_terms_that_look_back(term: Term, expected: Sequence[Any]) -> None:
-    assert [value(term, *EVENTS[:end]) for end in range(1, 5)] == list(expected)
 
 
 @pytest.mark.parametrize("mode", TRIED)
