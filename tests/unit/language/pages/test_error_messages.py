@@ -1,10 +1,11 @@
-"""Error messages as a golden file: a text, a line of dashes, and the entries without the line that they show.
+"""Error messages as a golden file: each text, and below it the entries without the line that they show.
 
 `RULE_DETECTOR_GOLDEN=write pytest tests/unit/language/pages/test_error_messages.py` rewrites the entries;
-read the diff before you commit it. To add a case, add a text and the line of dashes.
+read the diff before you commit it. To add a case, add a text and a line `1300 `.
 """
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,8 @@ from engine.language.diagnostics import ConditionError
 from engine.language.text.parser import parse
 
 FILE = Path(__file__).parent / "error_messages.txt"
-BETWEEN, LINE = "====\n", "\n----\n"
-GOLDEN = dict(case.split(LINE) for case in FILE.read_bytes().decode().split(BETWEEN))
+CASE = re.compile(r"((?s:.*?))\n((?:13\d\d .*\n)+)")
+GOLDEN = dict(CASE.findall(FILE.read_bytes().decode()))
 
 
 def refusal_of(text: str) -> ConditionError:
@@ -30,7 +31,7 @@ def told(text: str) -> str:
 
 def test_the_golden_file_is_written_anew_if_that_is_asked_for() -> None:
     if os.environ.get("RULE_DETECTOR_GOLDEN") == "write":
-        FILE.write_bytes(BETWEEN.join(f"{text}{LINE}{told(text)}" for text in GOLDEN).encode())
+        FILE.write_bytes("".join(f"{text}\n{told(text)}" for text in GOLDEN).encode())
     assert len(GOLDEN) > 200
 
 
