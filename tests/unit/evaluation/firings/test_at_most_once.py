@@ -221,3 +221,11 @@ def test_a_rule_is_compared_with_its_draft_by_what_is_true_not_by_what_acts(way:
     assert not detector.at_most_once.held_at
     if way in ("submitted", "together"):
         assert detector.actions == 1
+
+
+def test_a_shadow_rule_remembers_nothing_and_counts_every_firing() -> None:
+    detector = detector_with("a == 1", shadow=True)
+    for at_ms in range(5):
+        assert detector.submit({"a": 1}, at_ms).fired == ()
+    assert detector.verdicts.times_fired(1) == 5
+    assert not len(detector.at_most_once)
