@@ -132,8 +132,6 @@ def test_a_condition_on_who_belongs_to_a_slice_is_a_row_outside_of_it() -> None:
     assert [moment.verdicts for moment in timeline.moments] == [(True, False), (True, True), (True, False)]
 
 
-
-
 def test_what_there_is_no_time_to_explain_is_counted_on_each_timeline() -> None:
     detector, took_s = Detector(), iter(range(10**6))
     rule_id = detector.add_rule("rule", "once a == 1")
@@ -142,10 +140,6 @@ def test_what_there_is_no_time_to_explain_is_counted_on_each_timeline() -> None:
     for number in range(3):
         detector.submit({"a": 1}, number)
     assert [(timeline.count, len(timeline.moments)) for timeline in looked_at] == [(3, 1), (3, 0)]
-
-
-
-
 
 
 def test_a_refused_event_is_not_on_it() -> None:

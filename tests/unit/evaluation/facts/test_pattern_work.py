@@ -17,6 +17,9 @@ WORK = compile_pattern(HOSTILE, DEFAULT_LIMITS).work_per_byte
 GUARDED = "secret.{0,40}[a-z]{9,}x"
 
 
+GUARDED_WORK = compile_pattern(GUARDED, DEFAULT_LIMITS).work_per_byte
+
+
 def work_of(patterns: list[tuple[str, str]], limits: Limits = DEFAULT_LIMITS) -> PatternWork:
     work = PatternWork(limits)
     for fact, pattern in patterns:
@@ -160,6 +163,19 @@ def test_a_text_is_searched_for_all_patterns_only_if_they_might_be_too_much(sear
     assert searches == []
     assert cut(work, t="é" * 11) == set()
     assert searches == ["é".encode() * 11]
+
+
+def test_a_text_on_which_nothing_is_tried_takes_no_work_from_the_others():
+    t, u = "x" * 30, "secret" + "y" * 9
+    work_max = GUARDED_WORK * len(u)
+    assert WORK * len(t) < work_max
+    limits = Limits(pattern_event_bytes_max=100, pattern_event_work_max=work_max)
+    work = work_of(
+        [("t", "[a-m]x"), ("t", "[n-z]x"), ("t", "x[a-m]"), ("t", HOSTILE), ("u", GUARDED)], limits
+    )
+    assert cut(work, t=t, u=u) == {"t"}
+    assert work.is_untried("t")
+    assert not work.is_untried("u")
 
 
 @pytest.mark.parametrize(("count", "bounded"), [(3, False), (4, True)])

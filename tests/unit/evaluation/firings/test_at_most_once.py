@@ -137,6 +137,22 @@ def test_a_copy_for_some_events_holds_back_what_the_detector_would() -> None:
     assert acts(detector, 1, a=1, host="a") == [], "they share nothing"
 
 
+def test_an_entry_expires_when_the_rule_may_act_again_unless_actions_were_held_back() -> None:
+    with in_mode("fused, swept at every event, looked up"):
+        detector = detector_with("a == 1", every_secs=1, every_by=["host"])
+        for host in range(20):
+            acts(detector, 0, a=1, host=host)
+        assert acts(detector, 0, a=1, host=7) == []
+        for _ in range(2_000):
+            acts(detector, 999.999, a=0)
+        assert len(detector.at_most_once) == 20
+        for _ in range(2_000):
+            acts(detector, 1_000, a=0)
+        assert len(detector.at_most_once) == 1
+        audit(detector)
+        assert acts(detector, 99_000, a=1, host=7) == [1]
+
+
 def test_slices_and_what_acted_are_evicted_in_the_order_of_their_last_events() -> None:
     detector = Detector(limits=Limits(keys_max=3))
     detector.add_rule("r", "a == 1", every_secs=600, every_by=["host"])
