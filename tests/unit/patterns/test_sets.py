@@ -79,6 +79,25 @@ def test_adding_one_expression_compiles_few_others(compiled):
     assert len(compiled) == 200
 
 
+def test_removed_expressions_leave_their_set_once_they_are_half_of_it():
+    sets = sets_of(LITERALS[:100])
+    for pattern in LITERALS[:49]:
+        sets.remove(pattern)
+    sets.compile_new()
+    assert [len(one.entries) for one in sets._sets] == [100]
+    for pattern in LITERALS[49:60]:
+        sets.remove(pattern)
+    assert found(sets, " ".join(LITERALS[:70])) == LITERALS[60:70]
+    assert [len(one.entries) for one in sets._sets] == [40]
+    assert len(sets._entries) == 40
+    for pattern in LITERALS[60:100]:
+        sets.remove(pattern)
+    assert found(sets, "word99x") == []
+    assert sets._sets == []
+    assert sets._entries == {}
+    assert sets.weight == 0
+
+
 def test_a_set_that_runs_out_of_memory_or_cannot_be_compiled_says_so():
     """A state that lists a thousand patterns takes more memory than RE2 made sure of before it began."""
     patterns = ["some", "absent", *["same"] * 1_000]
