@@ -142,6 +142,23 @@ def test_what_there_is_no_time_to_explain_is_counted_on_each_timeline() -> None:
     assert [(timeline.count, len(timeline.moments)) for timeline in looked_at] == [(3, 1), (3, 0)]
 
 
+def test_a_disabled_rule_has_no_moments() -> None:
+    detector = Detector()
+    rule_id = detector.add_rule("rule", "once a == 1")
+    timeline = Timelines(detector, Clock()).look(rule_id, {})
+    detector.change_rule(rule_id, enabled=False)
+    detector.submit({"a": 1}, 0)
+    assert not timeline.moments
+
+
+def test_it_lasts_exactly_as_long_as_is_said() -> None:
+    detector, clock = Detector(), Clock()
+    timeline = Timelines(detector, clock).look(detector.add_rule("rule", "once a == 1"), {})
+    clock.now_s = LOOKED_AT_S
+    detector.submit({"a": 1}, 0)
+    assert len(timeline.moments) == 1
+
+
 def test_a_refused_event_is_not_on_it() -> None:
     detector = Detector()
     timeline = Timelines(detector, Clock()).look(detector.add_rule("rule", "once a == 1"), {})

@@ -10,6 +10,9 @@ from engine.evaluation.operators.temporal.latest import Latest
 from engine.evaluation.slices.slices import Remembered
 from engine.evaluation.stamps import stamp_of, time_of
 from tests.audit import audit
+from tests.differential.modes import in_mode
+
+MODES = pytest.mark.parametrize("mode", ["fused", "indexed"])
 
 
 def detector(*rules: str) -> Detector:
@@ -130,3 +133,16 @@ def test_equal_memories_are_shared(rules: tuple[str, ...], memories: int) -> Non
 
 
 # -- explanations -------------------------------------------------------------------------------------------
+
+
+@MODES
+def test_what_is_thinned_for_an_older_rule_is_not_thinned_for_a_younger_one(mode: str) -> None:
+    with in_mode(mode):
+        made = Detector()
+        made.add_rule("old", "once within [1s, 3s] p == 1")
+        made.evaluate({"p": 1}, 0)
+        made.add_rule("young", "once within [1s, 3s] p == 1")
+        made.evaluate({"p": 1}, 100)
+        made.evaluate({"p": 1}, 200)
+        names = [[each["name"] for each in made.evaluate({}, time_ms)] for time_ms in (1_050, 1_100, 3_100)]
+        assert names == [["old"], ["old", "young"], ["old", "young"]]
