@@ -113,6 +113,25 @@ def test_some_texts_are_times_and_others_are_not() -> None:
     assert 10 < known.count(None) < len(known) - 10
 
 
+@pytest.mark.parametrize(
+    ("time", "zone", "expected"),
+    [
+        ("2024-03-31T00:59:59+00:00", "Europe/Berlin", (1, 59, 7, 31, 3, "01:59")),
+        ("2024-03-31T01:00:00+00:00", "Europe/Berlin", (3, 0, 7, 31, 3, "03:00")),
+        ("2024-10-27T00:30:00+00:00", "Europe/Berlin", (2, 30, 7, 27, 10, "02:30")),
+        ("2024-10-27T01:30:00+00:00", "Europe/Berlin", (2, 30, 7, 27, 10, "02:30")),
+        ("2024-12-31T23:59:59.999999+00:00", None, (23, 59, 2, 31, 12, "23:59")),
+        ("2024-12-31T18:30:00+00:00", "Asia/Kolkata", (0, 0, 3, 1, 1, "00:00")),
+        # Its offset was -00:44:30.
+        ("1971-06-01T00:44:29+00:00", "Africa/Monrovia", (23, 59, 1, 31, 5, "23:59")),
+        ("1971-06-01T00:44:30+00:00", "Africa/Monrovia", (0, 0, 2, 1, 6, "00:00")),
+    ],
+)
+def test_the_parts_of_a_local_time(time: str, zone: str | None, expected: tuple[Any, ...]) -> None:
+    parts = ("hour", "minute", "weekday", "day", "month", "clock")
+    assert tuple(value(Clock(part, zone), ({}, at(time))) for part in parts) == expected
+
+
 @pytest.mark.parametrize("time_ms", [-8.64e15, 8.64e15])
 def test_years_that_no_calendar_here_has_have_no_parts(time_ms: float) -> None:
     for part in ("hour", "clock"):

@@ -156,6 +156,15 @@ def test_msgpack_that_is_broken_is_told_as_of_a_short_body(monkeypatch: pytest.M
     assert all(isinstance(one, list) for one in whole)
 
 
+def test_no_more_than_32_defects_are_told_of_all_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    for count in (31, 32, 33, 100):
+        body = PACK["json"]({"events": [{"fields": {}, "timestamp_ms": "x"}] * count})
+        whole = told(body, "json")
+        with monkeypatch.context() as patch:
+            short(patch)
+            assert told(body, "json") == whole
+
+
 @pytest.mark.parametrize("form", ["json", "msgpack"])
 def test_no_call_of_the_decoder_gets_much_of_a_long_batch(form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes, turns = [], []
