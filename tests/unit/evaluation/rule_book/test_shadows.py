@@ -52,6 +52,17 @@ def test_a_shadow_rule_is_counted_and_explained_and_leaves_no_room_in_answers() 
     assert fired(detector, a=1) == []
 
 
+def test_a_shadow_rule_without_a_rule_leaves_others_their_actions_and_is_stored() -> None:
+    detector = Detector()
+    acts, shadow = (detector.add_rule(name, "a == 1", shadow=name == "shadow") for name in ("rule", "shadow"))
+    assert fired(detector, a=1) == [acts]
+    assert detector.shadows.tally == {"shadow": 1, "both": 0, "only_rule": 0, "only_draft": 0}
+    again = Detector.load(detector.dump(), Detector.STATE_VERSION)
+    assert (again.rule(shadow).shadow, again.rule(shadow).draft_of) == (True, None)
+    again.remove_rule(shadow)
+    assert not again.shadows
+
+
 def test_the_three_numbers_and_their_examples() -> None:
     detector = made("per k once within 1m a == 1", "per j a in [1, 2]")
     fired(detector, 1, a=1, k="x", j="y", note="both")

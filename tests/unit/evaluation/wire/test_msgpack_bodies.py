@@ -144,6 +144,21 @@ def test_nesting_is_bounded_as_that_of_json(opening: str, closing: str, end: str
         assert (outcomes[0] == (Entry(1000, "the body is nested more than 64 deep"),)) is too_deep
 
 
+def test_a_batch_that_nests_as_little_as_one_can_is_bounded_as_well() -> None:
+    for depth_max in range(1, 6):
+        outcomes = []
+        for form, body in (
+            ("json", b'{"events":[{"fields":{"a":1},"timestamp_ms":0}]}'),
+            ("msgpack", batch(1)),
+        ):
+            try:
+                outcomes.append(events_in(decode_batch(body, Limits(body_depth_max=depth_max), form)))
+            except Refusal as refusal:
+                outcomes.append(refusal.entries)
+        assert outcomes[0] == outcomes[1]
+        assert isinstance(outcomes[0], list) == (depth_max >= 4)
+
+
 def test_of_members_of_one_name_the_last_counts() -> None:
     body = batch(1).replace(b"\x81\xa6events", b"\x82\xa6events\x05\xa6events")
     assert decode_msgpack(body, BatchBody).events[0].fields == {"a": 1}
