@@ -1,14 +1,13 @@
 """Bounds on what the rules of a detector take together: work, memory and size."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
 from engine.evaluation.operators.table import remembering
 from engine.evaluation.requirements import Births, requirements_of
-from engine.evaluation.rules import Rule
-from engine.language.condition import Condition
-from engine.language.diagnostics import Entry, Refusal
+from engine.evaluation.rules import LiveRule, Rule
+from engine.language.diagnostics import Entry
 from engine.language.limits import Limits
 from engine.language.nodes import Node
 from engine.patterns.compiled_pattern import compile_pattern
@@ -32,17 +31,8 @@ class Room(Generic[T]):
         self._uses = Counter[T]()
         """How many rules need each."""
 
-    def check(self, coming: Collection[T], going: Iterable[T] = ()) -> None:
-        """Raise Refusal 1400 if there is no room for what a rule needs. It may replace another rule."""
-        more = sum(self._size_of(one) for one in coming if not self._uses[one])
-        less = sum(self._size_of(one) for one in going if self._uses[one] == 1 and one not in coming)
-        taken = self.taken + more - less
-        # If the bound was lowered, a detector may exceed it, and its rules can still become smaller.
-        if more > less and taken > self._most:
-            raise Refusal(Entry(_FULL, self._said.format(taken=taken, most=self._most)))
-
-    def check_all(self, coming: Iterable[Iterable[T]], going: Iterable[Iterable[T]]) -> None:
-        """Raise Refusal 1400 if there is no room for what several rules need, once others are gone."""
+    def lacking(self, coming: Iterable[Iterable[T]], going: Iterable[Iterable[T]]) -> Iterator[Entry]:
+        """Yield an error 1400 if there is no room for what rules need, once others are gone."""
         changes = Counter(one for things in coming for one in things)
         changes.subtract(one for things in going for one in things)
         growth = 0
@@ -50,8 +40,9 @@ class Room(Generic[T]):
             before = self._uses[one]
             if bool(before) != bool(before + change):
                 growth += -self._size_of(one) if before else self._size_of(one)
+        # If the bound was lowered, a detector may exceed it, and its rules can still become smaller.
         if growth > 0 and self.taken + growth > self._most:
-            raise Refusal(Entry(_FULL, self._said.format(taken=self.taken + growth, most=self._most)))
+            yield Entry(_FULL, self._said.format(taken=self.taken + growth, most=self._most))
 
     def add(self, things: Iterable[T]) -> None:
         """Count what a rule needs."""
@@ -69,28 +60,75 @@ class Room(Generic[T]):
                 self.taken -= self._size_of(one)
 
 
-def room_for_patterns(limits: Limits) -> Room[str]:
-    """Return the room for the patterns of all rules, which are compiled anew at each activation."""
-    said = "compiling the patterns of the detector's rules costs {taken} units; limit {most}"
-    return Room(
-        limits.detector_preparation_max, lambda pattern: compile_pattern(pattern, limits).preparation, said
-    )
+class Rooms:
+    """The rooms for the rules of a detector: their patterns, their size, and their records without keys."""
+
+    def __init__(self, limits: Limits, live: Mapping[str, LiveRule]) -> None:
+        self._live = live
+        # The patterns of all rules are compiled anew at each activation.
+        self.patterns = Room[str](
+            limits.detector_preparation_max,
+            lambda pattern: compile_pattern(pattern, limits).preparation,
+            "compiling the patterns of the detector's rules costs {taken} units; limit {most}",
+        )
+        # All rules are kept in memory, saved, copied and listed.
+        self.rules = Room[Rule](
+            limits.rules_bytes_max,
+            Rule.bytes_as_json,
+            "the detector's rules take {taken} bytes as JSON; limit {most}",
+        )
+        self.records = Room[tuple[Node, int]](
+            limits.state_bytes_max // RECORDS_SHARE,
+            lambda record: _bytes_max(record[0]),
+            "what the detector's rules count without `per` may grow to {taken} bytes; limit {most}",
+        )
+        """The records of the enabled rules, each of a node and a birth."""
+        self._is_filled = False
+        """Whether patterns and rules are counted. Evaluation does not need that; the first change does."""
+
+    def lacking(
+        self, coming: Sequence[tuple[Rule, Births]], going: Sequence[LiveRule] = ()
+    ) -> Iterator[Entry]:
+        """Yield an error 1400 for each room that is too small for some rules, once others are gone."""
+        if not self._is_filled:
+            self._is_filled = True
+            for live in self._live.values():
+                self.patterns.add(_patterns_of(live.rule))
+                self.rules.add([live.rule])
+        yield from self.patterns.lacking(
+            [_patterns_of(rule) for rule, _ in coming], [_patterns_of(one.rule) for one in going]
+        )
+        yield from self.rules.lacking([[rule] for rule, _ in coming], [[one.rule] for one in going])
+        yield from self.records.lacking(
+            [_records_of(*one) for one in coming], [_records_of(one.rule, one.births) for one in going]
+        )
+
+    def put(self, before: LiveRule | None, after: LiveRule) -> None:
+        """Count a rule that is added, or put in place of another."""
+        self.records.add(_records_of(after.rule, after.births))
+        if self._is_filled:
+            self.patterns.add(_patterns_of(after.rule))
+            self.rules.add([after.rule])
+        if before is not None:
+            self.remove(before)
+
+    def remove(self, live: LiveRule) -> None:
+        """Count a rule no more."""
+        self.records.remove(_records_of(live.rule, live.births))
+        if self._is_filled:
+            self.patterns.remove(_patterns_of(live.rule))
+            self.rules.remove([live.rule])
 
 
-def patterns_of(condition: Condition) -> frozenset[str]:
-    """Return the different patterns of a rule."""
-    return frozenset(pattern for _, pattern in requirements_of(condition).patterns)
+def _patterns_of(rule: Rule) -> frozenset[str]:
+    return frozenset(pattern for _, pattern in requirements_of(rule.condition).patterns)
 
 
-def room_for_records(limits: Limits) -> Room[tuple[Node, int]]:
-    """Return the room for the records without keys of the enabled rules, each of a node and a birth."""
-    said = "what the detector's rules count without `per` may grow to {taken} bytes; limit {most}"
-    return Room(limits.state_bytes_max // RECORDS_SHARE, lambda record: _bytes_max(record[0]), said)
-
-
-def records_of(condition: Condition, births: Births) -> frozenset[tuple[Node, int]]:
-    """Return the records without keys of a rule."""
-    parts = requirements_of(condition, births)
+def _records_of(rule: Rule, births: Births) -> frozenset[tuple[Node, int]]:
+    """Return the records without keys of a rule; none if it is disabled."""
+    if not rule.enabled:
+        return frozenset()
+    parts = requirements_of(rule.condition, births)
     both = zip(parts.memories, parts.births, strict=True)
     return frozenset((node, own.birth) for (node, path), own in both if not path and _bytes_max(node))
 
@@ -100,9 +138,3 @@ def _bytes_max(node: Node) -> int:
     operator = remembering(node)
     memory = operator.memory(node)
     return memory.bytes_max(operator.keep(node)) if memory.is_record else 0
-
-
-def room_for_rules(limits: Limits) -> Room[Rule]:
-    """Return the room for all rules, which are kept in memory, saved, copied and listed."""
-    said = "the detector's rules take {taken} bytes as JSON; limit {most}"
-    return Room(limits.rules_bytes_max, Rule.bytes_as_json, said)

@@ -12,14 +12,7 @@ from engine.evaluation.rule_book.changes.keeping import keeping
 from engine.evaluation.rule_book.changes.many_rules import RulesChange, WantedRule, rules_change
 from engine.evaluation.rule_book.changes.versions import Change, Versions
 from engine.evaluation.rule_book.meanings import Meanings
-from engine.evaluation.rule_book.rooms import (
-    Room,
-    patterns_of,
-    records_of,
-    room_for_patterns,
-    room_for_records,
-    room_for_rules,
-)
+from engine.evaluation.rule_book.rooms import Rooms
 from engine.evaluation.rule_book.shadows import Comparison, Shadows
 from engine.evaluation.rule_book.verdicts import Verdicts
 from engine.evaluation.rules import (
@@ -78,11 +71,8 @@ class RuleBook(RelationBook):
         self.rule_set: RuleSet = RuleSet(limits, self.histories, self.stored)
         self.timing = Timing(self.histories, self.rule_set)
         self.rule_set.timing = self.timing
-        self.records = room_for_records(limits)
+        self.rooms = Rooms(limits, self.live)
         self.new_id = new_id or (lambda: secrets.token_hex(16))
-        self._rooms: tuple[Room[str], Room[Rule]] | None = None
-        """For the patterns of all rules, and for the rules. None until a rule is added or changed: evaluation
-        does not need them."""
         self._meanings: Meanings | None = None
         """None until it is asked for."""
 
@@ -119,16 +109,12 @@ class RuleBook(RelationBook):
             raise Refusal(Entry(1400, f"the detector has {self.limits.rules_max} rules, which is the limit"))
         if draft_of is not None:
             self.shadows.check_room(draft_of)
-        patterns, rules = self.filled_rooms()
-        patterns.check(patterns_of(read))
-        self.records.check(records_of(read, self._now))
         rule_id = rule_id or self.new_id()
         rule = Rule(id=rule_id, name=name, condition=read, notify=notify, priority=self.priority_highest + 1)
         rule = replace(rule, source=source_of(condition, read), shadow=shadow, draft_of=draft_of)
         rule = replace(rule, description=description, labels=labels or {}, timed=timed)
         rule = replace(rule, every_secs=every_secs, every_by=every_by)
-        rules.check([rule])
-        self.put_rule(rule)
+        self._put_if_room(rule, self._now)
         return rule_id
 
     def change_rule(
@@ -166,8 +152,6 @@ class RuleBook(RelationBook):
             every_by = before.every_by
         every_secs, every_by = read_every(every_secs, every_by)
         read = before.condition if condition is None else read_condition(condition, self.limits)
-        patterns, rules = self.filled_rooms()
-        patterns.check(patterns_of(read), patterns_of(before.condition))
         after = replace(
             before,
             name=before.name if name is None else name,
@@ -183,11 +167,7 @@ class RuleBook(RelationBook):
             every_secs=every_secs,
             every_by=every_by,
         )
-        rules.check([after], [before])
-        if after.enabled and (not before.enabled or after.condition != before.condition):
-            going = records_of(before.condition, live.births) if before.enabled else ()
-            self.records.check(records_of(after.condition, self.births_of(after, history)), going)
-        self.put_rule(after, history)
+        self._put_if_room(after, self.births_of(after, history), [live])
         return after
 
     def rules_change(
@@ -207,20 +187,27 @@ class RuleBook(RelationBook):
             self._remove(rule_id)
             between()
         for rule, history in put:
-            self._put(rule, history)
+            self._put(rule, self.births_of(rule, history))
             between()
         self.settle_rules()
 
     def put_rule(self, rule: Rule, history: Literal["keep"] | None = None) -> None:
         """Add or replace a rule that was validated before, as `add_rule` and `change_rule` do."""
-        self._put(rule, history)
+        self._put(rule, self.births_of(rule, history))
         self.settle_rules()
 
-    def _put(self, rule: Rule, history: Literal["keep"] | None) -> None:
+    def _put_if_room(self, rule: Rule, births: Births, going: Sequence[LiveRule] = ()) -> None:
+        """Add or replace a rule. Raises Refusal 1400 if there is no room for it."""
+        for entry in self.rooms.lacking([(rule, births)], going):
+            raise Refusal(entry)
+        self._put(rule, births)
+        self.settle_rules()
+
+    def _put(self, rule: Rule, births: Births) -> None:
         live = self.live.get(rule.id)
         self.priority_highest = max(self.priority_highest, rule.priority)
         self.versions.put(None if live is None else live.rule, rule, self.change)
-        self.install(rule, self.births_of(rule, history))
+        self.install(rule, births)
 
     def births_of(self, rule: Rule, history: Literal["keep"] | None) -> Births:
         """Return when the histories of a rule began, if it takes the place of the one with its id now."""
@@ -245,9 +232,7 @@ class RuleBook(RelationBook):
             # It goes on as a shadow rule that is compared with nothing.
             self.install(replace(draft.rule, draft_of=None), draft.births)
         del self.live[rule_id]
-        if self._rooms is not None:
-            self._rooms[0].remove(patterns_of(live.rule.condition))
-            self._rooms[1].remove([live.rule])
+        self.rooms.remove(live)
         if self._meanings is not None:
             self._meanings.remove(live.rule)
         self.versions.forget(live.rule.priority)
@@ -257,7 +242,6 @@ class RuleBook(RelationBook):
         self.timing.remove(live.rule.priority)
         if live.rule.enabled:
             self.rule_set.remove(live.rule.priority)
-            self.records.remove(records_of(live.rule.condition, live.births))
 
     def rule(self, rule_id: str) -> Rule:
         """Return one rule. Raises Refusal 1201."""
@@ -287,9 +271,9 @@ class RuleBook(RelationBook):
         live, draft = self.live[rule_id], self.live[comparison.draft_id]
         rule = replace(live.rule, condition=draft.rule.condition, source=draft.rule.source)
         other = replace(draft.rule, condition=live.rule.condition, source=live.rule.source)
-        if self._rooms is not None:
-            self._rooms[1].remove([live.rule, draft.rule])
-            self._rooms[1].add([rule, other])
+        promoted, demoted = replace(draft, rule=rule), replace(live, rule=other)
+        self.rooms.put(live, promoted)
+        self.rooms.put(draft, demoted)
         if self._meanings is not None:
             # The draft is a shadow rule before and after.
             self._meanings.remove(live.rule)
@@ -299,9 +283,8 @@ class RuleBook(RelationBook):
             self.at_most_once.put(before, after)
         self.at_most_once.settle()
         self.rule_set.exchange(rule, other)
-        self.live[rule.id] = replace(draft, rule=rule)
-        self.live[other.id] = replace(live, rule=other)
-        self.timing.exchange(self.live[rule.id], self.live[other.id], self.clock_us)
+        self.live[rule.id], self.live[other.id] = promoted, demoted
+        self.timing.exchange(promoted, demoted, self.clock_us)
         self.shadows.exchange(comparison)
         return rule
 
@@ -321,12 +304,7 @@ class RuleBook(RelationBook):
     def _install(self, rule: Rule, births: Births) -> None:
         before = self.live.get(rule.id)
         self.live[rule.id] = after = LiveRule(rule, births)
-        if self._rooms is not None:
-            self._rooms[0].add(patterns_of(rule.condition))
-            self._rooms[1].add([rule])
-            if before is not None:
-                self._rooms[0].remove(patterns_of(before.rule.condition))
-                self._rooms[1].remove([before.rule])
+        self.rooms.put(before, after)
         if self._meanings is not None:
             if before is not None:
                 self._meanings.remove(before.rule)
@@ -337,15 +315,12 @@ class RuleBook(RelationBook):
             if rule.enabled and before.births == births and before.rule.condition == rule.condition:
                 self.rule_set.rename(rule)
                 return
-            self.records.remove(records_of(before.rule.condition, before.births))
             if rule.enabled and births.kept:
                 self.rule_set.replace(rule, births)
-                self.records.add(records_of(rule.condition, births))
                 return
             self.rule_set.remove(rule.priority)
         if rule.enabled:
             self.rule_set.add(rule, births)
-            self.records.add(records_of(rule.condition, births))
 
     def settle_rules(self, *, indexed: bool | None = None) -> None:
         """Choose how the rules are evaluated, and compile what they search for, after they have changed.
@@ -355,15 +330,6 @@ class RuleBook(RelationBook):
         self.at_most_once.settle()
         self.rule_set.choose(indexed=indexed)
         self.rule_set.compile_new()
-
-    def filled_rooms(self) -> tuple[Room[str], Room[Rule]]:
-        """Return the rooms for patterns and for rules, as they are filled now."""
-        if self._rooms is None:
-            self._rooms = patterns, rules = room_for_patterns(self.limits), room_for_rules(self.limits)
-            rules.add(self.rules())
-            for rule in self.rules():
-                patterns.add(patterns_of(rule.condition))
-        return self._rooms
 
     def _named(self, rule_id: str) -> LiveRule:
         try:

@@ -20,7 +20,7 @@ PORTION_BYTES: Final = 1 << 16
 BLANKS: Final = b" \t\r"
 
 _BODY: Final = re.compile(r"(?<=^the )body\b|^body(?=:)")
-"""What the decoder calls a line."""
+"""What the decoder calls a part that it is given by itself."""
 
 _EVENT_ALONE: Final = re.compile(rb'[ \t\r]*\{[ \t\r]*"(?:fields|timestamp_ms)"')
 """Matches the beginning of a line that is an event alone."""
@@ -136,4 +136,9 @@ def _decode_line(line: bytes, limits: Limits) -> EvaluateBody | Refusal:
             return EvaluateBody(decode_event(line, limits))
         return decode_evaluate(line, limits)
     except Refusal as refusal:
-        return Refusal(*[Entry(entry.code, _BODY.sub("line", entry.message)) for entry in refusal.entries])
+        return of_part("line", refusal)
+
+
+def of_part(kind: str, refusal: Refusal) -> Refusal:
+    """Return a refusal that speaks of a body as one of a part of it."""
+    return Refusal(*[Entry(entry.code, _BODY.sub(kind, entry.message)) for entry in refusal.entries])

@@ -1,25 +1,30 @@
 """Hints about valid conditions that probably do not say what was meant, and what to write instead."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
 from engine.language import condition as language
-from engine.language.condition import Condition, walk
-from engine.language.diagnostics import quoted
+from engine.language.condition import Condition, FactArg, Scalar, walk
+from engine.language.diagnostics import nearest, quoted
 from engine.language.forms.form import Content, Form, Shape
 from engine.language.forms.shapes import CALLS, PREFIXES
 from engine.language.forms.table import FORM_OF, FORMS, first_form
 from engine.language.hints.comparisons import about_comparison, windowed_term
 from engine.language.hints.contradictions import excluded_alternatives, idle_alternative
-from engine.language.hints.foreign_functions import about_function
 from engine.language.hints.truths import Truths
 from engine.language.terms import Fact, Prev
+from engine.language.text.errors.foreign_words import instead_of
+from engine.language.text.lexical.words import words_of
 from engine.language.text.printer import format as text_of
 from engine.language.text.sugar import SUGAR, pattern_of, sugar_of
 
 HINTS_MAX: Final = 10
 """The most hints about one condition."""
+
+_FUNCTIONS: Final = ("exists", "missing", "startswith", "endswith", "contains")
+_NEAR_CHARS_MIN: Final = 5
+"""A shorter name is too easily near another."""
 
 _KB: Final = 1_000
 _WITHOUT_WINDOW: Final = {Shape.PREFIX, Shape.INFIX}
@@ -57,7 +62,7 @@ def _hints(condition: Condition, key_bytes: KeyBytes | None, relations: Collecti
             yield reason
         match node:
             case language.InRelation(name, args):
-                yield from about_function(name, args)
+                yield from _about_function(name, args)
             case language.Ref(_, "in" | "nin", reference) if reference in relations:
                 yield _about_list(node)
             case language.Leaf(fact, "matches", str() as pattern):
@@ -182,3 +187,16 @@ def _windowed(node: Any) -> str:
         return ""
     shapes = {other.shape for other in FORMS.values() if other.word == form.word}
     return next((text.format(form.word) for shape, text in _WITH_WINDOW.items() if shape in shapes), "")
+
+
+def _about_function(name: str, args: Sequence[FactArg | Scalar]) -> Iterator[str]:
+    """Yield what to write instead if a relation is named like a function, or nearly."""
+    fact = next((arg.fact for arg in args if isinstance(arg, FactArg)), "x")
+    text = next((arg for arg in args if isinstance(arg, str)), "…")
+    instead = instead_of(name, fact, text)
+    if instead is None and len(name) >= _NEAR_CHARS_MIN:
+        calls = (word for word in words_of(CALLS) if len(word) >= _NEAR_CHARS_MIN)
+        near = nearest(name.lower(), (*calls, *_FUNCTIONS))
+        instead = None if near is None or name.lower() == f"{near}s" else instead_of(near, fact, text)
+    if instead is not None:
+        yield f"{quoted(name)} is no function here: what looks like one looks in a relation; {instead}"

@@ -22,8 +22,7 @@ from engine.language.text.errors.suggestions import explain, explain_character
 from engine.language.text.grammar import grammar
 from engine.language.text.lexical.contextual_keywords import is_keyword
 from engine.language.text.lexical.names import contextual_keywords, is_reserved
-from engine.language.text.lexical.operator_words import terminals_of
-from engine.language.text.lexical.words import Word
+from engine.language.text.lexical.words import Word, terminals_of
 from engine.language.text.transformer import (
     Filtered,
     Part,

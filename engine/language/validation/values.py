@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import TypeGuard
+from zoneinfo import available_timezones
 
 from engine.language.condition import LeafValue, Scalar
 from engine.language.diagnostics import BAD_PATTERN, did_you_mean, json_type, quoted
@@ -12,7 +14,6 @@ from engine.language.microseconds import microseconds
 from engine.language.operators import COUNT_MAX, LARGEST, MIN_AGE_RATIO, OPERATORS, Operand
 from engine.language.validation.networks import is_network, network_of, why_no_network
 from engine.language.validation.violations import Invalid, Location, Violations, names_listed
-from engine.language.validation.zones import zones
 from engine.patterns.compiled_pattern import (
     REFUSED_PREPARATION,
     UNICODE_CLASSES_MAX,
@@ -27,6 +28,13 @@ _ZONES_SUGGESTED_MAX = 10
 # Tuples instead of unions: Python builds a union anew each time it meets one.
 _NUMBERS = (int, float)
 _SCALARS = (str, int, float)
+
+
+@cache
+def _zones() -> frozenset[str]:
+    """Return all names of time zones, such as `Europe/Berlin`. The first call reads a few hundred files."""
+    # What these stand for depends on how the machine is set up.
+    return frozenset(available_timezones() - {"localtime", "Factory"})
 
 
 class ValueValidator:
@@ -153,11 +161,11 @@ class ValueValidator:
     def zone(self, value: object, location: Location) -> str | Invalid:
         """Validate the name of a time zone."""
         text = self._text(value, location)
-        if isinstance(text, Invalid) or self._is_stored or text in zones():
+        if isinstance(text, Invalid) or self._is_stored or text in _zones():
             return text
         # A name takes milliseconds to compare with all zones.
         self._unknown_zones += 1
-        near = did_you_mean(text, sorted(zones())) if self._unknown_zones <= _ZONES_SUGGESTED_MAX else ""
+        near = did_you_mean(text, sorted(_zones())) if self._unknown_zones <= _ZONES_SUGGESTED_MAX else ""
         return self._report(
             location, f"expected the name of a time zone, as in `Europe/Berlin`, got {quoted(text)}{near}"
         )

@@ -3,9 +3,9 @@
 python -m tests.data.golden.states
 
 A detector does half of a script. Its state is stored with the other half, and with the answers that are
-right by the reference, or else the detector's own; since version 13 also with the feed. `states_10` was made
-by the last program that wrote states of version 10. It wrote the lowest version that would do, so the file
-has 7 to 10. tests/unit/evaluation/persistence/test_golden_states.py loads each state and goes on.
+right by the reference, or else the detector's own; since version 13 also with more of what there is to see.
+`states_10` was made by release 0.1.0, which wrote the lowest version that would do, so the file has 7 to 10.
+tests/unit/evaluation/persistence/test_golden_states.py loads each state and goes on.
 
 Everything is there twice: with rules that are indexed, and with rules that are not.
 """
@@ -51,7 +51,7 @@ WORLDS: Final[dict[str, tuple[type[World], int, dict[str, int]]]] = {
     "runs": (RunsWorld, 3, {"steps_max": 60}),
     "for ever": (EndlessWorld, 2, {"steps_max": 60}),
 }
-"""Each world, with how many scripts and of what size. Those of version 12 are four times as many."""
+"""Each world, with how many scripts and of what size."""
 
 DISPATCHES: Final = ("fused", "indexed")
 

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from engine import Detector, Limits
-from engine.evaluation.firings import at_most_once
-from engine.evaluation.firings.at_most_once import AtMostOnce
 from tests.audit import audit
 from tests.differential.comparison import Pair, disagreement, explained
 from tests.differential.feeding import answers, in_batches, one_by_one
@@ -104,73 +102,3 @@ def test_past_the_bound_those_are_evicted_that_have_not_fired_for_longest(
 ) -> None:
     with in_mode(mode):
         assert all(map(bounded_as_expected, examples(100, mode)))
-
-
-# -- defects ------------------------------------------------------------------------------------------------
-
-_acts, _restore, _asked = AtMostOnce._acts, AtMostOnce.restore, at_most_once._asked
-
-
-def _records_in_dry_runs(self: AtMostOnce, *given: Any, dry: bool) -> Any:
-    return _acts(self, *given, dry=False)
-
-
-def _a_microsecond_early(self: AtMostOnce, rule: Any, plan: Any, *given: Any, dry: bool) -> Any:
-    return _acts(self, rule, plan._replace(every_us=plan.every_us - 1), *given, dry=dry)
-
-
-def _held_back_is_lost(self: AtMostOnce, key: Any, order: int, free_us: int, held_back: int) -> None:
-    _restore(self, key, order, free_us, 0)
-
-
-def _expires_though_it_holds_back(self: AtMostOnce, entry: Any) -> int:
-    return int(entry[at_most_once.FREE_US]) - 1
-
-
-def _first_seen(self: AtMostOnce, entry: Any) -> int:
-    return -int(entry[0])
-
-
-def _by_text(value: Any) -> Any:
-    return None if value is None else str(value)
-
-
-def _asked_without(place: int) -> Callable[[Any], tuple[Any, ...]]:
-    return lambda rule: tuple([each for at, each in enumerate(_asked(rule)) if at != place])
-
-
-DEFECTS: dict[str, tuple[Any, str, Any]] = {
-    "dry runs record": (AtMostOnce, "_acts", _records_in_dry_runs),
-    "it acts a microsecond early": (AtMostOnce, "_acts", _a_microsecond_early),
-    "what was held back is not saved": (AtMostOnce, "restore", _held_back_is_lost),
-    "an entry expires though it holds back": (AtMostOnce, "first_until_us", _expires_though_it_holds_back),
-    "the latest is evicted": (AtMostOnce, "last_seen", _first_seen),
-    "values are told apart by their texts": (at_most_once, "_part", _by_text),
-    "what is switched off goes on": (at_most_once, "_asked", _asked_without(0)),
-    "another condition goes on": (at_most_once, "_asked", _asked_without(2)),
-    "nothing begins anew": (AtMostOnce, "settle", lambda self: None),
-    "a copy has no entries": (AtMostOnce, "copy_from", lambda self, other, events: None),
-}
-
-
-def is_noticed(chance: random.Random) -> bool:
-    """Whether one of the comparisons above fails."""
-    try:
-        script = AlwaysTrueWorld(chance.choice).script()
-        if disagreement(script) is not None or not bounded_as_expected(chance):
-            return True
-        told_as_evaluated(script, chance)
-        return answers(script, one_by_one, reloaded=True) != answers(script, one_by_one)
-    except Exception:  # noqa: BLE001 -- an assertion, or a key that is not there
-        return True
-
-
-@pytest.mark.storm
-@pytest.mark.parametrize("defect", DEFECTS)
-def test_a_defect_is_noticed(defect: str, examples: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(*DEFECTS[defect])
-    noticed = False
-    with in_mode("fused, swept at every event, looked up"):
-        for chance in examples(200, until=lambda: noticed):
-            noticed = noticed or is_noticed(chance)
-    assert noticed

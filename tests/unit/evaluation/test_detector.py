@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from engine import BatchRefused, ConditionError, Detector, Limits, Refusal, Rule, parse
-from engine.evaluation.facts.values import key_of
 from engine.language.condition import Leaf
 from tests.differential.modes import in_mode
 
@@ -203,71 +202,6 @@ def test_a_relation_that_nobody_sent_is_warned_about_once_whether_or_not_it_was_
     assert "`owns`" in outcome.messages[0].message
     detector.change_rule(detector.rules()[0].id, enabled=False)
     assert detector.submit({"a": 2}, 1).messages == []
-
-
-@pytest.mark.parametrize(
-    ("sent", "held"),
-    [
-        ([["ada", 1]], True),
-        ([["ada", 1.0], ["bob", 2]], True),
-        ([["ada", True]], False),
-        ([["ada", "1"]], False),
-        ([["ada"]], False),
-        ([["ada", 1], None], False),
-        ([["ada", 1], ["ada", None]], False),
-        ([["ada", 1], [["ada"], 1]], False),
-        ({"ada": 1}, False),
-        ("ada", False),
-        (None, False),
-    ],
-)
-def test_a_relation_is_an_array_of_rows_of_scalars_or_nothing(sent, held):
-    detector = Detector()
-    detector.add_rule(name="r", condition="owns(user, 1)")
-    assert bool(detector.evaluate({"user": "ada"}, 0, {"owns": sent})) is held
-
-
-def test_numbers_made_to_share_a_hash_are_told_apart_without_trying_them_all():
-    """Each comparison would be one more; a dictionary of such numbers takes as many as it has pairs."""
-    compared = 0
-
-    class Counting(tuple):
-        __slots__ = ()
-        __hash__ = tuple.__hash__
-
-        def __eq__(self, other):
-            nonlocal compared
-            compared += 1
-            return tuple.__eq__(self, other)
-
-    alike = [number * (2**61 - 1) for number in range(1, 2_001)]
-    assert len({hash(number) for number in alike}) == 1
-    keys = {Counting(key_of(number)) for number in alike}
-    assert len(keys) == 2_000
-    assert compared < 20_000
-
-
-def test_large_numbers_are_equal_by_value_as_keys_and_in_relations():
-    detector = Detector()
-    detector.add_rule(name="keyed", condition="per k once a == 1")
-    detector.add_rule(name="related", condition="big(k)")
-    detector.evaluate({"k": 2**70, "a": 1}, 0)
-    sent = {"big": [2.0**70]}
-    assert [a["name"] for a in detector.evaluate({"k": 2.0**70}, 1, sent)] == ["keyed", "related"]
-    assert detector.evaluate({"k": 2**70 + 1}, 2, sent) == []
-    assert detector.evaluate({"k": hex(2**70)}, 3, sent) == []
-
-
-def test_bare_scalars_are_rows_of_one_and_no_arguments_are_the_empty_row():
-    detector = Detector()
-    detector.add_rule(name="one", condition="vip(user)")
-    detector.add_rule(name="none", condition="vip()")
-    assert [a["name"] for a in detector.evaluate({"user": "ada"}, 0, {"vip": ["ada"]})] == ["one"]
-    assert [a["name"] for a in detector.evaluate({"user": "ada"}, 0, {"vip": [["ada"], []]})] == [
-        "one",
-        "none",
-    ]
-    assert detector.evaluate({}, 0, {"vip": ["ada"]}) == []
 
 
 def test_a_text_too_long_for_patterns_matches_nothing_and_is_warned_about():

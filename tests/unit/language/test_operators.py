@@ -150,25 +150,6 @@ def test_each_operator_has_its_terminal_in_the_grammar() -> None:
         assert re.search(rf'^{terminal}: "{text}"', GRAMMAR, re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "equal"),
-    [
-        (1, 1.0, True),
-        (1, True, False),
-        (1, "1", False),
-        ([1, 2], [1.0, 2], True),
-        ([1, 2], [2, 1], False),
-        ([1, 2], ["1", "2"], False),
-    ],
-)
-def test_conditions_are_equal_if_their_values_are_types_included(one: Any, other: Any, equal: bool) -> None:
-    first, second = (
-        parse({"not": {"leaf": {"fact": "a", "op": "eq", "value": value}}}) for value in (one, other)
-    )
-    assert (first == second) is equal
-    assert not equal or hash(first) == hash(second)
-
-
 def test_conditions_with_numbers_of_one_hash_have_hashes_of_their_own() -> None:
     numbers = [times * (2**61 - 1) + 5 for times in range(1_000)]
     assert {*map(hash, numbers)} == {5}

@@ -128,136 +128,67 @@ def test_a_fact_that_is_always_null_is_reported() -> None:
     ]
 
 
+SEEN = "in every event that has it"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "is_", "never"),
+    [
+        ('user == "1234"', "leaf.value", "`user` is a number", "a string"),
+        ("ip > 5", "all[0].leaf.value", "`ip` is a string", "a number"),
+        ('user matches "1.*"', "leaf.value", "`user` is a number", "a string"),
+        ('user contains "1"', "leaf.value", "`user` is a number", "a string or an array"),
+        ("ip == ok", "ref.reference", "`ip` is a string", "a boolean"),
+        ("user not in ip", "ref.reference", "`ip` is a string", "an array"),
+        ("user in tags", "ref.reference", "`user` is a number", "a string"),
+    ],
+)
+def test_types_that_never_meet_are_reported(text: str, place: str, is_: str, never: str) -> None:
+    assert warned(text) == [(place, f"`{text}` is always false: {is_} {SEEN}, never {never}")]
+
+
+@pytest.mark.parametrize("text", ['user != "1234"', 'user not in ["1"]'])
+def test_what_is_always_true_is_reported(text: str) -> None:
+    said = f"`{text}` is true wherever `user` is there: `user` is a number {SEEN}, never a string"
+    assert warned(text) == [("leaf.value", said)]
+
+
+NO_KEY = "only strings, numbers and booleans are keys, so that this `per` is always false"
+NO_VALUE = "only strings, numbers and booleans are counted, so that their number is always 0"
+NO_RELATION = "relations hold strings, numbers and booleans; `owns(tags)` is always false"
+NO_MEAN = "only numbers count, so that a comparison of the mean is always false"
+NO_SUM = "only numbers count, so that the sum is always 0"
+OF_TAGS = "`tags contains 1` is always false: the arrays in `tags` hold a string"
+FALSE = "always false"
+OF_IP = "`ip == 5` is always false: `ip` is a string in every event that has it, never a number"
+
+
 @pytest.mark.parametrize(
     ("text", "place", "sentence"),
     [
-        (
-            'user == "1234"',
-            "leaf.value",
-            '`user == "1234"` is always false: `user` is a number in every event that has it, never a string',
-        ),
-        (
-            'user != "1234"',
-            "leaf.value",
-            (
-                '`user != "1234"` is true wherever `user` is there: `user` is a number in every '
-                "event that has it, "
-                "never a string"
-            ),
-        ),
-        (
-            'user not in ["1"]',
-            "leaf.value",
-            (
-                '`user not in ["1"]` is true wherever `user` is there: `user` is a number in '
-                "every event that has it, "
-                "never a string"
-            ),
-        ),
-        (
-            "ip > 5",
-            "all[0].leaf.value",
-            "`ip > 5` is always false: `ip` is a string in every event that has it, never a number",
-        ),
-        (
-            "user matches '1.*'",
-            "leaf.value",
-            (
-                '`user matches "1.*"` is always false: `user` is a number in every event that '
-                "has it, never a string"
-            ),
-        ),
-        (
-            'user contains "1"',
-            "leaf.value",
-            (
-                '`user contains "1"` is always false: `user` is a number in every event that has it, '
-                "never a string or an array"
-            ),
-        ),
-        (
-            "tags contains 1",
-            "leaf.value",
-            "`tags contains 1` is always false: the arrays in `tags` hold a string",
-        ),
-        (
-            "ip == ok",
-            "ref.reference",
-            "`ip == ok` is always false: `ip` is a string in every event that has it, never a boolean",
-        ),
+        ("tags contains 1", "leaf.value", OF_TAGS),
         ("something == ip", "ref.fact", "no event has `something`"),
         ("ip == something", "ref.reference", "no event has `something`"),
-        (
-            "user not in ip",
-            "ref.reference",
-            "`user not in ip` is always false: `ip` is a string in every event that has it, never an array",
-        ),
-        (
-            "user in tags",
-            "ref.reference",
-            "`user in tags` is always false: `user` is a number in every event that has it, never a string",
-        ),
-        (
-            "owns(tags)",
-            "in_relation.args[0].fact",
-            (
-                "`tags` is an array in every event that has it: relations hold strings, numbers "
-                "and booleans; "
-                "`owns(tags)` is always false"
-            ),
-        ),
-        (
-            "per geo (once ok == true)",
-            "keyed.key",
-            (
-                "`geo` is an object in every event that has it: only strings, numbers and booleans are keys, "
-                "so that this `per` is always false"
-            ),
-        ),
-        (
-            "distinct(tags) > 1",
-            "distinct.fact",
-            (
-                "`tags` is an array in every event that has it: only strings, numbers and booleans "
-                "are counted, so that their number is always 0"
-            ),
-        ),
+        ("owns(tags)", "in_relation.args[0].fact", f"`tags` is an array {SEEN}: {NO_RELATION}"),
+        ("per geo (once ok == true)", "keyed.key", f"`geo` is an object {SEEN}: {NO_KEY}"),
+        ("distinct(tags) > 1", "distinct.fact", f"`tags` is an array {SEEN}: {NO_VALUE}"),
         (
             "sum(ip) > 1",
             "sum.fact",
-            "`ip` is a string in every event that has it: only numbers count, so that the sum is always 0",
+            f"`ip` is a string {SEEN}: {NO_SUM}",
         ),
-        (
-            "avg(ok where user == 1) > 1",
-            "avg.fact",
-            (
-                "`ok` is a boolean in every event that has it: only numbers count, "
-                "so that a comparison of the mean is always false"
-            ),
-        ),
+        ("avg(ok where user == 1) > 1", "avg.fact", f"`ok` is a boolean {SEEN}: {NO_MEAN}"),
         (
             "avg(user) > 2 * ip",
             "avg.value.fact",
-            "`ip` is a string in every event that has it: `avg(user) > 2 * ip` is always false",
+            f"`ip` is a string {SEEN}: `avg(user) > 2 * ip` is always false",
         ),
-        (
-            "sum(user) > ip",
-            "sum.value.fact",
-            "`ip` is a string in every event that has it: `sum(user) > ip` is always false",
-        ),
-        (
-            "sum(user where ip == 5) > 3",
-            "sum.where.leaf.value",
-            "`ip == 5` is always false: `ip` is a string in every event that has it, never a number",
-        ),
-        (
-            "per user where ip == 5 previous ok == true",
-            "keyed.where.leaf.value",
-            "`ip == 5` is always false: `ip` is a string in every event that has it, never a number",
-        ),
+        ("sum(user) > ip", "sum.value.fact", f"`ip` is a string {SEEN}: `sum(user) > ip` is {FALSE}"),
+        ("sum(user where ip == 5) > 3", "sum.where.leaf.value", OF_IP),
+        ("per user where ip == 5 previous ok == true", "keyed.where.leaf.value", OF_IP),
     ],
 )
-def test_types_that_never_meet_are_reported(text: str, place: str, sentence: str) -> None:
+def test_what_cannot_be_computed_is_reported(text: str, place: str, sentence: str) -> None:
     assert warned(text) == [(place, sentence)]
 
 

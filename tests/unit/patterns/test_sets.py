@@ -50,13 +50,6 @@ def compiled(monkeypatch) -> list[int]:
     return counts
 
 
-def test_thousands_of_literals_are_all_told_apart():
-    sets = sets_of(LITERALS)
-    assert found(sets, "word7x word2999 word31xword2998x") == ["word7x", "word31x", "word2998x"]
-    assert found(sets, "nothing") == []
-    assert set(found(sets, " ".join(LITERALS))) == set(LITERALS)
-
-
 def test_no_set_is_heavier_than_a_set_may_be_and_few_are_light():
     sets = sets_of(LITERALS)
     for number in range(500):
@@ -86,20 +79,6 @@ def test_adding_one_expression_compiles_few_others(compiled):
     assert len(compiled) == 200
 
 
-def test_what_is_neither_added_nor_removed_is_not_compiled_again(compiled):
-    sets = sets_of(LITERALS[:100])
-    compiled.clear()
-    assert found(sets, "word5x") == ["word5x"]
-    weight = sets.weight
-    sets.remove("word5x")
-    assert found(sets, "word5x word6x") == ["word6x"]
-    assert sets.weight < weight
-    add(sets, "word5x")
-    assert found(sets, "word5x") == ["word5x"]
-    assert sets.weight == weight
-    assert compiled == []
-
-
 def test_removed_expressions_leave_their_set_once_they_are_half_of_it():
     sets = sets_of(LITERALS[:100])
     for pattern in LITERALS[:49]:
@@ -117,16 +96,6 @@ def test_removed_expressions_leave_their_set_once_they_are_half_of_it():
     assert sets._sets == []
     assert sets._entries == {}
     assert sets.weight == 0
-
-
-def test_a_pattern_is_there_until_it_was_removed_as_often_as_added():
-    patterns = patterns_of(["abc", "abc", "[ab]+", "[ab]+"])
-    assert len(patterns) == 2
-    for expected in (["[ab]+", "abc"], ["[ab]+", "abc"], []):
-        assert sorted(patterns.found_among(["abc", "[ab]+"], "abc")) == expected
-        patterns.remove("abc")
-        patterns.remove("[ab]+")
-    assert len(patterns) == 0
 
 
 def test_a_set_that_runs_out_of_memory_or_cannot_be_compiled_says_so():
@@ -198,26 +167,6 @@ def test_a_text_of_exactly_the_bound_is_tried_and_one_character_more_is_not(limi
         assert bool(singly) is (tried == text)
 
 
-def test_hostile_texts_match_nothing_and_raise_nothing():
-    known = ["a", "", "[ab]+", r"\pL+", "a.{30}b"]
-    patterns = patterns_of(known)
-    for text in ("a" * 10**6, "é" * 10**6, "a\ud800", "\udfffa" * 40_000):
-        assert patterns.found_among(known, text) == []
-    assert set(patterns.found_among(known, "a" * 32_768)) == {"a", "", "[ab]+", r"\pL+"}
-    assert set(patterns.found_among(known, "中" * 32_768)) == {"", r"\pL+"}
-    assert patterns.found_among(known, "中" * 32_769) == []
-
-
-def test_a_removed_expression_weighs_nothing_whether_it_was_in_a_set_or_alone() -> None:
-    sets = sets_of(["word"])
-    weight = sets.weight
-    sets.add("alone", None, Line.ANY, is_whole=False)
-    sets.add("other", "other", Line.ANY, is_whole=True)
-    sets.remove("alone")
-    sets.remove("other")
-    assert sets.weight == weight
-
-
 def test_a_set_stays_until_more_than_half_of_it_is_removed(compiled):
     sets = sets_of(["abcd", "efgh", "ijkl", "mnop"])
     compiled.clear()
@@ -232,17 +181,6 @@ def test_a_set_stays_until_more_than_half_of_it_is_removed(compiled):
     sets.remove("ijkl")
     assert found(sets, "ijkl mnop") == ["mnop"]
     assert compiled == [1]
-
-
-def test_what_is_tried_on_a_text_changes_with_the_patterns_though_the_text_is_the_same():
-    known = [f"word{number}" for number in range(5)]
-    patterns = patterns_of(known)
-    text = "word0 word1 more"
-    assert patterns.found_among(known, text) == ["word0", "word1"]
-    patterns.add("more")
-    assert sorted(patterns.found_among([*known, "more"], text)) == ["more", "word0", "word1"]
-    patterns.remove("word0")
-    assert sorted(patterns.found_among([*known, "more"], text)) == ["more", "word1"]
 
 
 def test_a_pattern_counts_once_in_bytes_and_work_and_no_more_when_it_is_gone():

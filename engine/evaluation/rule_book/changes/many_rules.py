@@ -1,14 +1,14 @@
 """Many rules that are changed as one change: what it will do is decided, and refused, as a whole."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from engine.evaluation.requirements import Births
-from engine.evaluation.rule_book.rooms import Room, patterns_of, records_of
+from engine.evaluation.rule_book.rooms import Rooms
 from engine.evaluation.rule_book.shadows import DRAFTS_MAX
 from engine.evaluation.rules import (
     Labels,
@@ -24,7 +24,6 @@ from engine.evaluation.rules import (
 from engine.language.condition import Condition
 from engine.language.diagnostics import Entry, Refusal, quoted
 from engine.language.limits import Limits
-from engine.language.nodes import Node
 
 DEFECTS_MAX: Final = 32
 """How many defects are reported."""
@@ -85,16 +84,13 @@ class Book(Protocol):
     limits: Limits
     live: dict[str, LiveRule]
     priority_highest: int
-    records: Room[tuple[Node, int]]
+    rooms: Rooms
 
     def births_of(self, rule: Rule, history: Literal["keep"] | None) -> Births:
         """Return when the histories of a rule began, if it takes the place of the one with its id now."""
 
     def new_id(self) -> str:
         """Return the id of a new rule."""
-
-    def filled_rooms(self) -> tuple[Room[str], Room[Rule]]:
-        """Return the rooms for patterns and for rules."""
 
 
 def rules_change(
@@ -281,26 +277,5 @@ def _without_room(book: Book, change: RulesChange) -> Iterator[Entry]:
             yield Entry(1400, f"the rule {quoted(names[rule_id])} would have several drafts")
     if drafts.total() > DRAFTS_MAX and any(rule.draft_of is not None for rule in coming):
         yield Entry(1400, f"the detector would have {drafts.total()} drafts; limit {DRAFTS_MAX}")
-    patterns, rules = book.filled_rooms()
-    checks: list[tuple[Room[Any], Sequence[Collection[Any]], Sequence[Collection[Any]]]] = [
-        (
-            patterns,
-            [patterns_of(rule.condition) for rule in coming],
-            [patterns_of(one.condition) for one in going],
-        ),
-        (rules, [[rule] for rule in coming], [[rule] for rule in going]),
-        (
-            book.records,
-            [
-                records_of(rule.condition, book.births_of(rule, history))
-                for rule, history in change.put
-                if rule.enabled
-            ],
-            [records_of(one.condition, book.live[one.id].births) for one in going if one.enabled],
-        ),
-    ]
-    for room, come, go in checks:
-        try:
-            room.check_all(come, go)
-        except Refusal as refusal:
-            yield from refusal.entries
+    births = [(rule, book.births_of(rule, history)) for rule, history in change.put]
+    yield from book.rooms.lacking(births, [book.live[rule.id] for rule in going])

@@ -9,7 +9,7 @@ import msgspec
 
 from engine.evaluation.facts.values import Event
 from engine.evaluation.wire.bodies import check_count, decode, decode_lines, without_collector
-from engine.evaluation.wire.decoding import PORTION_BYTES, EventBody, check_times
+from engine.evaluation.wire.decoding import PORTION_BYTES, EventBody, check_times, of_part
 from engine.evaluation.wire.records.times import time_in
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
@@ -18,8 +18,6 @@ T = TypeVar("T")
 
 _LINE: Final = re.compile(rb"[^ \t\r\n][^\n]*")
 _ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
-_BODY: Final = re.compile(r"(?<=^the )body\b|^body(?=:)")
-"""What the decoder calls a record."""
 
 
 class Ingest(msgspec.Struct, frozen=True, array_like=True):
@@ -126,4 +124,4 @@ def _alone(text: bytes, type_: type[T], limits: Limits) -> T | Refusal:
     try:
         return decode(text, type_, limits)
     except Refusal as refusal:
-        return Refusal(*[Entry(entry.code, _BODY.sub("record", entry.message)) for entry in refusal.entries])
+        return of_part("record", refusal)

@@ -23,7 +23,6 @@ from engine.language.text.errors.foreign_words import (
 )
 from engine.language.text.errors.near_terms import about_terms
 from engine.language.text.lexical.names import contextual_keywords, from_backquotes, is_reserved
-from engine.language.text.lexical.operator_words import terminals_of, words_of
 from engine.language.text.lexical.words import (
     COMPARISON_TERMINALS,
     DURATIONS,
@@ -31,6 +30,8 @@ from engine.language.text.lexical.words import (
     LITERALS,
     NAMES,
     Word,
+    terminals_of,
+    words_of,
 )
 
 _LOOKED_AT: Final = 20

@@ -7,7 +7,6 @@ from engine.language.diagnostics import enumerated
 from engine.language.forms.form import Content, Shape
 from engine.language.forms.shapes import CALLS, INFIXES
 from engine.language.forms.table import first_form
-from engine.language.text.lexical.operator_words import terminals_of, words_of
 from engine.language.text.lexical.words import (
     COMPARISON_TERMINALS,
     END,
@@ -15,6 +14,8 @@ from engine.language.text.lexical.words import (
     NAMES,
     OPERATOR_TERMINALS,
     Word,
+    terminals_of,
+    words_of,
 )
 
 _PREDICATE_ENDS = {*NAMES, *LITERALS, "CLOSE", "RPAR"}

@@ -12,7 +12,6 @@ from engine.language.operators import COMPARISONS, INEQUALITIES
 from engine.language.text.errors.foreign_idioms import about_idiom, about_unfinished, place_of
 from engine.language.text.errors.near_aggregates import about_aggregates, is_after_where
 from engine.language.text.lexical.names import contextual_keywords, in_backquotes, is_reserved, keywords
-from engine.language.text.lexical.operator_words import terminals_of
 from engine.language.text.lexical.words import (
     ARITHMETIC,
     DURATIONS,
@@ -21,6 +20,7 @@ from engine.language.text.lexical.words import (
     NAMES,
     OPERATOR_TERMINALS,
     Word,
+    terminals_of,
 )
 from engine.language.text.sugar import SUGAR
 

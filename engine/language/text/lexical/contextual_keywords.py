@@ -7,8 +7,14 @@ from engine.language.forms.form import Shape
 from engine.language.forms.shapes import CALLS, PREFIXES
 from engine.language.forms.terms import AGGREGATE_WORDS, TERM_WORDS
 from engine.language.text.lexical.names import contextual_keywords
-from engine.language.text.lexical.operator_words import terminals_of, words_of
-from engine.language.text.lexical.words import ARITHMETIC, COMPARISON_TERMINALS, LITERALS, NAMES
+from engine.language.text.lexical.words import (
+    ARITHMETIC,
+    COMPARISON_TERMINALS,
+    LITERALS,
+    NAMES,
+    terminals_of,
+    words_of,
+)
 from engine.language.text.sugar import SUGAR
 
 _ARGUMENTS = NAMES | LITERALS | {"COMMA", "CLOSE"}

@@ -1,7 +1,10 @@
-"""The words of a text, and which of their terminals stand for what."""
+"""The words of a text and of operators, and which of their terminals stand for what."""
 
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
+from engine.language.forms.form import Shape
+from engine.language.forms.table import FORMS
 from engine.language.operators import COMPARISONS, INEQUALITIES, OPERATORS
 
 END = "$END"
@@ -24,3 +27,14 @@ class Word(NamedTuple):
     terminal: str
     text: str
     offset: int
+
+
+def words_of(shapes: AbstractSet[Shape], *, additions: bool = True) -> list[str]:
+    """Return the words of the forms of these shapes in the order of the table, with or without additions."""
+    forms = (form for form in FORMS.values() if form.shape in shapes and (additions or not form.is_addition))
+    return [*dict.fromkeys(form.word for form in forms)]
+
+
+def terminals_of(shapes: AbstractSet[Shape], *, additions: bool = True) -> frozenset[str]:
+    """Return the terminals of the same words."""
+    return frozenset(word.upper() for word in words_of(shapes, additions=additions))

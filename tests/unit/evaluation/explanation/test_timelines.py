@@ -132,16 +132,6 @@ def test_a_condition_on_who_belongs_to_a_slice_is_a_row_outside_of_it() -> None:
     assert [moment.verdicts for moment in timeline.moments] == [(True, False), (True, True), (True, False)]
 
 
-def test_each_timeline_has_its_own_events() -> None:
-    detector = Detector()
-    timelines = Timelines(detector, Clock())
-    rule_id = detector.add_rule("rule", "once a == 1")
-    of_bob, of_all = timelines.look(rule_id, {"user": "bob"}), timelines.look(rule_id, {})
-    detector.submit({"user": "ada", "a": 1}, 0)
-    assert (of_bob.count, of_all.count) == (0, 1)
-    assert [moment.key for moment in of_all.moments] == [{}]
-
-
 def test_what_there_is_no_time_to_explain_is_counted_on_each_timeline() -> None:
     detector, took_s = Detector(), iter(range(10**6))
     rule_id = detector.add_rule("rule", "once a == 1")

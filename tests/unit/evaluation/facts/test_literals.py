@@ -1,7 +1,5 @@
 """The texts of `contains`: searched for together in a long text, and one by one where that costs less."""
 
-import random
-import weakref
 from typing import Any
 
 import pytest
@@ -9,7 +7,6 @@ import pytest
 from engine import Detector
 from engine.evaluation.facts import lookups
 from engine.evaluation.facts.lookups import SEARCHED_APART_MAX, Lookup, Lookups
-from engine.patterns.sets import WEIGHT_MAX
 from tests.differential.modes import index_from
 
 MANY = [f"word{number:02}" for number in range(40)]
@@ -71,24 +68,6 @@ def test_a_text_contains_its_parts_and_an_array_its_elements(
         assert _lookup(literals).contains(value, wanted) is contained
 
 
-def test_literals_that_come_and_go_are_found_while_they_are_there() -> None:
-    lookup = _lookup(MANY)
-    lookup.compile_new()
-    for _ in range(2):
-        assert lookup.found(LONG) == {"word07", "word31"}
-        lookup.add("word5")
-        lookup.add("word5")
-        lookup.remove("word07")
-        lookup.forget()
-        assert lookup.found(LONG) == {"word5", "word31"}
-        lookup.remove("word5")
-        lookup.forget()
-        assert lookup.found(LONG) == {"word5", "word31"}, "another rule has it"
-        lookup.remove("word5")
-        lookup.add("word07")
-        lookup.forget()
-
-
 def test_each_of_several_texts_is_searched_once_for_all_literals(searches: list[bytes]) -> None:
     lookup = _lookup(MANY)
     other = LONG.replace("07", "08")
@@ -105,52 +84,6 @@ def test_a_short_text_is_searched_for_each_literal(searches: list[bytes]) -> Non
     assert lookup.found("word07") == {"word07"}
     assert lookup.contains("word07", "word07")
     assert searches == []
-
-
-def test_literals_are_compiled_before_events_need_them(compilations: list[int]) -> None:
-    known = Lookups()
-    lookup = known.of("x")
-    known.add(("x", literal) for literal in MANY)
-    known.compile_new()
-    assert compilations == [len(MANY)]
-    # A set is compiled anew when most of what is in it is gone.
-    known.remove(("x", literal) for literal in MANY[10:])
-    known.compile_new()
-    assert compilations == [len(MANY), 10]
-    assert lookup.found(LONG) == {"word07"}
-    known.add([("x", "word5")])
-    known.compile_new()
-    assert compilations == [len(MANY), 10, 11]
-    known.forget()
-    assert lookup.found(LONG) == {"word07", "word5"}
-    assert len(compilations) == 3
-
-
-def test_literals_that_are_searched_for_one_by_one_are_not_compiled(compilations: list[int]) -> None:
-    lookup = _lookup(MANY[:SEARCHED_APART_MAX])
-    lookup.compile_new()
-    assert lookup.found(LONG) == {"word07"}
-    assert compilations == []
-
-
-def test_as_many_literals_as_fit_into_a_set_are_found_together(compilations: list[int]) -> None:
-    drawn = random.Random(1)
-    literals = ["".join(drawn.choices("abcdefgh", k=99)) for _ in range(WEIGHT_MAX // 100)]
-    lookup = _lookup(literals)
-    text = "".join(literal[number % 99 :] + literal for number, literal in enumerate(literals))
-    assert lookup.found(text) == set(literals)
-    assert compilations == [len(literals)]
-
-
-def test_nothing_is_kept_of_a_fact_whose_literals_are_gone() -> None:
-    known = Lookups()
-    known.add([("x", "a"), ("x", "b"), ("y", "a")])
-    of_x, of_y = weakref.ref(known.of("x")), weakref.ref(known.of("y"))
-    known.remove([("x", "a"), ("y", "a")])
-    known.compile_new()
-    assert of_x() is known.of("x")
-    assert known.of("x").literals == {"b": 1}
-    assert of_y() is None
 
 
 def test_rules_that_go_leave_no_literal_behind(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ from engine.evaluation.facts import lookups, relations, values
 from engine.evaluation.facts.lookups import WALKED_MAX, Lookups
 from engine.evaluation.facts.values import canonical
 from engine.evaluation.slices.slices import Slices
-from engine.evaluation.wire.events import Done, evaluate_batch_body
 from tests.differential.feeding import submitted
 from tests.differential.modes import index_from
 from tests.reference_values import among, equal
@@ -146,13 +145,6 @@ def test_an_array_is_walked_no_more_often_than_it_pays(
     assert walks == expected
 
 
-def test_a_text_is_looked_for_once_without_a_set(walks: list[int]) -> None:
-    lookup = Lookups().of("x")
-    for array in ([*FILLING, "a"], [*FILLING, "b"]):
-        assert lookup.holds(array, "a") is (array[-1] == "a")
-        assert walks == []
-
-
 def test_values_that_are_compared_again_are_walked_for_the_last_time(walks: list[int]) -> None:
     ours, theirs = Lookups().of("x"), Lookups().of("y")
     left, right = [*range(100)], [*range(100)]
@@ -227,67 +219,6 @@ def test_what_was_found_is_forgotten_when_the_call_is_over() -> None:
         fields["x"][5], sent["owns"][0], sent["list"][7] = 5, 7, 7
 
 
-def test_what_is_forgotten_may_change() -> None:
-    known = Lookups()
-    lookup, of_wanted = known.of("x"), known.of("y")
-    array, nested, sent = [*range(100)], [[1]], {"owns": [7]}
-    assert known.relations(sent) is known.relations(sent)
-    for _ in range(2):
-        assert lookup.holds(array, 7)
-        assert not lookup.holds([*range(8, 200)], 7)
-        assert lookup.holds(array, 7)
-        assert of_wanted.holds(nested, [1])
-        assert known.relations(sent).holds("owns", 7)
-        assert known.used == [lookup, of_wanted], "each once"
-        known.forget()
-        assert known.used == []
-        array[7] = nested[0][0] = sent["owns"][0] = -1
-        assert not lookup.holds(array, 7)
-        assert not of_wanted.holds(nested, [1])
-        assert not known.relations(sent).holds("owns", 7)
-        known.forget()
-        array[7], nested[0][0], sent["owns"][0] = 7, 1, 7
-
-
-def test_a_rule_is_a_candidate_only_for_the_elements_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    index_from(monkeypatch, 0)
-    rules = [f'tags contains "{number} "' for number in range(500)]
-    detector = _detector(iter([*rules, "tags contains 7", "tags contains true", 'tags contains ""']))
-    index = detector.rule_set._members.index
-    for value, names in [
-        (["7 ", "8 ", "of no rule"], ['tags contains "7 "', 'tags contains "8 "']),
-        (
-            "of 17 8 and 19",
-            ['tags contains "7 "', 'tags contains "8 "', 'tags contains "17 "', 'tags contains ""'],
-        ),
-        ([7], ["tags contains 7"]),
-        ([7.0, True], ["tags contains 7", "tags contains true"]),
-        ([[7], "7", None], []),
-        ([""], ['tags contains ""']),
-        (7, []),
-    ]:
-        candidates = sum(bucket.size for bucket in index.met_by({"tags": value}, {}))
-        # That of the empty text is a candidate whatever is there.
-        assert candidates == len(names) + ('tags contains ""' not in names)
-        assert sorted(action["name"] for action in detector.evaluate({"tags": value}, 0)) == sorted(names)
-
-
-def test_a_literal_and_a_pattern_of_one_spelling_both_trigger_their_rule(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    index_from(monkeypatch, 0)
-    detector = _detector(iter(['x == "a" or x matches "a" or x contains "a"', 'x == "b" or x contains "b"']))
-    assert [len(detector.evaluate({"x": x}, 0)) for x in ("a", "ba", ["a"], "abc", "c")] == [1, 2, 1, 2, 0]
-
-
-def test_tuples_of_numbers_cannot_be_made_to_share_a_hash() -> None:
-    """Tuples of numbers that share one hash are easy to find, any number of them."""
-    sent = [[1, 2], [1.0, 2.0], [True, 2], ["1", 2], [10**30, -(10**30)], [0.5, 1]]
-    rows = relations._tuples(sent)
-    assert len(rows) == 5
-    assert not any(type(part) in (int, float) for row in rows for part in row)
-
-
 @pytest.mark.usefixtures("both_ways")
 def test_keys_of_several_numbers_cannot_be_made_to_share_a_hash() -> None:
     detector = _detector(iter(["per a per b once x == 1", "per c per a per b once x == 1"]))
@@ -331,22 +262,7 @@ def test_a_batch_of_refused_events_is_read_through_once() -> None:
 # -- messages -----------------------------------------------------------------------------------------------
 
 
-def test_a_hundred_relations_that_are_not_there_are_said_in_few_messages() -> None:
-    detector = _detector(f"`relation {number:03}`(x)" for number in range(100))
-    sent = {"relation 001": [1], "relation 099": [], "other": 1}
-    messages = [entry.message for entry in detector.submit({"x": 1}, 0, sent).messages]
-    assert messages[0] == "the relation `relation 000` is neither stored nor sent, and holds nothing"
-    assert "relation 001" not in "".join(messages)
-    assert len(messages) == 17
-    assert messages[-1] == "82 more relations are neither stored nor sent, and hold nothing"
-    detector.add_rule("long", f"`{'r' * 1_000}`(x)")
-    body = b'{"events":[{"fields":{},"timestamp_ms":0}]}'
-    answer, _ = evaluate_batch_body(detector, body)
-    assert isinstance(answer, Done)
-    assert len(answer.result) < 3_000
-
-
-@pytest.mark.parametrize("paths", [5, 500])
+@pytest.mark.parametrize("paths", [5, 150])
 def test_an_event_is_shown_to_the_keys_that_it_has(paths: int, monkeypatch: pytest.MonkeyPatch) -> None:
     index_from(monkeypatch, 0)
     entered: list[tuple[str, ...]] = []
@@ -357,7 +273,7 @@ def test_an_event_is_shown_to_the_keys_that_it_has(paths: int, monkeypatch: pyte
         real(self, *event)
 
     monkeypatch.setattr(Slices, "enter", counted)
-    detector = _detector(f"per k{number % 400} per k{number} once x == 1" for number in range(paths))
+    detector = _detector(f"per k{number % 120} per k{number} once x == 1" for number in range(paths))
     assert len(detector.evaluate({"k3": "a", "x": 1}, 0)) == 1
     entered.clear()
     assert len(detector.evaluate({"k3": "a", "k4": 1}, 0)) == 1

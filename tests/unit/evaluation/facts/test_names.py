@@ -49,17 +49,6 @@ def test_a_name_leads_through_objects_unless_a_field_has_the_whole_name(
     assert dict(many.found_in(padded)) == found
 
 
-@pytest.mark.parametrize("gone", ["a", "b.c", "b.c.d", "b.x", "e.f.g"])
-def test_a_name_that_goes_takes_no_other_with_it(gone: str) -> None:
-    names = ["a", "b.c", "b.c.d", "b.x", "e.f.g"]
-    fields = {"a": 1, "b": {"c": {"d": 2}, "x": 3}, "e": {"f": {"g": 4}}}
-    many: Names[str] = Names()
-    for name in names:
-        many.add(split_name(name), name)
-    many.remove(split_name(gone))
-    assert sorted(name for name, _ in many.found_in(fields)) == [name for name in names if name != gone]
-
-
 def test_nothing_is_kept_of_names_that_are_gone() -> None:
     many: Names[str] = Names()
     many.add(split_name("b.x"), "kept")

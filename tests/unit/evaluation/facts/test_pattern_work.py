@@ -15,6 +15,8 @@ from engine.patterns.text_tests import literal_of
 HOSTILE = "[ab].{30}c"
 WORK = compile_pattern(HOSTILE, DEFAULT_LIMITS).work_per_byte
 GUARDED = "secret.{0,40}[a-z]{9,}x"
+
+
 GUARDED_WORK = compile_pattern(GUARDED, DEFAULT_LIMITS).work_per_byte
 
 
@@ -52,15 +54,6 @@ def test_harmless_patterns_are_never_cut():
     assert found == [r"(?i)\\users\\[^\\]+\\app7", r"-enc9(odedcommand)?\s+[a-z0-9+/=]{20,}"]
 
 
-@pytest.mark.storm
-def test_exploding_patterns_whose_literals_are_missing_are_no_work():
-    patterns = [("t", f"(?i)secret{number}.{{0,40}}[a-z]{{9}}x") for number in range(500)]
-    work = work_of(patterns)
-    assert cut(work, t="a" * 8_000) == set()
-    assert cut(work, t="SECRET7 and secret23: abcdefghijx" + "a" * 4_000) == set()
-    assert cut(work, t="".join(f"secret{number}" for number in range(500))) == {"t"}
-
-
 def test_exploding_patterns_are_work_only_behind_what_they_begin_with():
     rules = [
         rf"(?i)(?:api|key).{{0,{number}}}['\"][0-9a-z]{{32,{number + 20}}}['\"]" for number in range(15, 45)
@@ -92,22 +85,6 @@ def test_texts_on_which_a_pattern_is_not_tried_anyway_are_no_work():
     assert cut(work, a="x\ud800" * 15, b="x" * 15) == set()
 
 
-def test_a_pattern_counts_once_however_many_rules_have_it_until_the_last_is_gone():
-    limits = Limits(pattern_event_work_max=10 * (WORK + GUARDED_WORK) - 1)
-    patterns = [("t", HOSTILE), ("t", HOSTILE), ("t", GUARDED), ("t", "harmless")]
-    work = work_of(patterns, limits)
-    assert cut(work, t="secret1234") == {"t"}
-    work.remove("t", "harmless")
-    work.remove("t", HOSTILE)
-    assert cut(work, t="secret1234") == {"t"}
-    work.remove("t", HOSTILE)
-    assert cut(work, t="secret1234") == set()
-    work.remove("t", GUARDED)
-    assert work._facts == {}
-    work.remove("t", GUARDED)
-    work.remove("nowhere", GUARDED)
-
-
 def test_a_pattern_is_tried_once_on_a_text_however_many_ask(monkeypatch):
     work = work_of([("t", HOSTILE)])
     tried: list[str] = []
@@ -119,15 +96,6 @@ def test_a_pattern_is_tried_once_on_a_text_however_many_ask(monkeypatch):
     assert [work.finder("t", HOSTILE)(text) for _ in range(3)] == [True] * 3
     assert [work.finder("t", HOSTILE)(other) for _ in range(3)] == [False] * 3
     assert tried == [text, other]
-
-
-def test_a_pattern_that_was_not_added_is_still_held_to_what_is_cut():
-    work = work_of([("t", HOSTILE)], Limits(pattern_event_work_max=10))
-    found_in = work.finder("t", GUARDED)
-    text = "secret" + "a" * 9 + "x"
-    assert found_in(text)
-    assert cut(work, t=text) == {"t"}
-    assert not found_in(text)
 
 
 def test_a_text_is_gone_through_so_often_and_no_more():
@@ -197,14 +165,6 @@ def test_a_text_is_searched_for_all_patterns_only_if_they_might_be_too_much(sear
     assert searches == ["é".encode() * 11]
 
 
-def test_a_text_is_searched_for_exploding_patterns_only_if_they_might_be_too_much(searches):
-    work = work_of([("t", HOSTILE), ("u", "[a-m]x")], Limits(pattern_event_work_max=10 * WORK))
-    assert cut(work, t="x" * 10, u="y") == set()
-    assert searches == []
-    assert cut(work, t="x" * 11, u="y") == {"t"}
-    assert searches == [b"x" * 11], "nothing explodes in the other text"
-
-
 def test_a_text_on_which_nothing_is_tried_takes_no_work_from_the_others():
     t, u = "x" * 30, "secret" + "y" * 9
     work_max = GUARDED_WORK * len(u)
@@ -235,28 +195,6 @@ def test_an_event_is_bounded_as_long_as_a_pattern_explodes():
         assert not work.bounded
 
 
-def test_an_event_is_not_looked_at_where_there_are_too_few_patterns():
-    class Unread(dict[str, str]):
-        def get(self, name, default=None):
-            raise AssertionError(name)
-
-    assert work_of([("t", "[a-m]x")]).begin(Unread(t="x", u="x"), {}) == set()
-
-
-def test_patterns_are_compiled_before_events_need_them(compilations):
-    work = work_of(
-        [("t", f"word{number}.*[a-m]") for number in range(100)], Limits(pattern_event_bytes_max=8)
-    )
-    work.compile_new()
-    # A set is compiled anew when most of what is in it is gone.
-    for number in range(90):
-        work.remove("t", f"word{number}.*[a-m]")
-    work.compile_new()
-    compilations.clear()
-    assert cut(work, t="word95 b") == {"t"}
-    assert compilations == []
-
-
 def test_nothing_is_kept_of_a_fact_without_patterns():
     work = work_of([("a.b", HOSTILE), ("c", HOSTILE)])
     kept, gone = weakref.ref(work.of("c")), weakref.ref(work.of("a.b"))
@@ -264,17 +202,6 @@ def test_nothing_is_kept_of_a_fact_without_patterns():
     work.compile_new()
     assert gone() is None
     assert kept() is work.of("c")
-
-
-def test_with_few_patterns_nothing_need_be_told_of_events():
-    work = work_of([("t", f"[a-m]{number}") for number in range(70)])
-    assert not work.bounded
-    for number in range(10):
-        work.add("u", f"[a-m]{number}")
-    assert work.bounded
-    for number in range(10):
-        work.remove("u", f"[a-m]{number}")
-    assert not work.bounded
 
 
 def test_an_event_is_looked_at_by_its_own_facts_however_many_there_are():

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from engine.evaluation.facts import values
 from engine.evaluation.facts.relations import Relations
 from engine.evaluation.facts.values import (
     FALSE_KEY,
@@ -139,25 +138,6 @@ def test_the_key_of_a_long_text_is_small_and_a_part_of_a_key_is_bytes() -> None:
     assert [part_of_key(key) for key in (1, -2, 1.0, b"70000", "x", TRUE_KEY, None)] == [
         *(b"1", b"-2", b"1", b"70000", "x", TRUE_KEY, None)
     ]
-
-
-def test_a_digest_is_computed_once_for_a_text_that_several_paths_ask_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    digests = []
-
-    def counted(text: bytes, sha256: Any = values.sha256) -> Any:
-        digests.append(text)
-        return sha256(text)
-
-    monkeypatch.setattr(values, "sha256", counted)
-    monkeypatch.setattr(values, "_RECENT", [()])
-    texts = [letter * 1_000 for letter in "abcde"]
-    keys = [slice_key_of(text) for text in texts[:4] * 3]
-    assert keys[:4] == keys[4:8] == keys[8:]
-    assert len(digests) == 4
-    slice_key_of(texts[4])
-    assert len(values._RECENT[0]) == 4
 
 
 def test_a_scalar_is_read_back_from_its_key() -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from engine import Detector
 from engine.evaluation.explanation import firings as explained
-from engine.evaluation.explanation.firings import evaluate_explained
 from engine.evaluation.facts.shown import VALUE_CHARS_MAX
 from engine.evaluation.firings import recorder
 from engine.evaluation.kernel import rule_set
@@ -125,13 +124,6 @@ def test_a_feed_of_no_firings_costs_none_their_number() -> None:
     assert (detector.feed.last, len(detector.feed)) == (0, 0)
 
 
-def test_a_feed_of_one_firing_keeps_the_last_one() -> None:
-    detector = Detector(limits=Limits(firings_max=1))
-    detector.add_rule("r", "x == 1", notify=True)
-    detector.evaluate_many([({"x": 1}, at_ms, None) for at_ms in (1, 2)])
-    assert [one["time_ms"] for one in firings(detector)] == [2]
-
-
 def test_what_a_rule_finds_begins_with_the_rule_though_an_event_before_it_has_the_same_time() -> None:
     detector = Detector()
     for _ in range(3):
@@ -200,27 +192,6 @@ def test_a_firing_says_what_was_found_and_which_events_settled_it() -> None:
         "condition": condition,
         "witnesses_ms": {"once within 10m ok == false": START_MS},
     }
-
-
-def test_a_firing_says_what_the_action_of_the_same_event_would(monkeypatch: pytest.MonkeyPatch) -> None:
-    detector = Detector()
-    for place, condition in enumerate(
-        (
-            "per a count(x > 1) since y == 1 >= 1",
-            "per a where y > 0 sum(x) within 1h > 1",
-            "x > 2 * earlier avg(x) within 1d or last(x) >= 1",
-            "distinct(a) within 1h >= 1 and not once within 1s y == 9",
-        )
-    ):
-        detector.add_rule(str(place), condition, notify=True)
-    for place, (a, x, y) in enumerate([("p", 3, 1), ("q", 9, 0), ("p", 1, 2), ("p", 4, 1), ("q", 40, 3)]):
-        after = detector.feed.last
-        event = ({"a": a, "x": x, "y": y}, START_MS + 700 * place, {})
-        told = evaluate_explained(detector, *event, explained=False, detailed=True)
-        assert [(one["keys"], one.get("found", {})) for one in firings(detector, after)] == [
-            (details.keys, details.found) for details in told.details
-        ]
-    assert detector.feed.last > 9
 
 
 def test_what_would_be_too_much_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,6 @@ import pytest
 from engine import Detector
 from engine.evaluation.kernel import generated
 from engine.evaluation.kernel.rule_set import FUSED_BELOW, INDEXED_FROM, PATTERN_NODES
-from engine.evaluation.slices.slices import SEEN
-from engine.evaluation.stamps import EVENT
 from tests.differential.modes import in_mode, index_from
 
 EVER = 10**9
@@ -65,30 +63,6 @@ def test_the_conditions_of_a_memory_count_once_however_many_rules_share_it() -> 
 
 
 @MODES
-@pytest.mark.parametrize(
-    ("rule", "fires"),
-    [
-        ("z == 1 and j == 7 or per k per j once a == 1", [0, 1, 1]),
-        ("z == 1 and k == 7 or per k per j once a == 1", [0, 1, 1]),
-        ("z == 1 and k == 7 or per k where k == 2 per j once a == 1", [0, 1, 1]),
-        ("z == 1 and a == 7 or sum(a) >= 2", [0, 0, 1]),
-        ("z == 1 and a == 7 or distinct(a) >= 2", [0, 1, 1]),
-        ("z == 1 and a == 7 or sum(b) > 2 * a", [0, 0, 1]),
-        ("z == 1 and a == 1 and j == 3", [0, 1, 1]),
-    ],
-)
-def test_a_fact_may_be_read_once_by_a_comparison_and_elsewhere_for_other_purposes(
-    rule: str, fires: list[int], mode: str
-) -> None:
-    detector = Detector()
-    with in_mode(mode):
-        detector.add_rule("rule", rule)
-    last = {"z": 1, "a": 1, "b": 2, "k": 2, "j": 3}
-    told = ({"a": 0, "j": 1}, last, last)
-    assert [len(detector.evaluate(fields, 0)) for fields in told] == fires
-
-
-@MODES
 @pytest.mark.parametrize("made", ["x startswith {!r}", "x endswith {!r}", "once (x startswith {!r})"])
 def test_a_rule_fires_once_however_long_the_texts_of_others_are(made: str, mode: str) -> None:
     texts = ("a", "aa", "aaa", "ab", "b", "")
@@ -120,17 +94,6 @@ def test_a_rule_fires_once_however_many_elements_do(condition: str, mode: str) -
             detector.add_rule(name, condition)
         told = detector.evaluate({"x": ["ab", "ab", "10.0.0.1", "10.0.0.2", {"n": 2}, {"n": 1}]}, 0)
     assert [action["name"] for action in told] == ["one", "two"]
-
-
-@MODES
-def test_an_event_that_belongs_to_no_slice_is_not_the_last_event_of_one(mode: str) -> None:
-    detector = Detector()
-    with in_mode(mode):
-        detector.add_rule("rule", "per k where x == 1 once p == 1")
-    detector.evaluate({"k": 1, "x": 1, "p": 1}, 0)
-    detector.evaluate({"k": 1, "p": 1}, 1)
-    (slices,) = detector.histories.slices.values()
-    assert slices.find(1)[SEEN] & EVENT == 1
 
 
 def test_indexed_rules_that_differ_in_values_alone_are_rows_of_one_loop(
@@ -175,13 +138,3 @@ def test_detectors_with_equal_rules_share_what_is_compiled_and_no_state() -> Non
     compiled = generated._compiled.cache_info().misses
     assert verdicts(made((1, 7))) == verdicts(made((4, 1))) == expected
     assert generated._compiled.cache_info().misses == compiled, "births are constants of the code"
-
-
-@pytest.mark.parametrize(
-    "where", ["once within 1s not a == 5", "once (a == 1 or c == 1)", "previous (a == 1 or c == 1) or a == 1"]
-)
-def test_an_event_belongs_to_a_slice_by_what_it_has_just_changed(where: str) -> None:
-    with in_mode("indexed"):
-        made = Detector()
-        made.add_rule("r", f"per k where ({where}) once b == 1")
-        assert made.evaluate({"k": 1, "a": 1, "b": 1}, 0)

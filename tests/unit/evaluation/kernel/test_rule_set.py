@@ -6,8 +6,7 @@ from engine import Detector
 from engine.evaluation.kernel.costs import estimate_of
 from engine.evaluation.kernel.indexing import indexed_stream
 from engine.evaluation.kernel.needs import RELATIONS_NAMED_MAX, WARNING_BYTES_MAX
-from tests.audit import audit
-from tests.differential.modes import in_mode, index_from
+from tests.differential.modes import in_mode
 
 MODES = pytest.mark.parametrize("mode", ["fused", "indexed"])
 
@@ -27,34 +26,6 @@ def test_a_key_counts_though_the_rule_has_gone_that_remembered_something_under_i
         detector.remove_rule(other)
         assert len(names(detector, 0, k=2, j=1, a=1)) == 3
         assert names(detector, 0, j=1, a=1) == ["once (per k a == 1)"]
-
-
-@pytest.mark.parametrize("turns", [0, 1])
-@pytest.mark.parametrize("per", ["", "per k once "])
-def test_rules_that_were_exchanged_fire_once_however_they_are_evaluated_later(
-    per: str, turns: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    detector = Detector()
-    index_from(monkeypatch, 1_000)
-    rule = detector.add_rule("rule", f"{per}a == 1")
-    draft = detector.add_rule("draft", f"{per}a == 2", shadow=True, draft_of=rule)
-    detector.promote(rule)
-    index_from(monkeypatch, 0)
-    other = detector.add_rule("other", "b == 1")
-    for _ in range(turns):
-        index_from(monkeypatch, 1_000)
-        detector.remove_rule(other)
-        detector.promote(rule)
-        detector.promote(rule)
-        index_from(monkeypatch, 0)
-        other = detector.add_rule("other", "b == 1")
-    assert detector.rule_set.indexed
-    audit(detector)
-    assert [names(detector, a, k=1, a=a) for a in (1, 2)] == [[], ["rule"]]
-    detector.remove_rule(draft)
-    detector.remove_rule(rule)
-    assert names(detector, 3, k=1, a=2, b=1) == ["other"]
-    assert not detector.histories.slices
 
 
 def test_the_room_for_messages_is_that_of_every_relation_that_is_named_and_every_text() -> None:

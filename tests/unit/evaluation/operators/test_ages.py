@@ -4,8 +4,7 @@ import random
 
 import pytest
 
-from engine import Detector, explain
-from engine.evaluation.operators.counting.count_since import StampsSince
+from engine import Detector
 from engine.evaluation.operators.temporal.aged import RECORD_BYTES, STAMP_BYTES, add_witness
 from engine.evaluation.operators.temporal.latest import Latest
 from engine.evaluation.slices.slices import Remembered
@@ -14,10 +13,6 @@ from tests.audit import audit
 from tests.differential.modes import in_mode
 
 MODES = pytest.mark.parametrize("mode", ["fused", "indexed"])
-
-
-def fires(made: Detector, time_ms: float, **fields: object) -> bool:
-    return bool(made.evaluate(fields, time_ms))
 
 
 def detector(*rules: str) -> Detector:
@@ -137,22 +132,7 @@ def test_equal_memories_are_shared(rules: tuple[str, ...], memories: int) -> Non
     assert len(detector(*rules).histories.memories) == memories
 
 
-@MODES
-def test_counts_since_a_reset_are_shared_by_rules_of_all_births(mode: str) -> None:
-    with in_mode(mode):
-        made = Detector()
-        for number in range(4):
-            made.add_rule(f"{number}", f"per k count(p == 1) since q == 1 >= {number + 2}")
-            made.evaluate({"k": 1, "p": 1}, number)
-        [remembered] = made.histories.memories.values()
-        assert type(remembered.memory) is StampsSince
-        assert remembered.keep == 5
-        # The first has seen four of them, the last one.
-        fired = [[each["name"] for each in made.evaluate({"k": 1, "p": 1}, 9)] for _ in range(4)]
-        assert fired == [["0", "1"], ["0", "1", "2"], ["0", "1", "2"], ["0", "1", "2", "3"]]
-        made.evaluate({"k": 1, "q": 1}, 10)
-        fired = [[each["name"] for each in made.evaluate({"k": 1, "p": 1}, 11)] for _ in range(5)]
-        assert fired == [[], ["0"], ["0", "1"], ["0", "1", "2"], ["0", "1", "2", "3"]]
+# -- explanations -------------------------------------------------------------------------------------------
 
 
 @MODES
@@ -166,56 +146,3 @@ def test_what_is_thinned_for_an_older_rule_is_not_thinned_for_a_younger_one(mode
         made.evaluate({"p": 1}, 200)
         names = [[each["name"] for each in made.evaluate({}, time_ms)] for time_ms in (1_050, 1_100, 3_100)]
         assert names == [["old"], ["old", "young"], ["old", "young"]]
-
-
-@MODES
-def test_a_slice_is_kept_as_long_as_a_witness_may_count_and_no_longer(mode: str) -> None:
-    with in_mode(mode):
-        made = detector("per k once within [1s, 2s] p == 1", "per k count(p == 1) since q == 1 > 2")
-        ages, _ = made.histories.memories.values()
-        made.evaluate({"k": 1, "p": 1}, 0)
-        made.evaluate({"k": 1, "p": 1}, 500)
-        slice_ = ages.slices.find(1)
-        assert slice_ is not None
-        assert ages.until_us(kept(ages), 0) == 2_500_000
-        assert not ages.slices.drop_expired(slice_, 2_500_000)
-        assert kept(ages)
-        assert not ages.slices.drop_expired(slice_, 2_500_001), "what is counted stays"
-        assert not kept(ages)
-        made.evaluate({"k": 1, "q": 1}, 2_501)
-        assert ages.slices.drop_expired(slice_, 2_501_000), "a count that was reset is nothing"
-
-
-# -- explanations -------------------------------------------------------------------------------------------
-
-
-def test_an_explanation_tells_the_witness_and_when_time_alone_will_turn_it() -> None:
-    made = detector("once within [1s, 3s] p == 1", "historically for [1s, 3s] not p == 1")
-    made.evaluate({"p": 1}, 0)
-    made.evaluate({"p": 1}, 4_000)
-
-    def told(time_ms: float) -> list[tuple[bool, int | None, int | None]]:
-        nodes = [each.node for each in explain(made, {}, time_ms).rules]
-        return [(node.verdict, node.witness_us, node.until_us) for node in nodes]
-
-    assert told(4_500) == [(False, None, 4_999_999), (True, None, 4_999_999)]
-    assert told(5_000) == [(True, 4_000_000, 7_000_000), (False, 4_000_000, 7_000_000)]
-    assert told(7_000) == told(5_000)
-    assert told(7_000.001) == [(False, None, None), (True, None, None)]
-
-
-def test_an_explanation_of_since_names_the_event_that_broke_it() -> None:
-    made = detector("q == 1 since within [1s, 3s] p == 1", "count(p == 1) since q == 0 >= 2")
-    made.evaluate({"p": 1, "q": 1}, 0)
-    made.evaluate({"p": 1, "q": 1}, 200)
-
-    def told(time_ms: float, **fields: int) -> list[tuple[object, ...]]:
-        nodes = [each.node for each in explain(made, fields, time_ms).rules]
-        return [(node.verdict, node.witness_us, node.until_us, node.found) for node in nodes]
-
-    assert told(1_000, q=1) == [(True, 0, 3_200_000, None), (True, None, None, 2)]
-    assert told(1_000, q=0) == [(False, 1_000_000, None, None), (False, None, None, 0)]
-    # What begins now is too young.
-    assert told(1_000, q=0, p=1) == [(False, 1_000_000, 1_999_999, None), (False, None, None, 0)]
-    why_not = [each.why_not for each in explain(made, {"q": 0}, 1_000).rules]
-    assert [[part.value for part in one or ()] for one in why_not] == [[1], [0]]

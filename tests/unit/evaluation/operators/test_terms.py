@@ -15,26 +15,19 @@ from engine.evaluation.key_sizes import key_bytes, value_bytes
 from engine.evaluation.operators.past_terms.extremes import PaneMinima, least
 from engine.evaluation.operators.present_terms.clock import LocalTimes, Parts, local_times
 from engine.evaluation.operators.table import term_operator
-from engine.language.condition import Compare, Leaf
+from engine.language.condition import Compare
 from engine.language.limits import Limits
 from engine.language.terms import (
     Abs,
     Add,
-    Age,
-    AvgTerm,
     Clock,
-    CountTerm,
     Div,
     Fact,
     Last,
     Length,
-    MaxTerm,
-    MinTerm,
     Mul,
-    Now,
     Prev,
     Sub,
-    SumTerm,
     Term,
     Time,
 )
@@ -43,7 +36,6 @@ from tests import reference_terms
 from tests.differential.modes import TRIED, in_mode
 from tests.reference import COMPARISONS
 
-A = Leaf("a", "eq", 1)
 Event = tuple[dict[str, Any], float]
 
 
@@ -230,41 +222,6 @@ def test_a_comparison_with_a_constant_steps_only_where_its_verdict_may_change(
         )
         assert {us for us in every if verdicts(us) != verdicts(us + 1)} <= {*few} <= {*every}
         assert len(few) < len(every) / 10
-
-
-EVENTS = [({"x": x, "a": a}, ms) for x, a, ms in [(3, 1, 0), ("s", 0, 500), (5, 1, 900), (None, 0, 1_400)]]
-
-
-@pytest.mark.parametrize(
-    ("term", "expected"),
-    [
-        (Prev("x"), [None, 3, "s", 5]),
-        (Prev("y"), [None] * 4),
-        (Last("x"), [None, 3, "s", 5]),
-        (Last("a"), [None, 1, 0, 1]),
-        (Last("x", Leaf("a", "eq", 0)), [None, None, "s", "s"]),
-        (Age(A), [0.0, 0.5, 0.0, 0.5]),
-        (Age(Leaf("a", "eq", 2)), [None] * 4),
-        (Now(), [0.0, 0.5, 0.9, 1.4]),
-        (CountTerm(A), [1, 1, 2, 2]),
-        (CountTerm(A, 0.5), [1, 1, 1, 1]),
-        (CountTerm(A, None, True), [0, 1, 1, 2]),
-        (SumTerm("x"), [3.0, 3.0, 8.0, 8.0]),
-        (SumTerm("x", None, 0.5), [3.0, 3.0, 5.0, 5.0]),
-        (SumTerm("x", None, None, True), [0.0, 3.0, 3.0, 8.0]),
-        (SumTerm("x", Leaf("a", "eq", 0)), [0.0] * 4),
-        (AvgTerm("x"), [3.0, 3.0, 4.0, 4.0]),
-        (AvgTerm("x", None, None, True), [None, 3.0, 3.0, 4.0]),
-        (MinTerm("x"), [3.0, 3.0, 3.0, 3.0]),
-        (MinTerm("x", None, 0.6), [3.0, 3.0, 5.0, 5.0]),
-        (MaxTerm("x"), [3.0, 3.0, 5.0, 5.0]),
-        (MaxTerm("x", None, None, True), [None, 3.0, 3.0, 5.0]),
-        (MaxTerm("x", Leaf("a", "eq", 0)), [None] * 4),
-    ],
-    ids=repr,
-)
-def test_terms_that_look_back(term: Term, expected: Sequence[Any]) -> None:
-    assert [value(term, *EVENTS[:end]) for end in range(1, 5)] == list(expected)
 
 
 @pytest.mark.parametrize("mode", TRIED)

@@ -107,24 +107,6 @@ def test_what_is_captured_changes_no_more(mode: str, keys: int) -> None:
         assert contents(b"".join(made)) == contents(expected)
 
 
-@pytest.mark.parametrize("moment", ["before", "between", "after"])
-def test_rules_that_come_and_go_do_not_change_what_is_captured(moment: str) -> None:
-    detector = Detector()
-    for condition in CONDITIONS:
-        detector.add_rule(condition, condition)
-    fed(detector, random.Random(1), 200, 0)
-    expected, captured = contents(detector.dump()), capture(detector)
-    pieces = packed(captured)
-    made = [] if moment == "before" else [next(pieces) for _ in range(40)]
-    if moment == "after":
-        made += pieces
-    for rule in detector.rules()[3:]:
-        detector.remove_rule(rule.id)
-    detector.add_rule("new", "per k count(b == 1) > 1")
-    fed(detector, random.Random(2), 200, 20_000)
-    assert contents(b"".join([*made, *pieces])) == expected
-
-
 @pytest.mark.usefixtures("_in_small_pieces")
 def test_two_captures_at_a_time_each_have_their_own_moment() -> None:
     detector, drawn = Detector(), random.Random(3)
@@ -214,7 +196,7 @@ def test_a_capture_is_packed_once() -> None:
         list(packed(captured))
 
 
-@pytest.mark.parametrize("count", [1, 15, 16, 17, 4095, 4096, 4097, 4111, 4112, 4113])
+@pytest.mark.parametrize("count", [1, 16, 17, 4097])
 @pytest.mark.parametrize("path", ["per k", "per k per k"])
 def test_slices_of_any_number_are_packed_whole(
     count: int, path: str, monkeypatch: pytest.MonkeyPatch

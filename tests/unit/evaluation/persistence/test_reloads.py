@@ -54,19 +54,6 @@ def test_conditions_are_kept_as_they_were_written() -> None:
     assert made.rule(ids[0]).source is None
 
 
-def test_shadow_rules_and_what_was_compared_are_those_of_before() -> None:
-    made = Detector()
-    rule_id = made.add_rule("rule", "per k once a == 1")
-    made.add_rule("shadow", "a == 2", shadow=True)
-    made.add_rule("draft", "per k once a == 2", shadow=True, draft_of=rule_id)
-    for number in range(12):
-        made.submit({"k": number % 3, "a": number % 4}, number)
-    again = reloaded(made)
-    assert again.rules() == made.rules()
-    assert again.comparison(rule_id).dump() == made.comparison(rule_id).dump()
-    assert min(made.comparison(rule_id).counts.values()) > 0
-
-
 def size_of(detector: Detector) -> tuple[int, int, int]:
     histories = detector.histories
     return histories.live, histories.keyed_bytes, histories.unkeyed_bytes

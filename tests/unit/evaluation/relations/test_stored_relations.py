@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from engine import Detector, Limits, Refusal, explain
-from engine.evaluation.kernel import rule_set
 from engine.evaluation.persistence.capturing import capture
 from engine.evaluation.persistence.packing import packed
 from engine.evaluation.persistence.saved import dump
@@ -40,36 +39,6 @@ def test_types_stay_apart_and_numbers_are_equal_by_value() -> None:
     for other in ("1", 2, False, 0, "true", (1 << 70) + 1, [1], {"a": 1}, None):
         assert names(detector, x=other) == [], other
     assert tuples(reloaded(detector)) == tuples(detector) == [[1], ["2"], [True], [0.5], [1 << 70]]
-
-
-@pytest.mark.parametrize("indexed_from", [1, 1 << 62])
-def test_what_is_sent_counts_instead_of_what_is_stored(
-    indexed_from: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rule_set, "INDEXED_FROM", indexed_from)
-    monkeypatch.setattr(rule_set, "FUSED_BELOW", indexed_from)
-    detector = Detector()
-    detector.add_rule("r", "r(x)")
-    detector.put_relation("r", ["a"], 0)
-    assert names(detector, {"r": ["b"]}, x="b") == ["r"]
-    for sent in ([], None, "none", ["b"]):
-        assert names(detector, {"r": sent}, x="a") == []
-    assert names(detector, {"s": []}, x="a") == ["r"]
-
-
-def test_a_change_reaches_all_events_after_it_and_none_before() -> None:
-    detector = Detector()
-    detector.add_rule("now", "r(x)")
-    detector.add_rule("before", "once r(x)")
-    detector.add_rule("always", "historically r(x)")
-    detector.put_relation("r", ["a"], 0)
-    assert names(detector, x="a") == ["now", "before", "always"]
-    detector.change_relation("r", remove=["a"], time_ms=1)
-    assert names(detector) == ["before"]
-    detector.put_relation("r", ["a"], 2)
-    assert names(detector, x="a") == ["now", "before"]
-    detector.delete_relation("r")
-    assert names(detector, x="a") == ["before"]
 
 
 def test_a_change_is_seen_before_cached_look_ups_are_dropped() -> None:
@@ -241,19 +210,6 @@ def test_pages_have_every_tuple_once_in_the_order_in_which_they_came(
         seen += page
     assert seen == [*every, [-1], [-2]]
     assert tuples(reloaded(detector)) == tuples(detector)
-
-
-def test_a_page_that_is_deleted_does_not_move_the_next_one() -> None:
-    detector, every = Detector(), [[number] for number in range(2 * CHUNK)]
-    detector.put_relation("r", every, 0)
-    seen, after = list[Any](), 0
-    while after is not None:
-        page, after = detector.relation_page("r", after, 50)
-        detector.change_relation("r", remove=page, time_ms=0)
-        detector = reloaded(detector)
-        seen += page
-    assert seen == every
-    assert detector.relations()[0].tuples == 0
 
 
 def test_a_capture_keeps_what_was_there_when_it_was_taken() -> None:

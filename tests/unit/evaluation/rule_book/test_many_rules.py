@@ -110,20 +110,6 @@ def test_one_change_does_what_the_same_changes_do_one_by_one(mode: str, scaled: 
                     assert fired[0] == fired[1]
 
 
-def test_a_condition_that_stays_keeps_its_history_and_its_source() -> None:
-    detector = Detector()
-    text = "once  a == 1  # ever"
-    rule = detector.rule(detector.add_rule("r", text))
-    detector.evaluate({"a": 1}, 1)
-    assert put(detector, [WantedRule("r", text, labels={"level": 1})])["changed"] == ["r"]
-    assert detector.rule(rule.id).source == text
-    assert [action["labels"] for action in detector.evaluate({}, 2)] == [{"level": 1}]
-    put(detector, [WantedRule("r", "once a == 1")])
-    assert len(detector.evaluate({}, 3)) == 1
-    put(detector, [WantedRule("r", "once a == 2")])
-    assert detector.evaluate({}, 4) == []
-
-
 def defects(detector: Detector, wanted: list[WantedRule], *, prune: bool = False) -> list[tuple[int, str]]:
     before = detector.dump()
     with pytest.raises(Refusal) as refused:
@@ -248,12 +234,6 @@ def test_rules_that_stay_are_neither_parsed_nor_written_nor_checked(
     wanted[3] = WantedRule("r3", "a == 77", **members)
     assert put(detector, wanted)["changed"] == ["r3"]
     assert worked, "what changes is parsed"
-
-
-def test_a_label_of_another_type_is_a_change() -> None:
-    detector = Detector()
-    put(detector, [WantedRule("a", "x == 1", labels={"level": 1})])
-    assert put(detector, [WantedRule("a", "x == 1", labels={"level": True})])["changed"] == ["a"]
 
 
 def test_drafts_are_named_by_their_rules_and_may_be_exchanged() -> None:

@@ -79,59 +79,6 @@ def test_the_worst_text_of_64_kib_takes_no_more_than_the_bound_and_one_pattern(j
     assert len(judged) < 400
 
 
-def test_a_detector_takes_no_more_than_its_bound_and_says_so() -> None:
-    limits = Limits(detector_preparation_max=sum(WORK[:3]))
-    detector = Detector(limits=limits)
-    ids = [detector.add_rule("n", any_of([pattern])) for pattern in COSTLY[:3]]
-    ((code, message),) = errors(lambda: detector.add_rule("n", any_of(COSTLY[3:4])))
-    assert code == 1400
-    assert str(sum(WORK[:4])) in message
-    assert len(detector.rules()) == 3
-    # Those that are there already take no more work.
-    again = detector.add_rule("n", any_of(COSTLY[:3]))
-    detector.change_rule(ids[0], condition="a == 1")
-    assert errors(lambda: detector.add_rule("n", any_of(COSTLY[3:4])))[0][0] == 1400
-    detector.remove_rule(again)
-    detector.add_rule("n", any_of(COSTLY[3:4]))
-    assert errors(lambda: detector.change_rule(ids[1], condition=any_of(COSTLY[1:5:3])))[0][0] == 1400
-    detector.change_rule(ids[1], condition=any_of(COSTLY[4:5]))
-
-
-def test_a_changed_rule_gives_back_only_patterns_that_no_other_rule_has() -> None:
-    detector = Detector(limits=Limits(detector_preparation_max=sum(WORK[:2])))
-    first, second = (detector.add_rule("n", any_of(COSTLY[:1])) for _ in range(2))
-    assert errors(lambda: detector.change_rule(first, condition=any_of(COSTLY[1:3])))[0][0] == 1400
-    detector.remove_rule(second)
-    detector.change_rule(first, condition=any_of(COSTLY[1:3]))
-
-
-def test_a_detector_that_exceeds_a_lowered_bound_can_still_exchange_patterns() -> None:
-    detector = Detector()
-    rule = detector.add_rule("n", any_of(COSTLY[:2]))
-    low = Limits(detector_preparation_max=1)
-    loaded = Detector.load(detector.dump(), Detector.STATE_VERSION, limits=low)
-    loaded.change_rule(rule, condition=any_of(COSTLY[2:4]))
-    assert errors(lambda: loaded.change_rule(rule, condition=any_of(COSTLY[:3])))[0][0] == 1400
-
-
-def test_disabled_rules_count_since_they_can_be_enabled_at_any_time() -> None:
-    detector = Detector(limits=Limits(detector_preparation_max=sum(WORK[:1])))
-    rule = detector.add_rule("n", any_of(COSTLY[:1]))
-    detector.change_rule(rule, enabled=False)
-    assert errors(lambda: detector.add_rule("n", any_of(COSTLY[1:2])))[0][0] == 1400
-    detector.change_rule(rule, enabled=True)
-
-
-def test_a_detector_counts_the_same_after_it_was_loaded() -> None:
-    limits = Limits(detector_preparation_max=sum(WORK[:3]))
-    detector = Detector(limits=limits)
-    for pattern in COSTLY[:3]:
-        detector.add_rule("n", any_of([pattern]))
-    loaded = Detector.load(detector.dump(), Detector.STATE_VERSION, limits=limits)
-    assert errors(lambda: loaded.add_rule("n", any_of(COSTLY[3:4])))[0][0] == 1400
-    loaded.add_rule("n", any_of(COSTLY[:3]))
-
-
 def test_what_was_stored_before_the_bounds_were_as_they_are_still_loads_and_can_shrink() -> None:
     detector = Detector(limits=Limits(condition_preparation_max=10**9))
     rule = detector.add_rule("n", any_of(COSTLY))

@@ -63,17 +63,6 @@ def test_a_shadow_rule_without_a_rule_leaves_others_their_actions_and_is_stored(
     assert not again.shadows
 
 
-def test_turning_into_a_shadow_rule_and_back_keeps_the_history() -> None:
-    detector = Detector()
-    detector.evaluate({}, 0)
-    rule = detector.add_rule("rule", "once a == 1")
-    assert fired(detector, a=1) == [rule]
-    detector.change_rule(rule, shadow=True)
-    assert fired(detector) == []
-    detector.change_rule(rule, shadow=False)
-    assert fired(detector) == [rule]
-
-
 def test_the_three_numbers_and_their_examples() -> None:
     detector = made("per k once within 1m a == 1", "per j a in [1, 2]")
     fired(detector, 1, a=1, k="x", j="y", note="both")
@@ -107,24 +96,6 @@ def test_a_key_from_the_context_is_in_the_example() -> None:
     assert example.key == {"$k": "x"}
 
 
-def test_what_is_known_of_rules_that_fire_together_ends_with_a_pair() -> None:
-    detector = made("a == 1", "a == 2")
-    other = detector.add_rule("other", "b == 1")
-    detector.add_rule("its draft", "b == 2", shadow=True, draft_of=other)
-    fired(detector, a=1)
-    detector.change_rule(DRAFT, condition="a == 3")
-    fired(detector, a=1)
-    assert counts(detector) == [0, 1, 0]
-    detector.change_rule(DRAFT, enabled=False)
-    fired(detector, a=1)
-    detector.change_rule(DRAFT, enabled=True)
-    fired(detector, a=1)
-    assert counts(detector) == [0, 1, 0]
-    detector.remove_rule(DRAFT)
-    fired(detector, a=1)
-    assert detector.shadows.tally["only_rule"] == 3
-
-
 def test_the_last_examples_are_kept_and_few_of_a_frequent_kind() -> None:
     detector = made()
     for number in range(EXAMPLES_MAX + 5):
@@ -146,15 +117,6 @@ def test_examples_stay_as_they_were_when_the_caller_changes_the_event() -> None:
     fields["list"].append(2)
     kept = [example.fields for example in detector.comparison(RULE).examples["both"]]
     assert kept == [{"a": 1, "list": [1], "n": number} for number in range(3)]
-
-
-def test_a_batch_counts_as_its_events_do_also_around_a_refused_one() -> None:
-    detector = made()
-    events = [({"a": a}, at_ms, None) for a, at_ms in ((1, 1), (2, 2), (1, -1e9), (2, 3), (1, 4), (0, 5))]
-    outcomes = detector.submit_clean(events)
-    assert [[rule.id for rule in rules] for rules in outcomes.fired] == [[RULE], [], [], [], [RULE], []]
-    assert counts(detector) == [2, 0, 2]
-    assert [one.number for one in detector.comparison(RULE).examples["only_draft"]] == [3, 4]
 
 
 def test_a_different_condition_or_a_switch_begins_the_comparison_anew_and_nothing_else_does() -> None:

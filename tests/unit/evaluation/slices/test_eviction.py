@@ -6,11 +6,10 @@ import pytest
 
 from engine import Detector, Limits
 from engine.evaluation.events.outcomes import Outcome
-from engine.evaluation.key_sizes import key_bytes
 from engine.evaluation.slices.bounds import eviction
 from engine.evaluation.slices.bounds.minima import Minima
 from engine.evaluation.slices.histories import SETTLED_EVERY
-from engine.evaluation.slices.slices import PLACE_BYTES, SLICE_BYTES, Slices
+from engine.evaluation.slices.slices import Slices
 
 
 def detector(*rules: str, **limits: int) -> Detector:
@@ -26,55 +25,6 @@ def codes(outcome: Outcome) -> list[int]:
 
 def fires(made: Detector, time_ms: int, **fields: Any) -> bool:
     return bool(made.evaluate(fields, time_ms))
-
-
-def test_the_longest_unseen_key_is_evicted_and_the_reply_says_so() -> None:
-    made = detector("per k once a == 1", keys_max=2)
-    for time_ms, key in enumerate("AB"):
-        assert codes(made.submit({"k": key, "a": 1}, time_ms)) == []
-    # A is seen again, though nothing new is remembered for it: B is now the longest unseen.
-    assert fires(made, 2, k="A", a=0)
-    outcome = made.submit({"k": "C", "a": 1}, 3)
-    assert [tuple(entry) for entry in outcome.messages] == [(2002, "evicted 1 keys: limit of 2 live keys")]
-    assert [fires(made, 4, k=key, a=0) for key in "ABC"] == [True, False, True]
-
-
-OF_KEY = SLICE_BYTES + PLACE_BYTES + key_bytes("0")
-
-
-def test_past_the_bound_on_bytes_the_longest_unseen_go_and_the_reply_says_so() -> None:
-    bytes_max = 3 * OF_KEY
-    made = detector("per k once a == 1", state_bytes_max=bytes_max)
-    for number in range(3):
-        assert codes(made.submit({"k": f"{number}", "a": 1}, number)) == []
-    assert fires(made, 3, k="0", a=0)
-    messages = made.submit({"k": "3", "a": 1}, 4).messages
-    said = f"evicted 1 keys: limit of {bytes_max} bytes of keyed state"
-    assert [tuple(message) for message in messages] == [(2002, said)]
-    assert [fires(made, 5, k=f"{number}", a=0) for number in range(4)] == [True, False, True, True]
-    # One large key takes the place of two small ones.
-    [message] = made.submit({"k": "0" * (OF_KEY // 2), "a": 1}, 6).messages
-    assert message.message.startswith("evicted 2 keys")
-    assert made.histories.live == 2
-
-
-@pytest.mark.parametrize("bound", [{"keys_max": 2}, {"state_bytes_max": 2 * OF_KEY}], ids=["number", "bytes"])
-def test_an_expired_key_makes_room_before_a_live_one_is_evicted(bound: dict[str, int]) -> None:
-    made = detector("per k once within 10s a == 1", **bound)
-    made.evaluate({"k": "A", "a": 1}, 0)
-    made.evaluate({"k": "B", "a": 1}, 9_000)
-    # A has expired, though it was seen last.
-    assert not fires(made, 12_000, k="A", a=0)
-    assert codes(made.submit({"k": "C", "a": 1}, 12_000)) == []
-    assert [fires(made, 12_000, k=key, a=0) for key in "ABC"] == [False, True, True]
-
-
-def test_a_key_that_was_evicted_begins_its_slice_anew() -> None:
-    made = detector("per k historically a == 1", keys_max=1)
-    assert fires(made, 0, k="A", a=1)
-    assert not fires(made, 1, k="A", a=0)
-    assert not fires(made, 2, k="B", a=0)
-    assert fires(made, 3, k="A", a=1)
 
 
 def test_keys_that_remember_nothing_are_not_live() -> None:
@@ -103,23 +53,6 @@ def test_no_key_is_evicted_for_what_is_remembered_without_keys() -> None:
         made.submit({"k": number % 25, "a": 0}, number)
     assert (made.histories.live, made.keys_evicted) == (25, 0)
     assert made.histories.bytes > 10_000 > made.histories.keyed_bytes
-
-
-def test_of_several_paths_the_longest_unseen_key_goes_whatever_its_path() -> None:
-    made = detector("per k once a == 1", "per j once a == 1", keys_max=1_000)
-    for number in range(500):
-        made.evaluate({"k": number, "a": 1}, number)
-        made.evaluate({"j": number, "a": 1}, number)
-    for number in range(0, 500, 2):
-        made.evaluate({"k": number, "a": 0}, 500)
-    for number in range(300):
-        assert codes(made.submit({"k": f"new {number}", "a": 1}, 501)) == [2002]
-    gone = {
-        name: [number for number in range(500) if not fires(made, 502, **{name: number}, a=0)]
-        for name in "kj"
-    }
-    # Of each two numbers one k went, and both j.
-    assert gone == {"k": list(range(1, 200, 2)), "j": list(range(200))}
 
 
 def test_keys_that_live_no_longer_since_a_rule_was_removed_go_first() -> None:

@@ -28,10 +28,7 @@ def detector(*rules: str) -> Detector:
     ("mode", "rule", "remembers", "forgets"),
     [
         ("fused", "per k once within 1s a == 1", {"a": 1}, {"a": 0}),
-        ("indexed", "per k once within 1s a == 1", {"a": 1}, {"a": 0}),
-        ("fused", "per k historically for 1s a == 1", {"a": 0}, {"a": 1}),
         ("indexed", "per k (a == 1 since within 1s b == 1)", {"a": 1, "b": 1}, {"a": 1, "b": 0}),
-        ("fused", "per k count(a >= 0) within 1s >= 3", {"a": 1}, {}),
         ("indexed", "per k distinct(a) within 1s > 3", {"a": 1}, {}),
         ("fused", "per k sum(a where a > 0) within 1s > 10", {"a": 1}, {}),
     ],
@@ -107,12 +104,12 @@ def test_an_entry_that_has_expired_goes_though_its_slice_stays() -> None:
 def test_no_shard_has_many_times_its_share_of_the_keys(key_of: Any, path: str) -> None:
     """A dict that grows moves as a whole, which takes the longer the larger it is."""
     made = detector(f"{path} once a == 1")
-    made.evaluate_many([({"k": key_of(number), "j": 1, "a": 1}, 0, None) for number in range(1, 5_001)])
+    made.evaluate_many([({"k": key_of(number), "j": 1, "a": 1}, 0, None) for number in range(1, 2_001)])
     (slices,) = made.histories.slices.values()
-    assert len(slices) == 5_000
+    assert len(slices) == 2_000
     # Whole numbers of up to 16 bits are their own hashes, so as many multiples may be in one.
     most = 65_536 // len(slices.shards) + 1
-    assert max(map(len, slices.shards)) <= most + 3 * 5_000 / len(slices.shards)
+    assert max(map(len, slices.shards)) <= most + 3 * 2_000 / len(slices.shards)
 
 
 @pytest.mark.parametrize("mode", ["fused", "indexed"])

@@ -66,63 +66,6 @@ def test_all_operators_that_look_for_the_latest_of_the_same_events_share_one_mem
     assert detector.rule_set.uses == {remembered: 7}
 
 
-@MODES
-@pytest.mark.parametrize("per", ["", "per k "])
-@pytest.mark.parametrize(
-    ("rule", "event"),
-    [
-        ("once p == 1", {"p": 1}),
-        ("earlier p == 1", {"p": 1}),
-        ("count(p == 1) >= 1", {"p": 1}),
-        ("distinct(v) >= 1", {"v": 1}),
-        ("sum(v) >= 1", {"v": 1}),
-        ("q == 1 since p == 1", {"p": 1, "q": 1}),
-        ("not historically not p == 1", {"p": 1}),
-        ("once once p == 1", {"p": 1}),
-    ],
-)
-def test_what_came_at_the_time_of_a_birth_is_remembered_by_the_rules_that_have_seen_it(
-    rule: str, event: dict[str, int], per: str, mode: str
-) -> None:
-    with in_mode(mode):
-        detector = Detector()
-        for name in ("old", "young"):
-            detector.add_rule(name, f"{per}({rule})")
-            detector.evaluate({"k": 1, "q": 1, **(event if name == "old" else {})}, 0)
-        fired = [action["name"] for action in detector.evaluate({"k": 1, "q": 1}, 0)]
-    assert fired == ["old"]
-
-
-@MODES
-@pytest.mark.parametrize("inner", ["p != 1", "not p == 1"])
-def test_a_run_begins_for_a_rule_at_the_first_event_after_its_birth(inner: str, mode: str) -> None:
-    with in_mode(mode):
-        detector = Detector()
-        for name, time_ms in (("oldest", 0), ("old", 4_000), ("young", 8_000)):
-            detector.add_rule(name, f"per k historically for 10s strong {inner}")
-            for key in (1, 2):
-                detector.evaluate({"k": key, "p": 0}, time_ms + 1_000 * key)
-    fired = [len(detector.evaluate({"k": 1, "p": 0}, time_ms)) for time_ms in range(11_000, 21_000, 1_000)]
-    assert fired == [1, 1, 1, 1, 2, 2, 2, 2, 3, 3]
-    detector.evaluate({"k": 1, "p": 1}, 21_000)
-    times_ms = (22_000, 31_999, 32_000)
-    assert [len(detector.evaluate({"k": 1, "p": 0}, time_ms)) for time_ms in times_ms] == [0, 0, 3]
-
-
-@MODES
-def test_what_a_removed_rule_saw_stays_for_the_oldest_of_those_that_are_left(mode: str) -> None:
-    names = ("old", "middle", "young")
-    with in_mode(mode):
-        detector = Detector()
-        ids = []
-        for name in names:
-            ids.append(detector.add_rule(name, "per k once within 10s p == 1"))
-            detector.evaluate({"k": name, "p": 1}, detector.events_seen)
-        detector.remove_rule(ids[0])
-    fired = [[action["name"] for action in detector.evaluate({"k": key}, 6)] for key in names]
-    assert fired == [[], ["middle"], ["middle", "young"]]
-
-
 @pytest.mark.parametrize("history", AWAITED + CLOCKED, ids=repr)
 def test_keys_that_only_a_removed_rule_remembered_make_room(history: Condition) -> None:
     detector = Detector(limits=Limits(keys_max=40))

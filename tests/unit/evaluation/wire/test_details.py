@@ -11,7 +11,6 @@ from engine.evaluation.requirements import keys_of
 from engine.evaluation.wire import results
 from engine.evaluation.wire.events import Done, evaluate_batch_body, evaluate_body
 from engine.evaluation.wire.inspecting.explanations import (
-    dry_run_batch_body,
     dry_run_body,
     evaluate_explained_body,
     explain_body,
@@ -84,22 +83,6 @@ def test_details_are_what_the_explanation_shows_and_change_nothing(mode: str) ->
                 assert action["keys"] == {n: fields[n] for n in names if not isinstance(fields[n], list)}
         assert fired > 100
         assert plain.dump() == detailed.dump()
-
-
-@pytest.mark.parametrize("mode", TRIED)
-def test_a_batch_gives_what_its_events_give_one_by_one(mode: str) -> None:
-    with in_mode(mode):
-        alone, together, dry = made(), made(), made()
-        sent = json.dumps({"events": [*EVENTS, {**EVENTS[0], "timestamp_ms": -(10**9)}]}).encode()
-        expected = [result(evaluate_explained_body(alone, body(event), detailed=True)) for event in EVENTS]
-        for each in expected:
-            for action in each["actions"]:
-                action.pop("node")
-        answer, refused = evaluate_batch_body(together, sent, detailed=True)
-        assert result(answer)["results"][:-1] == expected
-        assert refused == (len(EVENTS),)
-        assert together.dump() == alone.dump()
-        assert result(dry_run_batch_body(dry, sent, "json", detailed=True))["results"][:-1] == expected
 
 
 def test_texts_stand_before_the_comparison_and_name_their_keys_where_they_are_the_same() -> None:

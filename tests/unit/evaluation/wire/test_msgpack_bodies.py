@@ -260,17 +260,6 @@ def test_a_batch_of_flat_events_may_hold_every_scalar() -> None:
     assert decoded.events[0].fields == fields
 
 
-@pytest.mark.parametrize("count", [1, 15, 16])
-def test_the_elements_of_an_array_are_values_of_their_own(count: int) -> None:
-    body = msgpack.packb([0] * count)
-    assert msgpack_bodies._are_few(body, count + 1)
-    assert not msgpack_bodies._are_few(body, count)
-
-
-def test_a_long_body_may_hold_few_values() -> None:
-    check_msgpack(msgpack.packb({"x": "y" * 100}), Limits(body_values_max=10))
-
-
 @pytest.mark.parametrize(
     ("body", "reason"),
     [

@@ -148,7 +148,7 @@ def test_every_number_is_decoded_to_the_last_bit(texts: list[str]) -> None:
     expected = bits(json.loads(body))
     assert bits(numbers.decode_by_hand(body)) == expected
     assert bits(msgspec.json.decode(body)) == expected
-    long = b"[" + b",".join([body] * (1 + 4 * SCANNED_BYTES // len(body))) + b"]"
+    long = b"[" + b",".join([body] * (1 + SCANNED_BYTES // len(body))) + b"]"
     assert all(bits(each) == expected for each in decode(long, list[Any]))
 
 

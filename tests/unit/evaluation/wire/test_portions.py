@@ -123,19 +123,6 @@ def test_what_is_no_batch_is_refused_as_ever(
     assert sorted(told(body, form)) == sorted(whole)
 
 
-@pytest.mark.parametrize("form", ["json", "msgpack"])
-def test_one_of_many_unknown_members_is_told(form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To keep the names of all would hold the interpreter for long."""
-    short(monkeypatch, 0, 1)
-    body = PACK[form]({f"x{number}": 1 for number in range(1_000)} | {"events": [{"fields": 1}]})
-    [unknown, *others] = told(body, form)
-    assert unknown.message == "x0: unknown member"
-    assert [entry.message.partition(":")[0] for entry in others] == [
-        "events[0].fields",
-        "events[0].timestamp_ms",
-    ]
-
-
 @pytest.mark.parametrize(
     "body",
     [
@@ -152,14 +139,6 @@ def test_what_is_no_json_is_told_as_of_a_short_body(body: bytes, monkeypatch: py
     whole = told(body, "json")
     short(monkeypatch)
     assert told(body, "json") == whole
-
-
-def test_half_of_a_surrogate_pair_is_refused_in_a_portion_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    short(monkeypatch)
-    for half in ("\\ud800", "\\udc00", "\\ud83dx"):
-        (entry,) = told(b'{"events":[{"fields":{"a":"%b"},"timestamp_ms":1}]}' % half.encode(), "json")
-        assert entry.code == 1000
-        assert entry.message.startswith("the body is not JSON: ")
 
 
 def test_msgpack_that_is_broken_is_told_as_of_a_short_body(monkeypatch: pytest.MonkeyPatch) -> None:

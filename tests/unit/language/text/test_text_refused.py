@@ -9,13 +9,8 @@ UNREADABLE = """
 a
 a ==
 == 1
-a == 1 and
-and a == 1
-a == 1 b == 2
 (a == 1
 a == 1)
-()
-all()
 any()
 not
 once
@@ -57,15 +52,12 @@ a in null
 a in [null]
 r(null)
 per null a == 1
-a == NULL
 a == Null
 a == True
 a == FALSE
 a AND b
-a == 1 AND b == 2
 a == 1 Or b == 2
 Not a == 1
-Once a == 1
 per IN a == 1
 ALL(a == 1)
 a IN [1]
@@ -73,13 +65,11 @@ a Contains 1
 a == 1 Since b == 2
 r(TRUE)
 once Within 5m a == 1
-previous
 earlier
 previous since a == 1
 previous within 5m a == 1
 earlier within a == 1
 earlier within 5m
-earlier for 5m a == 1
 earlier 5m a == 1
 count
 count(
@@ -116,13 +106,9 @@ where a == 1
 once where a == 1 b == 2
 a == 1 where b == 2
 per k where a == 1 where b == 2
-COUNT(a == 1) > 5
 Sum(a) > 5
 per k WHERE a == 1 b == 2
-Previous a == 1
-AND == 1
 a == In
-once within a == 1
 once within 5 m
 once within 5x a == 1
 once within 5mm a == 1
@@ -133,50 +119,34 @@ once within .5m a == 1
 once within 5.m a == 1
 once within 1e999 a == 1
 once within "5m" a == 1
-historically within 5m a == 1
 historically for a == 1
 historically for strong 5m a == 1
 historically strong a == 1
-once for 5m a == 1
 once within 5m strong a == 1
 a == 1 since for 5m b == 2
 once 5m a == 1
 a == 1 since b == 2 since c == 3
 a == 1 since within 5m b == 2 since within 5m c == 3
-a == 5m
 a in [5m]
-a == 01
-a == +1
-a == .5
 a == 1.
 a == 1e
 a == 0x1
 a == 1_000
 a == --1
-a == 1e999
 a == -1e999
 a == 5and b == 1
 a == "x
 a == 'x
 `a == 1
-`a`` == 1
 a.b. == 1
 .a == 1
-a..b == 1
 a.1 == 1
 1a == 1
 -a == 1
-$ == 1
 $$a == 1
 $1 == 1
 a$b == 1
-größe == 1
 a == 1;
-a == 1 && b == 2
-a == 1 || b == 2
-!a == 1
-a === 1
-a <> 1
 a =~ 'x'
 a == 1 // x
 a == 1 /* x */
@@ -190,7 +160,6 @@ all a == 1
 all(a == 1,)
 all[a == 1]
 a == {}
-a is 1
 a similar 'x'
 a == 1 xor b == 2
 if a == 1
@@ -268,14 +237,8 @@ def test_a_text_that_can_be_read_is_validated_like_its_json(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "column", "suggestion"),
     [
-        ("once wihtin 5m a == 1", 6, '"within"'),
-        ("a == 1 AND b == 2", 8, '"and"'),
         ("True == a", 1, '"true"'),
         ("a == FALSE", 6, '"false"'),
-        ("a == 1 && b == 2", 8, '"and"'),
-        ("a == 1 || b == 2", 8, '"or"'),
-        ("a <> 1", 3, '"!="'),
-        ("a === 1", 3, '"=="'),
         ("a =~ 'x'", 3, '"matches"'),
         ("! a == 1", 1, '"not"'),
         ("a contians 1", 3, '"contains"'),

@@ -20,7 +20,6 @@ from engine.evaluation.kernel.selection.triggers import (
     Related,
     Trigger,
     Triggers,
-    may_meet_several,
 )
 from engine.evaluation.operators.table import operator_of
 from engine.evaluation.paths import Path
@@ -29,28 +28,6 @@ from engine.evaluation.slices.histories import Histories, Site
 from engine.evaluation.stamps import NEVER
 from engine.language.condition import All, Condition, FactArg, InRelation, Leaf, Not, OnceWithin, SinceWithin
 from engine.language.condition import Any as AnyOf
-
-
-@pytest.mark.parametrize(
-    ("found", "several"),
-    [
-        ({Hit("a", 1)}, False),
-        ({Hit("a", PRESENT)}, False),
-        ({Hit("a", 1), Hit("a", 2), Hit("a", 3)}, False),
-        ({Hit("a", 1), Hit("b", 1)}, True),
-        ({Hit("a", 1), Hit("a", PRESENT)}, True),
-        ({Element("a", 1), Element("a", 2)}, True),
-        ({Hit("a", 1), Found("a", "x")}, True),
-    ],
-)
-def test_an_event_meets_several_triggers_unless_all_are_values_of_one_fact(
-    found: set[Trigger], several: bool
-) -> None:
-    assert may_meet_several(frozenset(found)) is several
-
-
-def test_where_each_event_is_shown_no_trigger_is_met() -> None:
-    assert not may_meet_several(None)
 
 
 def said(found: Triggers | None) -> set[str] | None:

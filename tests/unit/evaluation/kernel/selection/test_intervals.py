@@ -11,7 +11,7 @@ import pytest
 from engine import Detector
 from engine.evaluation.kernel.selection import ranges
 from engine.evaluation.kernel.selection.intervals import Intervals
-from engine.evaluation.kernel.selection.ranges import Ranges, ordinal
+from engine.evaluation.kernel.selection.ranges import Ranges
 from engine.evaluation.kernel.selection.selected_rows import SelectedRows
 from engine.evaluation.kernel.selection.triggers import Range
 from engine.language.condition import Leaf
@@ -52,17 +52,6 @@ def test_ranges_that_come_and_go_select_their_members_whether_they_are_few_or_ma
         sizes.add(len(there))
     assert min(sizes) == 0
     assert max(sizes) > 3 * ranges.FEW_MAX
-
-
-@pytest.mark.parametrize("values", [NUMBERS, TEXTS], ids=["numbers", "texts"])
-def test_ordinals_are_in_the_order_of_values(values: tuple[str | float, ...]) -> None:
-    ordered = sorted(values)
-    ordinals = [ordinal(value) for value in ordered]
-    assert ordinals == sorted(ordinals)
-    assert ordinals[0] >= 0
-    assert ordinals[-1] < (2**64 if values is NUMBERS else 2**264)
-    assert ordinal(-0.0) == ordinal(0) == ordinal(0.0)
-    assert len(set(ordinals)) > len(set(values)) // 2, "few values have the same number"
 
 
 def _evaluated(detector: Detector, **fields: object) -> int:
@@ -162,7 +151,7 @@ def test_of_an_equality_and_a_range_the_one_decides_that_fewer_events_meet(
     index_from(monkeypatch, 0)
     detector = Detector()
     drawn = random.Random(1)
-    for number in range(500):
+    for number in range(200):
         low = drawn.randrange(900)
         detector.add_rule("rule", f'type == "t{number % 50}" and amount between {low} and {low + 100}')
         low *= 1_000
@@ -184,14 +173,6 @@ def test_a_large_place_is_kept_as_bytes_whose_hash_nobody_can_predict() -> None:
     assert places(edge - 1, edge) == [edge]
     assert places(edge + 1, edge + 2) == [(edge + 2).to_bytes(9)]
     assert [type(place) for place in places(1 << 63, 1 << 63)] == [bytes]
-
-
-def test_texts_that_begin_alike_have_ordinals_in_their_order() -> None:
-    # The last of them are longer than what is told apart, in bytes and in characters.
-    begin = "é" + "x" * 30
-    texts = ["", "a", begin, begin + "aé", begin + "b", begin + "é", begin + "éa", begin + "éb" * 20]
-    assert texts == sorted(texts)
-    assert list(map(ordinal, texts)) == sorted(map(ordinal, texts))
 
 
 @pytest.mark.parametrize("few", [0, 16])
