@@ -52,7 +52,8 @@ class LocalService:
     def begin(self) -> None:
         """Begin a scheduler, to which the next connection of the backend is."""
         client, now_us = self.directories.client(), self.actors.now_us
-        self.scheduler = Scheduler(self.settings, self.actors, client, nodes=self.nodes, now_us=now_us)
+        nodes = self.nodes or LocalNodes()
+        self.scheduler = Scheduler(self.settings, self.actors, client, nodes=nodes, now_us=now_us)
         self.actors.term = lambda: self.scheduler.catalogue.term
         self._served = SchedulerService(
             self.scheduler,

@@ -207,10 +207,11 @@ ELSEWHERE = {
     "existing_data": "tests/integration/service/test_command_line.py::"
     "test_a_service_with_existing_data_begins_no_folder",
     "tls_cert": "tests/integration/service/test_front_door.py::"
-    "test_requests_come_over_tls_and_a_new_certificate_is_taken_over",
+    "test_requests_come_over_tls_and_a_new_certificate_is_taken_over_and_metrics_have_their_own_listener",
     "tls_key": "tests/integration/service/test_front_door.py::"
     "test_files_that_are_wrong_end_the_start_with_their_names",
-    "metrics_host": "tests/integration/service/test_front_door.py::test_metrics_have_a_listener_of_their_own",
+    "metrics_host": "tests/integration/service/test_front_door.py::"
+    "test_requests_come_over_tls_and_a_new_certificate_is_taken_over_and_metrics_have_their_own_listener",
     "host": "tests/integration/service/test_command_line.py::test_an_address_that_is_none_is_said",
     "join_timeout_s": "tests/integration/cluster/test_cluster_ray.py::"
     "test_a_cluster_that_lets_nobody_in_is_given_up_in_words",
