@@ -204,9 +204,8 @@ class Detector(RuleBook):
 
     def forget_lookups(self) -> None:
         """Drop the cached look-ups of events, which their owner may change from now on."""
-        lookups = self.rule_set.lookups
-        if lookups.used or lookups.latest_relations is not None:
-            lookups.forget()
+        if (one := self.rule_set.lookups).used or one.latest_relations is not None:
+            one.forget()
 
     def code(self) -> str:
         """Return the Python source of the function that evaluates the rules as long as they are few."""
@@ -301,7 +300,7 @@ class Detector(RuleBook):
     def _acting(self, fired: Fired, event: Event, number: int | None = None) -> Fired:
         """Of the rules that fired at an event, the last one if it has no number, return those that act."""
         number = self.events_seen if number is None else number
-        held_back = self.at_most_once.held_at.pop(number, ()) if self.at_most_once.held_at else ()
+        held_back = self.at_most_once.held_at.pop(number, ())
         if self.shadows.ids and (fired or held_back):
             return self.shadows.acting(fired, number, event, held_back)
         return fired
@@ -314,7 +313,6 @@ class Detector(RuleBook):
         return results[0]
 
     # The interface for the compiled function over many events: `kernel.stream`.
-
     @property
     def latest_us(self) -> int:
         """The latest timestamp that is accepted."""
