@@ -115,7 +115,7 @@ class Detector(RuleBook):
         intake = Intake(self.limits)
         given = intake.in_turn(events, self.forget_lookups)
         try:
-            if self.shadows:
+            if self.shadows.ids:
                 # One at a time: the next event may consist of the same objects, changed.
                 for event in intake.events(given):
                     append(self._acting(self._evaluate(*event), event))
@@ -204,7 +204,8 @@ class Detector(RuleBook):
 
     def forget_lookups(self) -> None:
         """Drop the cached look-ups of events, which their owner may change from now on."""
-        self.rule_set.lookups.forget()
+        if (one := self.rule_set.lookups).used or one.latest_relations is not None:
+            one.forget()
 
     def code(self) -> str:
         """Return the Python source of the function that evaluates the rules as long as they are few."""
@@ -238,7 +239,7 @@ class Detector(RuleBook):
             finally:
                 self._messages = None
             self.actions += self.verdicts.note(seen_before + 1, fired[first:])
-            if self.shadows:
+            if self.shadows.ids:
                 for place, number in enumerate(range(seen_before + 1, self.events_seen + 1), first):
                     firings = len(fired[place])
                     fired[place] = self._acting(fired[place], events[place - start], number)
@@ -299,8 +300,8 @@ class Detector(RuleBook):
     def _acting(self, fired: Fired, event: Event, number: int | None = None) -> Fired:
         """Of the rules that fired at an event, the last one if it has no number, return those that act."""
         number = self.events_seen if number is None else number
-        held_back = self.at_most_once.held_at.pop(number, ()) if self.at_most_once.held_at else ()
-        if self.shadows and (fired or held_back):
+        held_back = self.at_most_once.held_at.pop(number, ())
+        if self.shadows.ids and (fired or held_back):
             return self.shadows.acting(fired, number, event, held_back)
         return fired
 
@@ -312,7 +313,6 @@ class Detector(RuleBook):
         return results[0]
 
     # The interface for the compiled function over many events: `kernel.stream`.
-
     @property
     def latest_us(self) -> int:
         """The latest timestamp that is accepted."""

@@ -15,6 +15,7 @@ EVENT: Final = (1 << NUMBER_BITS) - 1
 WITHIN_BITS: Final = 23
 """The bits below the number of an event in the order in which slices, and what is like them, are seen."""
 
+MICROSECOND: Final = 1 << NUMBER_BITS
 MILLISECOND: Final = 1_000 << NUMBER_BITS
 
 EARLIEST_US: Final = -8_640_000_000_000_000_000

@@ -11,6 +11,12 @@ PRODUCT_MAX = _EXACT_INTEGERS / 4
 
 CLEAR_OF_HALVES = 0.1
 
+ROUNDING = 1.5 * 2.0**52
+"""To add this to a product below PRODUCT_MAX, and take it away, rounds it: doubles of that size are whole.
+
+Generated code does so, since `round` takes several times as long; see `kernel.stream`.
+"""
+
 
 def microseconds(amount: float, per_unit: int) -> int:
     """Multiply the shortest decimal of `amount` by `per_unit` and round the product half to even."""

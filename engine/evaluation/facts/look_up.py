@@ -6,6 +6,7 @@ The parts of a name stand between its dots. There is no going back to a shorter 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from itertools import accumulate
+from operator import methodcaller
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from engine.language.condition import STRINGS
@@ -104,7 +105,7 @@ def field_names(name: str) -> tuple[str, ...]:
 
 def _look(whole: str, steps: tuple[str, ...]) -> Look:
     if not steps:
-        return lambda values: values.get(whole)
+        return methodcaller("get", whole)
     if len(steps) == len("ab"):
         return _look_at_two(whole, *steps)
     if len(steps) == len("abc"):

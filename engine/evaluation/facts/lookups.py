@@ -51,10 +51,11 @@ class Lookups:
         self._stored = stored
         self._by_fact: WeakValueDictionary[str, Lookup] = WeakValueDictionary()
         self._with_literals: dict[str, Lookup] = {}
-        self._relations: Relations | None = None
+        self.latest_relations: Relations | None = None
         self.used: list[Lookup] = []
         """The look-ups with cached results."""
-        self._changed: set[Lookup] = set()
+        self.changed: set[Lookup] = set()
+        """Those whose new literals are not compiled yet."""
 
     def of(self, fact: str) -> "Lookup":
         """Return the look-up of a fact. All rules about the fact share it."""
@@ -68,32 +69,32 @@ class Lookups:
         for fact, literal in literals:
             lookup = self._with_literals[fact] = self.of(fact)
             lookup.add(literal)
-            self._changed.add(lookup)
+            self.changed.add(lookup)
 
     def remove(self, literals: Iterable[tuple[str, str]]) -> None:
         """Undo one `add`."""
         for fact, literal in literals:
             lookup = self._with_literals[fact]
             lookup.remove(literal)
-            self._changed.add(lookup)
+            self.changed.add(lookup)
             if not lookup.literals:
                 del self._with_literals[fact]
 
     def compile_new(self) -> None:
         """Compile the literals that were added, so that no event has to."""
-        while self._changed:
-            self._changed.pop().compile_new()
+        while self.changed:
+            self.changed.pop().compile_new()
 
     def relations(self, sent: Mapping[str, Any]) -> Relations:
         """Return the relations of a context: the same object as long as the context is the same."""
-        relations = self._relations
+        relations = self.latest_relations
         if relations is None or relations.sent is not sent:
-            relations = self._relations = Relations(sent, self._stored)
+            relations = self.latest_relations = Relations(sent, self._stored)
         return relations
 
     def relations_changed(self) -> None:
         """Drop what was read of relations."""
-        self._relations = None
+        self.latest_relations = None
 
     def forget(self) -> None:
         """Drop all cached results and the values that they belong to."""

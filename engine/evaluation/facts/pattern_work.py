@@ -35,7 +35,8 @@ class PatternWork:
         """The patterns of each fact in `_facts`, and of each fact that a compiled rule still refers to."""
         self._count = self._exploding = 0
         """The numbers of all patterns and of exploding ones, summed over the facts."""
-        self._changed: set[FactPatterns] = set()
+        self.changed: set[FactPatterns] = set()
+        """Those whose new patterns are not compiled yet."""
         self._cut = _NONE
         self._untried = _NONE
         self._reached = False
@@ -63,8 +64,8 @@ class PatternWork:
 
     def compile_new(self) -> None:
         """Compile the patterns that were added, so that no event has to."""
-        while self._changed:
-            self._changed.pop().compile_new()
+        while self.changed:
+            self.changed.pop().compile_new()
 
     def of(self, fact: str) -> FactPatterns:
         """Return the patterns of a fact. All callers share them."""
@@ -135,7 +136,7 @@ class PatternWork:
         change()
         self._count += len(patterns)
         self._exploding += patterns.exploding
-        self._changed.add(patterns)
+        self.changed.add(patterns)
 
     def _see_facts(self) -> None:
         bytes_max = _CHARACTER_BYTES_MAX * self._limits.pattern_text_chars_max

@@ -20,17 +20,28 @@ from engine.evaluation.facts.values import (
     slice_key_of,
 )
 from engine.evaluation.operators.table import calls
-from engine.evaluation.stamps import LATEST_US, MILLISECOND, NEVER, NUMBER_BITS, UNSET
+from engine.evaluation.stamps import (
+    LATEST,
+    LATEST_US,
+    MICROSECOND,
+    MILLISECOND,
+    NEVER,
+    NUMBER_BITS,
+    UNSET,
+    time_of,
+)
 from engine.language.forms.table import derived
-from engine.language.microseconds import microseconds
+from engine.language.microseconds import PRODUCT_MAX, ROUNDING, microseconds
 from engine.language.operators import LARGEST
 
 _SHARED: Final[dict[str, Any]] = {
     "KEY_CHARS_MAX": KEY_CHARS_MAX,
+    "LATEST": LATEST,
     "LATEST_US": LATEST_US,
     "INFINITE": inf,
     "LEAST": -int(LARGEST),
     "LEAST_DOUBLED": -MOST_DOUBLED,
+    "MICROSECOND": MICROSECOND,
     "MILLISECOND": MILLISECOND,
     "MOST": int(LARGEST),
     "MOST_DOUBLED": MOST_DOUBLED,
@@ -39,8 +50,12 @@ _SHARED: Final[dict[str, Any]] = {
     "NOTHING": {},
     "NUMBER_BITS": NUMBER_BITS,
     "ORDERED": frozenset({str, int, float}),
+    "PRODUCT_MAX": PRODUCT_MAX,
+    "PRODUCT_MIN": -PRODUCT_MAX,
+    "ROUNDING": ROUNDING,
     "SCALARS": frozenset({str, int, float, bool}),
     "UNSET": UNSET,
+    "UNSET_US": time_of(UNSET),
     "address": address,
     "double": double,
     "equal": equal,

@@ -150,7 +150,8 @@ class Needs:
     def need(self, parts: Requirements) -> None:
         """Add what a rule needs."""
         self.relations.update(parts.relations)
-        self.lookups.add(parts.literals)
+        if parts.literals:
+            self.lookups.add(parts.literals)
         self._arrays.update(parts.arrays)
         for fact, pattern in parts.patterns:
             self.patterns.add(fact, pattern)
@@ -173,8 +174,10 @@ class Needs:
 
     def compile_new(self) -> None:
         """Compile the texts that added rules search for, so that no event has to."""
-        self.patterns.compile_new()
-        self.lookups.compile_new()
+        if self.patterns.changed:
+            self.patterns.compile_new()
+        if self.lookups.changed:
+            self.lookups.compile_new()
 
 
 def uncount(counts: Counter[Any], item: Any) -> None:

@@ -173,7 +173,8 @@ class RuleSet(Needs):
     def _put(self, rule: Rule) -> None:
         self._rules[rule.priority] = rule
         self._noted.discard(rule.priority)
-        if self.recording is not None and self.recording.notes(rule):
+        may_be_noted = rule.notify or rule.every_secs
+        if may_be_noted and self.recording is not None and self.recording.notes(rule):
             self._noted.add(rule.priority)
 
     def exchange(self, one: Rule, other: Rule) -> None:
@@ -190,7 +191,7 @@ class RuleSet(Needs):
         self._functions = self._fields_read = None
         if self._indexed is not None:
             self._indexed.rules_changed()
-        if self.timing is not None:
+        if self.timing is not None and self.timing.watches:
             self.timing.rules_changed()
 
     def choose(self, *, indexed: bool | None = None) -> None:

@@ -1,6 +1,7 @@
 """The functions that evaluate events for a few rules: they decide an event, and then commit it."""
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import compress
 from textwrap import dedent
@@ -10,11 +11,12 @@ from engine.evaluation.kernel.code.condition_code import ConditionCode
 from engine.evaluation.kernel.code.event_code import Finder, LookupOf
 from engine.evaluation.kernel.code.given_code import GivenCode
 from engine.evaluation.kernel.code.uses import Uses
-from engine.evaluation.kernel.generated import function, indented
+from engine.evaluation.kernel.generated import function
 from engine.evaluation.kernel.needs import TimedPart, Timing, Waiting
 from engine.evaluation.rules import Fired, Rule
 from engine.evaluation.slices.histories import SETTLED_EVERY, Histories, Site
 from engine.language.condition import Condition
+from engine.language.microseconds import CLEAR_OF_HALVES
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 
@@ -22,6 +24,7 @@ KEPT_MAX: Final = 1_024
 _RULES_MAX: Final = 64
 """Larger combinations are not kept. Together with KEPT_MAX, this limits all of them to about a megabyte."""
 
+_BASE: Final = re.compile(r"\bbase\b")
 _AS_CHOICES: Final = bytes.maketrans(b"01", b"\x00\x01")
 
 
@@ -62,49 +65,71 @@ number. Gives the rules that remain."""
 _OBSERVE_MANY: Final = """\
  def observe_many(events, detector, results, intake=None, type=type, str=str, int=int, float=float):
   append = results.append
-  clock = UNSET if detector.clock_us is None else detector.clock_us << NUMBER_BITS
-  latest, tick = min(detector.latest_us, LATEST_US) << NUMBER_BITS, detector.events_seen
-  pause, tracking = tick, histories.tracking
+  start = UNSET_US if detector.clock_us is None else detector.clock_us
+  end, seen = min(detector.latest_us, LATEST_US), detector.events_seen
+  unit = MILLISECOND
+  clock, latest = -(-start // 1000), end // 1000
+{counting}\
+{opening}\
   try:
-   for fields, timestamp_ms, vars in events:
-    {taken}
-    if not clock <= base <= latest:
-{checked}\
-     base = detector.time_of(base >> NUMBER_BITS, clock >> NUMBER_BITS) << NUMBER_BITS
+   for fields, at, vars in events:
+{taken}\
+    if type(at) is not int or not clock <= at <= latest:
+     if unit != MICROSECOND:
+      clock, latest, unit = start if {count} == seen else clock * 1000, NEVER, MICROSECOND
+{reopening}\
+     if type(at) is float and PRODUCT_MIN < (product := at * 1000.0) < PRODUCT_MAX:
+      whole = product + ROUNDING - ROUNDING
+      at = int(whole) if -{clear} < product - whole < {clear} else microseconds(at, 1000)
+     else: at = microseconds({checked}, 1000)
+     if not clock <= at <= end: at = detector.time_of(at, clock)
+{based}\
 {due}\
-    clock = base
-    tick += 1
-    {decided}
-{noted}    {written}
-    if tick >= pause{or_due}:
-     detector.settle(clock >> NUMBER_BITS, tick)
-     pause, tracking = tick - tick % SETTLED_EVERY + SETTLED_EVERY, histories.tracking
+    clock = at
+{counted}\
+{decided}\
+{noted}\
+{written}\
+{settled}\
     append({firing})
   finally:
-   if clock != UNSET:
-    detector.clock_us, detector.events_seen = clock >> NUMBER_BITS, tick
+   if {count} != seen:
+    detector.clock_us, detector.events_seen = clock * unit >> NUMBER_BITS, {count}
  return observe_many
 """
+"""The stamp of an event's time is `at` times the `unit`. Small integers are compared in much less time: `at`
+counts milliseconds, until an event has another time or is late; from then on, microseconds."""
 
-_STAMPED: Final = (
-    "base = timestamp_ms * MILLISECOND",
-    "if type(base) is not int: base = microseconds(timestamp_ms, 1000) << NUMBER_BITS",
+_COUNTING: Final = ("tick = pause = seen", "tracking = histories.tracking")
+_COUNT: Final = "before + len(results)"
+"""The number of the last event, if it is not counted."""
+
+_SETTLED: Final = (
+    "if tick >= pause or histories.due:",
+    " detector.settle(clock * unit >> NUMBER_BITS, tick)",
+    " pause, tracking = tick - tick % SETTLED_EVERY + SETTLED_EVERY, histories.tracking",
 )
 
 _FIRING: Final = "combinations[fired] if fired else ()"
 
-_NOTED: Final = f"""\
-    firing = {_FIRING}
-    if fired & NOTED: firing = note(firing, fields, vars, base, tick)
-"""
+_NOTED: Final = (
+    f"firing = {_FIRING}",
+    "if fired & NOTED: firing = note(firing, fields, vars, base, tick)",
+)
 """Stands between deciding and committing where some rules are noted."""
 
 _DECIDE: Final = """\
  def decide(fields, vars, base, tick):
-  {decided}
+  at, unit = base >> NUMBER_BITS, MICROSECOND
+{opening}\
+{decided}\
   return combinations[fired] if fired else ()
  return decide
 """
+
+
+def _lines(lines: Iterable[str], depth: int) -> str:
+    return "".join(f"{' ' * depth}{line}\n" for line in lines)
 
 
 class _Touching:
@@ -212,25 +237,40 @@ class _Code:
         # The verdicts are read before anything is written.
         self.decided = [*begin, *code.decided(), *fired]
         touching = _Touching(code, timing)
+        self.opening, self._due = code.opening(), touching.due
+        self._noted = _NOTED if "NOTED" in tools else ()
+        reading = [*self._due, *self.decided, *self._noted, *touching.first, *touching.lines, *code.writing]
+        is_based = any(_BASE.search(line) for line in reading)
+        self._based = ["base = at * unit"] if is_based else []
+        # Without all that, nothing can expire at an event, or pass a bound, and few events ask their numbers.
+        self._settles = code.has_keys or bool(self._noted or self._due)
+        base, number = "base" if is_based else "at * unit", "tick" if self._settles else f"{_COUNT} + 1"
+        self._written = code.written(f"{base} + {number}", touching.first, touching.lines)
         self.given = [*code.given(), *code.tables(), *tools.items(), *touching.given]
-        self._written = indented(code.written(touching.first, touching.lines), 4)
-        self._due = touching.due
-        self._is_noting = "NOTED" in tools
-        # Without keys nothing can pass a bound at an event.
-        self._or_due = " or histories.due" if code.has_keys or self._is_noting or touching.due else ""
 
-    def observe_many(self, taken: Sequence[str] = _STAMPED, checked: Sequence[str] = ()) -> str:
-        """Return the source of `observe_many`; each event is first taken, and a time out of order checked."""
+    def observe_many(self, taken: Sequence[str] = (), checked: str = "at") -> str:
+        """Return the source of `observe_many`; each event is first taken, and an unusual time is checked."""
         return _OBSERVE_MANY.format(
-            taken=indented(taken, 4),
-            checked="".join(f"     {line}\n" for line in checked),
-            due="".join(f"    {line}\n" for line in self._due),
-            or_due=self._or_due,
-            decided=indented(self.decided, 4),
-            written=self._written,
-            noted=_NOTED if self._is_noting else "",
-            firing="firing" if self._is_noting else _FIRING,
+            counting=_lines(_COUNTING if self._settles else ["before = seen - len(results)"], 2),
+            counted=_lines(["tick += 1"] if self._settles else (), 4),
+            count="tick" if self._settles else _COUNT,
+            opening=_lines(self.opening, 2),
+            taken=_lines(taken, 4),
+            checked=checked,
+            clear=CLEAR_OF_HALVES,
+            reopening=_lines(self.opening, 6),
+            based=_lines(self._based, 4),
+            due=_lines(self._due, 4),
+            decided=_lines(self.decided, 4),
+            noted=_lines(self._noted, 4),
+            written=_lines(self._written, 4),
+            settled=_lines(_SETTLED if self._settles else (), 4),
+            firing="firing" if self._noted else _FIRING,
         )
+
+    def decide(self) -> str:
+        """Return the source of `decide`."""
+        return _DECIDE.format(opening=_lines(self.opening, 2), decided=_lines(self.decided, 2))
 
 
 class Functions:
@@ -282,13 +322,12 @@ class Functions:
     def observe_given(self) -> Any:
         """(events, detector, results, intake): the same for events that may have values that JSON has not."""
         made = self._made(self._given_code)
-        taken, checked = self._given_code.taken(), ["intake.time(timestamp_ms)"]
-        return function(made.observe_many(taken, checked), made.given)
+        return function(made.observe_many(self._given_code.taken(), "intake.time(at)"), made.given)
 
     @cached_property
     def decide(self) -> Any:
         """Gives the rules that fire at an event: (fields, vars, the stamp of its time, its number)."""
-        return function(_DECIDE.format(decided=indented(self._code.decided, 2)), self._code.given)
+        return function(self._code.decide(), self._code.given)
 
     @property
     def code(self) -> str:
@@ -311,6 +350,8 @@ class Functions:
 
 
 def _fired(code: ConditionCode, rules: Sequence[tuple[Condition, Site]]) -> Iterator[str]:
-    yield "fired = 0"
+    if not rules:
+        yield "fired = 0"
     for place, (condition, site) in enumerate(rules):
-        yield f"if {code.truth(condition, site)}: fired {'|=' if place else '='} {1 << place}"
+        truth = code.truth(condition, site)
+        yield f"if {truth}: fired |= {1 << place}" if place else f"fired = 1 if {truth} else 0"

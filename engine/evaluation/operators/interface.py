@@ -60,6 +60,9 @@ class Reading(Names, Protocol):
     def edge(self, window_us: int) -> str:
         """Return the expression for a stamp before all events inside a window, and after all older ones."""
 
+    def inside(self, window_us: int | None) -> str:
+        """Return the expression for whether the entry, a stamp, came after the birth, and inside a window."""
+
 
 class Writing(Constants, Protocol):
     """Gives the names and statements that change what a slice remembers."""

@@ -129,7 +129,7 @@ def capture(detector: Saved) -> Captured:
             "events_seen": detector.events_seen,
             "priority_highest": detector.priority_highest,
             "indexed": detector.rule_set.indexed,
-            **(detector.shadows.dump() if detector.shadows else {}),
+            **(detector.shadows.dump() if detector.shadows.ids else {}),
         },
         rules=list(detector.live.values()),
         slices=[

@@ -37,6 +37,9 @@ from engine.language.limits import Limits
 class Actions(Protocol):
     """What is remembered of the actions of rules; see `firings.at_most_once`."""
 
+    changed: set[int]
+    """The priorities of the rules for which `settle` has to be called."""
+
     def put(self, before: Rule | None, rule: Rule) -> None:
         """Take a rule that was added or changed."""
 
@@ -281,7 +284,8 @@ class RuleBook(RelationBook):
         for before, after in ((live.rule, rule), (draft.rule, other)):
             self.versions.put(before, after, self.change)
             self.at_most_once.put(before, after)
-        self.at_most_once.settle()
+        if self.at_most_once.changed:
+            self.at_most_once.settle()
         self.rule_set.exchange(rule, other)
         self.live[rule.id], self.live[other.id] = promoted, demoted
         self.timing.exchange(promoted, demoted, self.clock_us)
@@ -299,7 +303,8 @@ class RuleBook(RelationBook):
     def install(self, rule: Rule, births: Births) -> None:
         """Add or replace a rule whose histories have these births. Memories since then are kept."""
         self._install(rule, births)
-        self.timing.put(self.live[rule.id], self.clock_us)
+        if rule.timed or rule.priority in self.timing.watches:
+            self.timing.put(self.live[rule.id], self.clock_us)
 
     def _install(self, rule: Rule, births: Births) -> None:
         before = self.live.get(rule.id)
@@ -309,8 +314,10 @@ class RuleBook(RelationBook):
             if before is not None:
                 self._meanings.remove(before.rule)
             self._meanings.add(rule)
-        self.shadows.put(before, after, self.events_seen, self.clock_us)
-        self.at_most_once.put(None if before is None else before.rule, rule)
+        if rule.shadow or rule.draft_of or self.shadows.ids:
+            self.shadows.put(before, after, self.events_seen, self.clock_us)
+        if before is not None or rule.every_secs:
+            self.at_most_once.put(None if before is None else before.rule, rule)
         if before is not None and before.rule.enabled:
             if rule.enabled and before.births == births and before.rule.condition == rule.condition:
                 self.rule_set.rename(rule)
@@ -327,7 +334,8 @@ class RuleBook(RelationBook):
 
         Rules that were just loaded are `indexed` if they were saved so.
         """
-        self.at_most_once.settle()
+        if self.at_most_once.changed:
+            self.at_most_once.settle()
         self.rule_set.choose(indexed=indexed)
         self.rule_set.compile_new()
 

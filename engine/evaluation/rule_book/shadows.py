@@ -177,7 +177,8 @@ class Shadows:
         self.tally = dict.fromkeys((SHADOW, *KINDS), 0)
         """How often shadow rules fired, and the events of each kind in all comparisons, since the detector
         was made or restored."""
-        self._ids: set[str] = set()
+        self.ids: set[str] = set()
+        """Those of the shadow rules."""
         self._drafts: dict[str, str] = {}
         """The id of each rule's draft."""
         self.comparisons: dict[str, Comparison] = {}
@@ -188,16 +189,13 @@ class Shadows:
         """The results for rules that fired together, by their priorities: the same ones often do again. No
         other rule ever gets the same priority, whereas the identity of a rule that is gone may recur."""
 
-    def __bool__(self) -> bool:
-        return bool(self._ids)
-
     def dump(self) -> dict[str, Any]:
         """Return what `persistence.saved` describes. Rules are named by priorities, which a fork keeps."""
 
         def priority(rule_id: str) -> int:
             return self._rules[rule_id].rule.priority
 
-        ids = sorted(self._ids, key=priority)
+        ids = sorted(self.ids, key=priority)
         rules_of = [(each, self._rules[each].rule.draft_of) for each in ids]
         compared = sorted(self.comparisons, key=priority)
         return {
@@ -247,9 +245,9 @@ class Shadows:
             self._forget(of)
             del self._drafts[of]
         if rule.shadow:
-            self._ids.add(rule.id)
+            self.ids.add(rule.id)
         else:
-            self._ids.discard(rule.id)
+            self.ids.discard(rule.id)
         if rule.draft_of is not None:
             self._drafts[rule.draft_of] = rule.id
         if before is None or _history(before) != _history(after) or (rule.draft_of and of != rule.draft_of):
@@ -263,7 +261,7 @@ class Shadows:
     def remove(self, rule: Rule) -> None:
         """Forget a rule that was removed and has no draft."""
         self._sorted_out.clear()
-        self._ids.discard(rule.id)
+        self.ids.discard(rule.id)
         if rule.draft_of is not None:
             self._forget(rule.draft_of)
             del self._drafts[rule.draft_of]

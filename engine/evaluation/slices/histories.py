@@ -8,7 +8,7 @@ from engine.evaluation.operators.interface import Memory
 from engine.evaluation.operators.table import parts_of, remembering
 from engine.evaluation.paths import Filter, Path
 from engine.evaluation.requirements import Births
-from engine.evaluation.slices.bounds.eviction import Evicted, Eviction, Expiry
+from engine.evaluation.slices.bounds.eviction import NEAR_SHARE, NONE_EVICTED, Evicted, Eviction, Expiry
 from engine.evaluation.slices.bounds.tracked import Keyed
 from engine.evaluation.slices.readers import Reader
 from engine.evaluation.slices.slices import SEEN, Remembered, Slices
@@ -62,7 +62,12 @@ class Histories:
             for expiry in self._expiries.values():
                 expiry.drop_some(now_us)
         self.due = False
-        return self._eviction.hold(now_us)
+        return self._eviction.hold(now_us) if self.tracking or self.reaches(NEAR_SHARE) else NONE_EVICTED
+
+    def reaches(self, share: tuple[int, int]) -> bool:
+        """Return whether there is more than a share of a bound."""
+        part, whole = share
+        return whole * self.live > part * self.live_max or whole * self.keyed_bytes > part * self.bytes_max
 
     def bound(self, part: Keyed) -> None:
         """Have entries that are no slices count towards the bounds, too."""

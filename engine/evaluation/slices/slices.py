@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Hashable, Iterable, Iterator, M
 from itertools import islice
 from typing import Any, Final
 
-from engine.evaluation.facts.look_up import split_name, value_of
+from engine.evaluation.facts.look_up import split_name
 from engine.evaluation.facts.values import KEY_CHARS_MAX, part_of_key, slice_key_of
 from engine.evaluation.key_sizes import key_bytes
 from engine.evaluation.operators.interface import Memory
@@ -56,11 +56,18 @@ any entry triggers. One large bucket takes less time than many small ones."""
 class Remembered(Readers):
     """A memory in the slices of one path. Generated code calls its methods with the entries of slices."""
 
-    __slots__ = ("blank", "bucket", "by_exception", "commit", "has_place", "keep", "node", "place", "slices")
+    __slots__ = (
+        *("blank", "bucket", "by_exception", "bytes_of", "commit", "has_place", "keep", "node", "place"),
+        *("slices", "weigh"),
+    )
 
     def __init__(self, memory: Memory, node: Node, slices: "Slices", place: int, *, has_place: bool) -> None:
         super().__init__(memory)
         self.slices = slices
+        self.weigh: Callable[[int], None] = slices.weigh
+        """Counts more bytes."""
+        self.bytes_of = memory.bytes_of
+        """Gives the size of a record."""
         self.node = node
         """The first node that reads it."""
         self.place = place
@@ -83,7 +90,7 @@ class Remembered(Readers):
         """Return whether a record can matter to an event with this stamp. If not, give back its size."""
         if self.until_us(entry, 0) >= time_of(stamp):
             return True
-        self.closed(entry)
+        self.weigh(-self.bytes_of(entry))
         return False
 
     def put(self, slice_: Slice, value: Any) -> None:
@@ -100,21 +107,9 @@ class Remembered(Readers):
         if slice_[MORE] and slice_[MORE].pop(self.place, None) is not None:
             self.weigh(-ENTRY_BYTES)
 
-    def opened(self, entry: Any) -> None:
-        """Count the size of a new record."""
-        self.weigh(self.memory.bytes_of(entry))
-
-    def closed(self, entry: Any) -> None:
-        """Give back the size of a record that is dropped."""
-        self.weigh(-self.memory.bytes_of(entry))
-
     def resized(self, entry: Any) -> None:
         """Count a record anew, and cut it to what is needed if it has become longer."""
         self.memory.resize(entry, self.keep, self.weigh)
-
-    def weigh(self, more_bytes: int) -> None:
-        """Count more bytes."""
-        self.slices.weigh(more_bytes)
 
 
 class Slices:
@@ -240,7 +235,7 @@ class Slices:
         else:
             remembered.put(slice_, entry)
         if remembered.memory.is_record:
-            remembered.opened(entry)
+            remembered.weigh(remembered.bytes_of(entry))
 
     def drop(self, key: Hashable) -> None:
         """Drop a slice. If its key comes again, its history begins anew."""
@@ -320,7 +315,7 @@ class Slices:
         else:
             remembered.clear(slice_)
         if remembered.memory.is_record:
-            remembered.closed(entry)
+            remembered.weigh(-remembered.bytes_of(entry))
 
     # -- while rules are indexed ----------------------------------------------------------------------------
 
@@ -363,7 +358,7 @@ class Slices:
         """Return the key of an event, if it has all facts of the path."""
         parts: tuple[Hashable, ...] = ()
         for name in self._names:
-            value = value_of(name, fields, sent)
+            value = name.look(sent if name.of_vars else fields)
             key = value if type(value) is str and len(value) <= KEY_CHARS_MAX else slice_key_of(value)
             if key is None or len(self._names) == 1:
                 return key

@@ -40,7 +40,7 @@ def play(world: str, drawn: random.Random) -> Counter[str]:
         pair.engine.remove_rule(rule_id)
     histories, shadows = pair.engine.histories, pair.engine.shadows
     assert (histories.memories, histories.slices, histories.bytes, histories.live) == ({}, {}, 0, 0)
-    assert not shadows
+    assert not shadows.ids
     assert not shadows.comparisons
     return pair.met
 

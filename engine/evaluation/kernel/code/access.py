@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from engine.evaluation.kernel.code.event_code import EventCode
 from engine.evaluation.kernel.generated import function, indented
+from engine.evaluation.operators.interface import Reading
 from engine.evaluation.slices.slices import MORE, SEEN, Remembered
 from engine.evaluation.stamps import UNSET
 
@@ -85,7 +86,8 @@ class Entry(ABC):
             return self._keep("UNSET")
         if not self._remembered.memory.is_record:
             return self._keep_none()
-        return [f"if (entry := {self._kept}):", f" {self.memory}.closed(entry)", *_inside(self._keep_none())]
+        given_back = f"{self.memory}.weigh(-{self.memory}.bytes_of(entry))"
+        return [f"if (entry := {self._kept}):", f" {given_back}", *_inside(self._keep_none())]
 
     def written(self) -> list[str]:
         """Return the statements that write the outcome of the event."""
@@ -101,7 +103,7 @@ class Entry(ABC):
         if not self._remembered.has_place:
             lines[-1] = f"{self.memory}.put({self._slice}, {value})"
         if self._remembered.memory.is_record:
-            lines.append(f"{self.memory}.opened({self._kept})")
+            lines.append(f"{self.memory}.weigh({self.memory}.bytes_of({self._kept}))")
         return lines
 
     def _keep_none(self) -> list[str]:
@@ -113,6 +115,11 @@ class Entry(ABC):
 def _inside(lines: Iterable[str]) -> list[str]:
     """Return statements as the body of one before them."""
     return [f" {line}" for line in lines]
+
+
+def is_inside(read: Reading, window_us: int | None) -> str:
+    """Return what `Reading.inside` is where nothing else is known."""
+    return f"{read.born} < {read.entry}" + ("" if window_us is None else f" >= {read.edge(window_us)}")
 
 
 class Access(Entry):
@@ -148,6 +155,13 @@ class Access(Entry):
     def edge(self, window_us: int) -> str:
         """Return the expression for a stamp before all events inside a window, and after all older ones."""
         return self._code.edge(window_us)
+
+    def inside(self, window_us: int | None) -> str:
+        """Return the expression for whether the entry, a stamp, came after the birth, and inside a window."""
+        end = None
+        if not (self.path or self._remembered.by_exception) and self._remembered.has_place:
+            end = self._code.end(self.entry, window_us, self.born)
+        return is_inside(self, window_us) if end is None else f"at <= {end}"
 
     @property
     def born(self) -> str:

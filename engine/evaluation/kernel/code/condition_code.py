@@ -5,9 +5,9 @@ looks back. Outcomes become statements, inner ones first, so that no short-circu
 side effects and becomes an expression. What is written comes after everything that is read.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from engine.evaluation.kernel.code.access import Access
 from engine.evaluation.kernel.code.elements import PresentCode, dearest_last
@@ -19,6 +19,7 @@ from engine.evaluation.operators.table import operator_of, parts_of, remembers
 from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.slices.histories import Site
 from engine.evaluation.slices.slices import Remembered, Slices
+from engine.evaluation.stamps import NUMBER_BITS
 from engine.language import condition as language
 from engine.language.condition import Condition, Predicate
 from engine.language.forms.table import facts_of
@@ -67,6 +68,9 @@ class _Terms:
 class ConditionCode(PresentCode):
     """The code of some conditions, which share what they look up and decide."""
 
+    ends_max: ClassVar = 8
+    """The most ends that are kept."""
+
     def __init__(self, uses: Uses, finder: Finder, lookup_of: LookupOf) -> None:
         super().__init__(uses, finder, lookup_of)
         self._paths: dict[Path, int] = {(): 0}
@@ -74,6 +78,8 @@ class ConditionCode(PresentCode):
         self._known: dict[Any, str] = {}
         """The variable or expression of predicates, outcomes and verdicts that are decided."""
         self._decided, self._written = Block(), Block()
+        self._ends: dict[tuple[str, str, str], int] = {}
+        """The numbers of ends, by the entry, the window and the birth; see `end`."""
         self.is_timed = False
         """Whether `h1` shall be the number of the key's shard, which timed rules also ask for."""
 
@@ -207,6 +213,36 @@ class ConditionCode(PresentCode):
             return None
         return Access(self, remembered, outcome=self._known[remembered], path=number, born=remembered.born)
 
+    def end(self, entry: str, window_us: int | None, born: str) -> str | None:
+        """Return the variable of the last time at which an entry without a key is inside a window, in `unit`.
+
+        It is kept from one event to the next, unless there are so many that it takes longer to begin with
+        them than one event takes without.
+        """
+        window = "LATEST" if window_us is None else self.shared_constant(window_us << NUMBER_BITS)
+        known = entry, window, born
+        if known not in self._ends and len(self._ends) == self.ends_max:
+            return None
+        return f"u{self._ends.setdefault(known, len(self._ends))}"
+
+    def opening(self) -> list[str]:
+        """Return the statements that begin with what the slice without keys remembers."""
+        lines = []
+        for (entry, window, born), number in self._ends.items():
+            lines.append(f"w{number} = {window} // unit")
+            lines.append(f"u{number} = ({entry} + {window}) // unit if {born} < {entry} else UNSET")
+        return lines
+
+    def _moved(self, lines: Iterable[str]) -> Iterator[str]:
+        """Yield statements, and after each that writes such an entry those that move its ends."""
+        for line in lines:
+            yield line
+            for (entry, *_), number in self._ends.items():
+                written, _, value = line.strip().partition(" = ")
+                if written == entry:
+                    indent = " " * (len(line) - len(line.lstrip()))
+                    yield f"{indent}u{number} = {f'at + w{number}' if value == 'stamp' else 'UNSET'}"
+
     @property
     def has_keys(self) -> bool:
         """Whether the code remembers anything for keys."""
@@ -218,8 +254,16 @@ class ConditionCode(PresentCode):
         """Return the statements that decide, without changing anything."""
         return [*self.lookups(), *self._decided.lines]
 
-    def written(self, first: Sequence[str] = (), then: Sequence[str] = ()) -> list[str]:
-        """Return the statements that commit what was decided, between others. The last may read the stamp."""
+    @property
+    def writing(self) -> list[str]:
+        """The statements so far that commit what was decided."""
+        return self._written.lines
+
+    def written(self, stamp: str, first: Sequence[str] = (), then: Sequence[str] = ()) -> list[str]:
+        """Return the statements that commit what was decided, between others. The last may read the stamp.
+
+        `stamp` is the expression for it.
+        """
         seen = [number for number in self._slices if number or self.asks_last_event]
         for number in seen:
             if number and self._slices[number].by_exception:
@@ -228,7 +272,9 @@ class ConditionCode(PresentCode):
             self._written.add(number, [f"s{number}[0] = stamp"])
             if number:
                 self._written.add(number, [f"if tracking: touched{number}(k{number})"])
-        return _stamped([*first, *self._written.lines, *then]) if self._slices else [*then]
+        if not self._slices:
+            return [*then]
+        return _stamped(f"stamp = {stamp}", [*first, *self._moved(self._written.lines), *then])
 
     def tables(self) -> Iterable[tuple[str, Any]]:
         """Yield the names and values by which the code finds slices."""
@@ -242,12 +288,10 @@ class ConditionCode(PresentCode):
                 yield "s0", slices.root
 
 
-_STAMP: Final = "stamp = base + tick"
-
 _STAMPED_APART_MAX: Final = 2
 
 
-def _stamped(lines: Iterable[str]) -> list[str]:
+def _stamped(stamp: str, lines: Iterable[str]) -> list[str]:
     """Set the stamp before what writes it: inside a few blocks of which an event seldom enters any."""
     blocks: list[list[str]] = []
     for line in lines:
@@ -257,7 +301,7 @@ def _stamped(lines: Iterable[str]) -> list[str]:
             blocks.append([line])
     writing = [block for block in blocks if any("stamp" in line for line in block)]
     if len(writing) > _STAMPED_APART_MAX or any("stamp" in block[0] for block in blocks):
-        return [_STAMP, *chain.from_iterable(blocks)]
+        return [stamp, *chain.from_iterable(blocks)]
     for block in writing:
-        block.insert(1, f" {_STAMP}")
+        block.insert(1, f" {stamp}")
     return [*chain.from_iterable(blocks)]

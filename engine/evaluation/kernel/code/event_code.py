@@ -130,6 +130,13 @@ class EventCode:
         """Return the expression for a stamp before all events inside a window, and after all older ones."""
         return f"base - {self.shared_constant(window_us << NUMBER_BITS)}"
 
+    def end(self, entry: str, window_us: int | None, born: str) -> str | None:  # noqa: ARG002 -- overridden
+        """Return the variable of the last time at which an entry without a key is inside a window, in `unit`.
+
+        It is before all times if the entry is no event after the birth. None if it is not kept.
+        """
+        return None
+
     @property
     def constants_made(self) -> int:
         """How many constants there are."""

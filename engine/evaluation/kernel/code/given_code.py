@@ -45,10 +45,6 @@ class GivenCode(ConditionCode):
             " if not is_plain:",
             "  fields = intake.read(fields, FIELDS)",
             *(f"  {line}" for line in looked_up),
-            "if type(timestamp_ms) is int: base = timestamp_ms * MILLISECOND",
-            "else:",
-            " timestamp_ms = intake.time(timestamp_ms)",
-            " base = microseconds(timestamp_ms, 1000) << NUMBER_BITS",
         ]
 
     def given(self, *, constants: bool = True) -> Iterator[tuple[str, Any]]:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.facts.relations import Relations
+from engine.evaluation.kernel.code.access import is_inside
 from engine.evaluation.kernel.code.elements import PresentCode
 from engine.evaluation.kernel.code.event_code import Finder, LookupOf
 from engine.evaluation.kernel.code.predicates import predicate
@@ -72,7 +73,7 @@ class _Unweighed:
     def resized(self, entry: Any) -> None:
         """Count nothing."""
 
-    opened = closed = weigh = resized
+    weigh = resized
 
 
 class PredicateCode(NamedTuple):
@@ -238,6 +239,10 @@ class _PastCode(_NodeCode):
     def lasts(self, latest: str) -> str:  # noqa: ARG002 -- what is only looked at may be longer than needed
         """Return the expression for whether a record goes on."""
         return "True"
+
+    def inside(self, window_us: int | None) -> str:
+        """Return the expression for whether the entry, a stamp, came after the birth, and inside a window."""
+        return is_inside(self, window_us)
 
     def put(self, value: str) -> list[str]:
         """Return the statement that makes a value the entry."""

@@ -65,6 +65,7 @@ class RowCode(ConditionCode):
     """
 
     finds_relations = False
+    ends_max = 0
 
     def __init__(
         self, slices: Mapping[Path, Slices], finder: Finder, lookup_of: LookupOf, known: Known | None

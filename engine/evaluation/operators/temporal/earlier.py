@@ -34,9 +34,7 @@ class EarlierOperator(Operator[Earlier | EarlierWithin]):
         return Latest(node.inner)
 
     def verdict(self, node: Earlier | EarlierWithin, read: Reading) -> str:
-        window_us = self.window_us(node)
-        inside = "" if window_us is None else f" >= {read.edge(window_us)}"
-        return f"{read.born} < {read.entry}{inside}"
+        return read.inside(self.window_us(node))
 
     def true_at(self, node: Earlier | EarlierWithin, triggers: Triggers, path: Path) -> Found:
         return triggers.holding(self.memory(node), path)

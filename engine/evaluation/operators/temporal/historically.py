@@ -47,9 +47,7 @@ class HistoricallyOperator(Operator[Historically | HistoricallyFor]):
         return latest_failure(node.inner)
 
     def verdict(self, node: Historically | HistoricallyFor, read: Reading) -> str:
-        window_us = self.window_us(node)
-        inside = "" if window_us is None else f" >= {read.edge(window_us)}"
-        return f"not ({read.outcome} or {read.born} < {read.entry}{inside})"
+        return f"not ({read.outcome} or {read.inside(self.window_us(node))})"
 
     def true_at(self, node: Historically | HistoricallyFor, triggers: Triggers, path: Path) -> Found:
         return triggers.true(node.inner, path)

@@ -27,9 +27,7 @@ class OnceOperator(Operator[Once | OnceWithin]):
         return Latest(node.inner)
 
     def verdict(self, node: Once | OnceWithin, read: Reading) -> str:
-        window_us = self.window_us(node)
-        inside = "" if window_us is None else f" >= {read.edge(window_us)}"
-        return f"{read.outcome} or {read.born} < {read.entry}{inside}"
+        return f"{read.outcome} or {read.inside(self.window_us(node))}"
 
     def true_at(self, node: Once | OnceWithin, triggers: Triggers, path: Path) -> Found:
         held = triggers.holding(self.memory(node), path)

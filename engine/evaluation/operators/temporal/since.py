@@ -54,10 +54,11 @@ class Held(Memory):
 
     def write(self, to: Writing) -> list[str]:
         return [
-            f"if {to.outcome}:",
-            *(f" {line}" for line in to.put(to.stamp)),
-            f"elif {to.outcome} is False:",
-            *(f" {line}" for line in to.clear()),
+            f"if {to.outcome} is not None:",
+            f" if {to.outcome}:",
+            *(f"  {line}" for line in to.put(to.stamp)),
+            " else:",
+            *(f"  {line}" for line in to.clear()),
         ]
 
 
@@ -81,9 +82,7 @@ class SinceOperator(Operator[Since | SinceWithin]):
         return Held(node.left, node.right)
 
     def verdict(self, node: Since | SinceWithin, read: Reading) -> str:
-        window_us = self.window_us(node)
-        inside = "" if window_us is None else f" >= {read.edge(window_us)}"
-        held = f"{read.born} < {read.entry}{inside}"
+        held = read.inside(self.window_us(node))
         return f"{held} if {read.outcome} is None else {read.outcome}"
 
     def true_at(self, node: Since | SinceWithin, triggers: Triggers, path: Path) -> Found:

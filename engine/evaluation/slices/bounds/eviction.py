@@ -93,6 +93,9 @@ class Evicted(NamedTuple):
     by_bytes: int
 
 
+NONE_EVICTED: Final = Evicted(0, 0)
+
+
 class Bounded(Protocol):
     """What is bounded."""
 
@@ -105,6 +108,9 @@ class Bounded(Protocol):
     live: int
     keyed_bytes: int
 
+    def reaches(self, share: tuple[int, int]) -> bool:
+        """Return whether there is more than a share of a bound."""
+
 
 class Eviction:
     """Holds the slices of a detector to its bounds."""
@@ -116,13 +122,10 @@ class Eviction:
     def hold(self, now_us: int) -> Evicted:
         """Drop what has expired and, until the bounds hold, more; not too much at once.
 
-        Count the slices that had not expired. As long as no bound is near, nothing is dropped.
+        Count the slices that had not expired. A bound is near, or was.
         """
         bounded = self._bounded
-        if not bounded.tracking:
-            if not self._reached(NEAR_SHARE):
-                return Evicted(0, 0)
-            bounded.tracking = True
+        bounded.tracking = True
         self._track(self._bounded.live if self._passed() else TRACKED_AT_ONCE)
         self._drop_expired(now_us)
         by_number = by_bytes = 0
@@ -135,7 +138,7 @@ class Eviction:
             by_number += passed == "number"
             by_bytes += passed == "bytes"
         bounded.due = bool(self._passed())
-        if not self._reached(FAR_SHARE):
+        if not bounded.reaches(FAR_SHARE):
             self.renew()
         return Evicted(by_number, by_bytes)
 
@@ -160,12 +163,6 @@ class Eviction:
         if bounded.live > bounded.live_max:
             return "number"
         return "bytes" if bounded.keyed_bytes > bounded.bytes_max and bounded.live else ""
-
-    def _reached(self, share: tuple[int, int]) -> bool:
-        part, whole = share
-        bounded = self._bounded
-        many = whole * bounded.live > part * bounded.live_max
-        return many or whole * bounded.keyed_bytes > part * bounded.bytes_max
 
     def _track(self, count: int) -> None:
         for slices in self._keyed():

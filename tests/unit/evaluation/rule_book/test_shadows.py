@@ -44,7 +44,7 @@ def test_a_shadow_rule_is_counted_and_explained_and_leaves_no_room_in_answers() 
     assert (explained.verdict, explained.rule.shadow) == (True, True)
     assert detector.shadows
     detector.change_rule(shadow, shadow=False)
-    assert not detector.shadows
+    assert not detector.shadows.ids
     assert detector.answer_bytes_worst > bytes_before
     assert fired(detector, a=1) == [shadow]
     detector.change_rule(shadow, shadow=True)
@@ -60,7 +60,7 @@ def test_a_shadow_rule_without_a_rule_leaves_others_their_actions_and_is_stored(
     again = Detector.load(detector.dump(), Detector.STATE_VERSION)
     assert (again.rule(shadow).shadow, again.rule(shadow).draft_of) == (True, None)
     again.remove_rule(shadow)
-    assert not again.shadows
+    assert not again.shadows.ids
 
 
 def test_the_three_numbers_and_their_examples() -> None:
