@@ -1,6 +1,5 @@
 """`?explain=true` and `?dry_run=true` on their way in, and what the service answers to them."""
 
-import msgpack
 import pytest
 
 from engine.runtime.contract.requests import operations as ops
@@ -97,42 +96,3 @@ async def test_an_evaluation_says_why_rules_fire(caller: Caller) -> None:
     assert action["ruleId"] == rule
     assert (await caller("POST", f"{path}?dry_run=true", {"event": EVENT})).result == {"actions": [action]}
     assert (await caller("POST", path, {"event": EVENT})).result == {"actions": [action]}
-
-
-async def test_a_retry_gets_the_first_answer_with_its_explanations(caller: Caller) -> None:
-    detector = await caller.detector()
-    await caller.rule(detector, "count(ok == false) == 1")
-    path = f"/api/detectors/{detector}/evaluate?explain=true"
-    first, again = [
-        await caller("POST", path, {"event": FAILED}, headers={"Idempotency-Key": "k"}) for _ in range(2)
-    ]
-    assert first.result["actions"][0]["node"]["found"] == 1
-    assert again.result == first.result
-
-
-async def test_later_events_of_a_batch_see_earlier_ones_and_nothing_remains(caller: Caller) -> None:
-    detector = await caller.detector()
-    await caller.rule(detector, RULE)
-    path = f"/api/detectors/{detector}/evaluate/batch"
-    late = {"fields": {}, "timestamp_ms": -(10**9)}
-    body = {"events": [FAILED, EVENT, late]}
-    headers = {"Content-Type": "application/msgpack"}
-    tried = [
-        await caller("POST", f"{path}?dry_run=true", body),
-        await caller("POST", f"{path}?dry_run=true", content=msgpack.packb(body), headers=headers),
-    ]
-    done = await caller("POST", path, body)
-    assert tried[0].result == tried[1].result == done.result
-    assert [len(each["actions"]) for each in done.result["results"]] == [0, 1, 0]
-    assert done.result["results"][2]["errors"][0]["code"] == 1402
-
-
-async def test_dry_runs_refuse_what_evaluations_refuse(caller: Caller) -> None:
-    detector = await caller.detector()
-    path = f"/api/detectors/{detector}/evaluate"
-    assert (await caller("POST", f"{path}?dry_run=true", {"event": 1})).codes == [1001]
-    assert (await caller("POST", f"{path}/batch?dry_run=true", content=b"{")).codes == [1000]
-    await caller("POST", path, {"event": EVENT})
-    early = {"event": {"fields": {}, "timestamp_ms": -(10**9)}}
-    for query in ("explain=true", "dry_run=true"):
-        assert (await caller("POST", f"{path}?{query}", early)).codes == [1402]
