@@ -102,15 +102,6 @@ def test_targets_and_fields_are_bounded_to_the_byte_and_to_the_field() -> None:
     assert refused_with(BEGUN + b"a" * 20_000) is None
 
 
-async def test_a_target_past_the_limit_is_refused_in_the_envelope(scripted: ScriptedBackend) -> None:
-    settings = Settings()
-    async with served(Application(settings, scripted), settings) as wire:
-        for target in ("/" + "%41/" * 16_000, "/api/detectors?" + "a&" * 20_000):
-            reply = await wire.once(request("GET", target, token=TOKEN))
-            assert (reply.status, reply.codes, reply.headers["connection"]) == (400, [1006], "close")
-            assert "target" in reply.body.decode()
-
-
 class Head:
     """An unfinished head, which may be lost."""
 
