@@ -91,26 +91,6 @@ async def test_a_repeat_is_given_the_first_answer_and_evaluates_nothing(caller: 
     assert reply.status == 200
 
 
-async def test_what_was_refused_leaves_its_key_free(caller: Caller) -> None:
-    path = f"/api/detectors/{await caller.detector()}/evaluate"
-    headers = {"Idempotency-Key": "k"}
-    for body, code in (({}, 1001), ({"event": {"fields": {}, "timestamp_ms": 8e15}}, 1402)):
-        assert (await caller("POST", path, body, headers=headers)).codes == [code]
-    assert (await caller("POST", path, EVENT_BODY, headers=headers)).status == 200
-
-
-async def test_operations_without_keys_ignore_any(caller: Caller) -> None:
-    for key in ("k", "", "k l", "k" * 1_000):
-        headers = {"Idempotency-Key": key}
-        created = await caller("POST", "/api/detectors", {"name": "n"}, headers=headers)
-        detector = f"/api/detectors/{created.result['id']}"
-        document = {"name": "r", "condition": "a == 1"}
-        assert (await caller("POST", f"{detector}/rules", document, headers=headers)).status == 200
-        for path in ("/api/detectors", f"{detector}/rules", "/readyz"):
-            assert (await caller("GET", path, headers=headers)).status == 200
-        assert (await caller("DELETE", detector, headers=headers)).status == 200
-
-
 async def test_over_sockets_blanks_around_a_key_are_not_its_own(
     wire: Wire, scripted: ScriptedBackend
 ) -> None:
@@ -120,16 +100,6 @@ async def test_over_sockets_blanks_around_a_key_are_not_its_own(
     data = request("POST", EVALUATE, token=TOKEN, headers=headers) + chunked(EVENT)
     assert (await wire.once(data)).status == 200
     assert [operation.key for operation in scripted.operations] == ["k1", "k2"]
-
-
-@pytest.mark.parametrize("headers", [("k", "k"), ("k", "l"), ("k", "")])
-async def test_over_sockets_a_key_that_came_twice_is_1006(
-    wire: Wire, scripted: ScriptedBackend, headers: tuple[str, ...]
-) -> None:
-    lines = tuple(f"Idempotency-Key: {key}" for key in headers)
-    reply = await wire.once(request("POST", EVALUATE, EVENT, token=TOKEN, headers=lines))
-    assert (reply.status, reply.codes) == (400, [1006])
-    assert scripted.operations == []
 
 
 def test_the_operations_that_take_keys_are_described_so_and_no_other() -> None:

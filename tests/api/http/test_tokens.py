@@ -51,13 +51,6 @@ async def test_a_revoked_token_is_refused_at_once(caller: Caller) -> None:
     assert (await caller("GET", "/api/detectors")).status == 200
 
 
-async def test_a_token_may_revoke_itself(caller: Caller) -> None:
-    minted = (await caller("POST", "/api/token")).result
-    caller.token = minted["token"]
-    assert (await caller("DELETE", f"/api/token/{minted['id']}")).result == {"id": minted["id"]}
-    assert (await caller("DELETE", f"/api/token/{minted['id']}")).codes == [1101]
-
-
 async def test_tokens_are_listed_without_their_secrets_and_with_what_is_known_of_them(caller: Caller) -> None:
     plain = (await caller("POST", "/api/token")).result
     named = (await caller("POST", "/api/tokens", {"name": "shop"})).result

@@ -7,7 +7,6 @@ import logging
 import sys
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,10 +19,8 @@ from api.schema.envelope import error_code
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer
 from engine.runtime.contract.requests.operations import Operation
-from tests.api.caller import Caller
 from tests.api.scripted import DETECTOR, NO_ACTIONS, TOKEN, ScriptedBackend
 from tests.api.wire import EVALUATE, EVENT, Wire, chunked, request, served
-from tests.local_runtime.service import local_service
 
 SECRET = "a-fixed-token\\with\"odd'characters."
 MINTED = "rd_" + "Ab-_" * 10 + "xyz"
@@ -370,23 +367,3 @@ async def test_a_stream_has_an_id(wire: Wire) -> None:
     connection = await (await wire.connect()).send(stream + b"0\r\n\r\n")
     async with asyncio.timeout(5):
         assert b"\r\nx-request-id: mine\r\n" in await connection.reader.readuntil(b"\r\n\r\n")
-
-
-async def test_names_and_keys_forge_nothing_either(tmp_path: Path, logged: io.StringIO) -> None:
-    """Names may have line ends in them, and a key any visible character."""
-    name = "a\n2026-01-01T00:00:00.000Z ERROR x: forged\t"
-    settings = Settings(data=tmp_path, bootstrap_token=SECRET, access_log=True)
-    async with local_service(tmp_path) as service:
-        caller = Caller(Application(settings, service.backend), SECRET)
-        detector = await caller.detector(name)
-        rule = await caller.rule(detector, "a == 1", name=name)
-        document = {"event": {"fields": {"a": name}, "timestamp_ms": 0}}
-        key = {"Idempotency-Key": "2026-01-01T00:00:00.000Z#ERROR#x:#forged"}
-        assert (
-            await caller("POST", f"/api/detectors/{detector}/evaluate", document, headers=key)
-        ).status == 200
-        assert (await caller("DELETE", f"/api/detectors/{detector}/rules/{rule}")).status == 200
-        assert (await caller("DELETE", f"/api/detectors/{detector}")).status == 200
-    lines = logged.getvalue().splitlines()
-    assert len(lines) >= 5
-    assert all(line.startswith(("20", "    ")) and " x: forged" not in line for line in lines)

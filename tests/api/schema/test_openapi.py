@@ -312,12 +312,6 @@ async def test_the_example_of_an_event_is_taken_by_a_new_detector_again_and_agai
                 assert reply.envelope["messages"] == []
 
 
-def test_what_is_longer_than_the_operations_is_folded_in() -> None:
-    before, _, rest = DOCUMENT["info"]["description"].partition("<details>")
-    assert "| 1000 |" in rest.partition("</details>")[0]
-    assert len(before.splitlines()) < 10
-
-
 async def test_the_page_needs_nothing_from_elsewhere(caller: Caller) -> None:
     page = await caller.plain("GET", "/docs")
     assert page.headers["content-type"] == "text/html; charset=utf-8"
