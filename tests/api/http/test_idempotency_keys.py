@@ -2,12 +2,9 @@
 
 import pytest
 
-from engine.evaluation.wire.events import Answer, Refused
-from engine.language.diagnostics import Entry
 from tests.api.caller import Caller, Said
 from tests.api.schema.test_openapi import DOCUMENT
-from tests.api.scripted import DETECTOR, TOKEN, ScriptedBackend
-from tests.api.wire import EVALUATE, EVENT, Wire, chunked, request
+from tests.api.scripted import DETECTOR, ScriptedBackend
 
 EVENT_BODY = {"event": {"fields": {}, "timestamp_ms": 0}}
 ESCAPED = "%61" + DETECTOR[1:]
@@ -41,31 +38,6 @@ async def test_a_key_of_another_form_is_1006_and_nothing_is_evaluated(
     assert scripted.operations == []
 
 
-async def test_a_key_that_is_reused_for_something_else_is_told_as_the_detector_says(
-    scripted_caller: Caller, scripted: ScriptedBackend
-) -> None:
-    async def reused(*_: object) -> Answer:
-        return Refused((Entry(1006, "Idempotency-Key: it came before, with another body"),))
-
-    scripted.answers = reused
-    headers = {"Idempotency-Key": "k"}
-    reply = await scripted_caller("POST", f"/api/detectors/{DETECTOR}/evaluate", EVENT_BODY, headers=headers)
-    assert (reply.status, reply.codes) == (400, [1006])
-
-
-async def test_where_no_more_answers_are_kept_the_reply_says_when_to_try_again(
-    scripted_caller: Caller, scripted: ScriptedBackend
-) -> None:
-    async def full(*_: object) -> Answer:
-        return Refused((Entry(1401, "the answers to 9 evaluations are kept"),))
-
-    scripted.answers = full
-    path = f"/api/detectors/{DETECTOR}/evaluate"
-    reply = await scripted_caller("POST", path, EVENT_BODY, headers={"Idempotency-Key": "k"})
-    assert (reply.status, reply.codes) == (429, [1401])
-    assert int(reply.headers["retry-after"]) >= 1
-
-
 async def test_a_repeat_is_given_the_first_answer_and_evaluates_nothing(caller: Caller) -> None:
     detector = await caller.detector()
     await caller.rule(detector, "once (a == 1 and once b == 1)")
@@ -89,17 +61,6 @@ async def test_a_repeat_is_given_the_first_answer_and_evaluates_nothing(caller: 
         "POST", f"/api/detectors/{other}/evaluate", EVENT_BODY, headers={"Idempotency-Key": "k1"}
     )
     assert reply.status == 200
-
-
-async def test_over_sockets_blanks_around_a_key_are_not_its_own(
-    wire: Wire, scripted: ScriptedBackend
-) -> None:
-    headers = ("idempotency-KEY:   k1\t ",)
-    assert (await wire.once(request("POST", EVALUATE, EVENT, token=TOKEN, headers=headers))).status == 200
-    headers = ("Idempotency-Key:k2", "Transfer-Encoding: chunked")
-    data = request("POST", EVALUATE, token=TOKEN, headers=headers) + chunked(EVENT)
-    assert (await wire.once(data)).status == 200
-    assert [operation.key for operation in scripted.operations] == ["k1", "k2"]
 
 
 def test_the_operations_that_take_keys_are_described_so_and_no_other() -> None:

@@ -301,17 +301,6 @@ def test_nothing_is_filled_in_that_would_be_refused_the_second_time() -> None:
             assert not {"example", "examples", "default"} & {*parameter, *parameter["schema"]}
 
 
-async def test_the_example_of_an_event_is_taken_by_a_new_detector_again_and_again(caller: Caller) -> None:
-    detector = await caller.detector()
-    for operation in WITH_BODY:
-        if operation.name in {"evaluate", "evaluate_batch"}:
-            for _ in range(2):
-                path = operation.path.replace("{detectorId}", detector)
-                reply = await caller("POST", path, operation.body_example)
-                assert "errors" not in str(reply.result)
-                assert reply.envelope["messages"] == []
-
-
 async def test_the_page_needs_nothing_from_elsewhere(caller: Caller) -> None:
     page = await caller.plain("GET", "/docs")
     assert page.headers["content-type"] == "text/html; charset=utf-8"

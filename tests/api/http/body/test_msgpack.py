@@ -1,7 +1,5 @@
 """Batches as msgpack: the same document, the same answers, on both ways to a detector."""
 
-import json
-
 import msgpack
 import pytest
 
@@ -17,23 +15,6 @@ EVENTS = [
         "timestamp_ms": 2_000.5,
     },
 ]
-
-
-async def test_it_is_answered_as_json_is(caller: Caller) -> None:
-    document = {"events": EVENTS, "context": {"vars": {"list": ["ada"]}}}
-    replies = []
-    for content, headers in ((json.dumps(document).encode(), {}), (msgpack.packb(document), PACKED)):
-        detector = await caller.detector()
-        await caller.rule(detector, "per user once within 10m ok == false and user in $list")
-        path = f"/api/detectors/{detector}/evaluate/batch"
-        reply = await caller("POST", path, content=content, headers=headers)
-        for one in reply.result["results"]:
-            for action in one["actions"]:
-                del action["ruleId"]
-        replies.append(reply.envelope)
-    assert replies[0] == replies[1]
-    fired = [len(one["actions"]) for one in replies[0]["result"]["results"]]
-    assert fired == [1, 0, 1]
 
 
 @pytest.mark.parametrize("named", [DETECTOR, "%61" + DETECTOR[1:]])

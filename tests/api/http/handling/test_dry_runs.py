@@ -7,8 +7,6 @@ from tests.api.caller import Caller
 from tests.api.scripted import DETECTOR, ScriptedBackend
 
 EVENT = {"fields": {"user": "ada", "ok": True}, "timestamp_ms": 2_000}
-FAILED = {"fields": {"user": "ada", "ok": False}, "timestamp_ms": 1_000}
-RULE = "ok == true and per user once within 10m ok == false"
 
 
 @pytest.mark.parametrize(
@@ -79,20 +77,3 @@ async def test_a_stream_cannot_be_tried(scripted_caller: Caller, scripted: Scrip
     reply = await scripted_caller("POST", path, content=b"{}\n", headers=headers)
     assert reply.codes == [1006]
     assert scripted.operations == []
-
-
-async def test_an_evaluation_says_why_rules_fire(caller: Caller) -> None:
-    detector = await caller.detector()
-    rule = await caller.rule(detector, RULE)
-    path = f"/api/detectors/{detector}/evaluate"
-    tried = [await caller("POST", f"{path}?dry_run=true", {"event": each}) for each in (FAILED, EVENT)]
-    assert [one.result for one in tried] == [{"actions": []}] * 2
-    assert (await caller("POST", f"{path}?explain=true", {"event": FAILED})).result == {"actions": []}
-    explained = await caller("POST", f"{path}?dry_run=true&explain=true", {"event": EVENT})
-    assert (await caller("POST", f"{path}?explain=true", {"event": EVENT})).result == explained.result
-    (action,) = explained.result["actions"]
-    explanation = await caller("POST", f"/api/detectors/{detector}/explain", {"event": EVENT})
-    assert action.pop("node") == explanation.result["rules"][0]["node"]
-    assert action["ruleId"] == rule
-    assert (await caller("POST", f"{path}?dry_run=true", {"event": EVENT})).result == {"actions": [action]}
-    assert (await caller("POST", path, {"event": EVENT})).result == {"actions": [action]}

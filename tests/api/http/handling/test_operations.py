@@ -28,42 +28,6 @@ async def test_detectors_are_created_listed_in_order_and_deleted(caller: Caller)
     assert (await caller("DELETE", f"/api/detectors/{ids[1]}")).codes == [1200]
 
 
-async def test_rules_are_created_from_text_and_shown_with_an_object(
-    caller: Caller,
-) -> None:
-    detector = await caller.detector()
-    path = f"/api/detectors/{detector}/rules"
-    created = await caller("POST", path, {"condition": "a == 1", "name": "first"})
-    rule = created.result["id"]
-    assert created.result == {"id": rule}
-    assert is_id(rule)
-    document = {"condition": json.dumps({"not": LEAF}), "name": "second", "notify": True}
-    second = (await caller("POST", path, document)).result["id"]
-    shown = [
-        {
-            "id": rule,
-            "condition": LEAF,
-            "detectorId": detector,
-            "enabled": True,
-            "name": "first",
-            "notify": False,
-            "priority": 1,
-        },
-        {
-            "id": second,
-            "condition": {"not": LEAF},
-            "detectorId": detector,
-            "enabled": True,
-            "name": "second",
-            "notify": True,
-            "priority": 2,
-        },
-    ]
-    assert (await caller("GET", path)).result == {"rules": shown}
-    alone = {**shown[1], "text": "not a == 1", "source": document["condition"]}
-    assert (await caller("GET", f"{path}/{second}")).result == alone
-
-
 async def test_a_condition_comes_back_as_it_was_given(caller: Caller) -> None:
     detector = await caller.detector()
     given = {
@@ -121,53 +85,6 @@ async def test_a_deleted_rule_is_gone_and_its_priority_is_not_given_again(caller
     for method in ("GET", "PATCH", "DELETE"):
         reply = await caller(method, f"{path}/{second}", {} if method == "PATCH" else None)
         assert (reply.status, reply.codes) == (404, [1201])
-
-
-async def test_an_evaluation_gives_the_actions_by_priority(caller: Caller) -> None:
-    detector = await caller.detector()
-    first = await caller.rule(detector, "a == 1", name="first")
-    await caller.rule(detector, "a == 2", name="silent")
-    third = await caller.rule(detector, "once a == 1", name="third", notify=True)
-    reply = await caller.evaluate(detector, {"a": 1}, 1e12)
-    assert reply.result == {
-        "actions": [
-            {"type": "match", "ruleId": first, "name": "first", "priority": 1, "notify": False},
-            {"type": "notify", "ruleId": third, "name": "third", "priority": 3, "notify": True},
-        ]
-    }
-    assert reply.envelope["messages"] == []
-
-
-async def test_a_batch_answers_each_event_in_its_place(caller: Caller) -> None:
-    detector = await caller.detector()
-    rule = await caller.rule(detector, "a == 1")
-    action = {"type": "match", "ruleId": rule, "name": "r", "priority": 1, "notify": False}
-    events = [
-        {"fields": {"a": 1}, "timestamp_ms": 10**12},
-        {"fields": {"a": 1}, "timestamp_ms": 0},
-        {"fields": {"a": 2}, "timestamp_ms": 10**12 - 1},
-        {"fields": {"a": 1}, "timestamp_ms": 10**12 + 1},
-    ]
-    reply = await caller("POST", f"/api/detectors/{detector}/evaluate/batch", {"events": events})
-    results = reply.result["results"]
-    assert results[0] == {"actions": [action]}
-    assert results[1]["actions"] == []
-    assert [entry["code"] for entry in results[1]["errors"]] == [1402]
-    assert results[2]["actions"] == []
-    assert [entry["code"] for entry in results[2]["messages"]] == [2001]
-    assert results[3] == {"actions": [action]}
-    assert reply.envelope["messages"] == []
-
-
-@pytest.mark.parametrize("given", ["a == 1", json.dumps(LEAF), LEAF])
-async def test_a_parse_gives_object_and_text_and_stores_nothing(caller: Caller, given: object) -> None:
-    reply = await caller("POST", "/api/conditions/parse", {"condition": given})
-    assert reply.result == {
-        "condition": LEAF,
-        "text": "a == 1",
-        "estimate": {"event_ns": 7, "memories": []},
-    }
-    assert (await caller("GET", "/api/detectors")).result == []
 
 
 async def test_a_parse_estimates_what_a_rule_costs(caller: Caller) -> None:

@@ -67,24 +67,6 @@ async def test_a_dry_run_is_for_those_who_may_read(caller: Caller, end: str, que
         assert (reply.status, reply.codes) == ((200, []) if scope == "read" else (403, [1102]))
 
 
-async def test_what_is_refused_is_not_done(caller: Caller) -> None:
-    detector = await caller.detector()
-    rule = await caller.rule(detector, "a == 1")
-    reader = await with_token(caller, scopes=["read"])
-    for method, path, body in (
-        ("DELETE", f"/api/detectors/{detector}", None),
-        ("POST", "/api/detectors", {"name": "another"}),
-        ("PATCH", f"/api/detectors/{detector}/rules/{rule}", {"enabled": False}),
-        ("POST", "/api/tokens", {"name": "another", "scopes": ["read"]}),
-    ):
-        assert (await reader(method, path, body)).codes == [1102]
-    assert (await reader.evaluate(detector, {"a": 1})).codes == [1102]
-    assert len((await caller("GET", "/api/detectors")).result) == 1
-    [kept] = (await reader("GET", f"/api/detectors/{detector}/rules")).result["rules"]
-    assert kept["enabled"]
-    assert (await caller("GET", f"/api/detectors/{detector}/state")).result["events"] == 0
-
-
 async def is_refused(caller: Caller, operation: Operation, query: str) -> bool:
     """Whether the answer is 1102, and nothing else is judged before it but the token, path and method."""
     path = re.sub(r"{\w+}", UNKNOWN, operation.path)
