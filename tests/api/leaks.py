@@ -17,7 +17,7 @@ import pytest
 import uvloop
 
 from api.http.app import Application
-from api.server.connection_limit import ConnectionLimit
+from api.server.limits import ConnectionLimit
 from api.settings import Settings
 from tests.api.conftest import BOOTSTRAP
 from tests.api.wire import Connection, Wire, request, served
@@ -93,7 +93,7 @@ class World:
 
     def held(self) -> Held:
         waiting = self.service.backend.channels._channels[self.detector]._mailbox
-        timeouts = self.app.pipeline.timeouts
+        timeouts = self.app.timeouts
         return Held(
             descriptors=sum(1 for _ in Path("/proc/self/fd").iterdir()),
             tasks=len(asyncio.all_tasks()),

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from api.http.request.head import canonical_path
-from api.observability.log.logs import FIELDS
+from api.observability.logs import FIELDS
 from api.schema.envelope import error_code
 from api.schema.operation import detector_in
-from api.server.http1.request_head import REQUEST_ID_STATE
+from api.server.requests import REQUEST_ID_STATE
 from api.settings import Settings
 from engine.runtime.contract.requests.current_request import current_request
 

@@ -14,7 +14,7 @@ import pytest
 from api.http.app import Application
 from api.http.request import log as request_log
 from api.http.request.log import SLOW_LINES_MAX, RequestLog
-from api.observability.log.logs import JsonFormatter, TextFormatter, set_up
+from api.observability.logs import JsonFormatter, TextFormatter, set_up
 from api.schema.envelope import error_code
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from api.http.app import Application
-from api.server.connection_limit import ConnectionLimit
+from api.server.limits import ConnectionLimit
 from api.settings import Settings
 from engine.runtime.front_end.memory_budget import UNREAD_S
 from tests.api.conftest import BOOTSTRAP

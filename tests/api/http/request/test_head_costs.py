@@ -15,7 +15,7 @@ from api.http.request.query import PARAMETERS_MAX, read_key, read_query
 from api.http.routes import OPERATIONS
 from api.schema.envelope import RequestRefusal
 from api.schema.messages.state import StateQuery
-from api.server.http1.request_head import RequestError, read_head, skip_empty_lines
+from api.server.requests import RequestError, read_head, skip_empty_lines
 from api.settings import Settings
 from tests.api.scripted import ScriptedBackend
 from tests.work_growth import grows_linearly

@@ -8,7 +8,7 @@ import pytest
 from api.http.app import Application
 from api.schema.envelope import Headers
 from api.server import hypercorn_config as server
-from api.server.http1.exchange import Exchange
+from api.server.exchange import Exchange
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer, Done
 from engine.runtime.contract.requests.operations import Operation

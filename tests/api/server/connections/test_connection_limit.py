@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from api.server import connection
-from api.server.connection_limit import ConnectionLimit, Slot
+from api.server.limits import ConnectionLimit, Slot
 from tests.api.conftest import BOOTSTRAP
 from tests.api.leaks import EVENT, World, in_each_loop, world
 from tests.api.streaming import NDJSON

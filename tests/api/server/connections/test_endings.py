@@ -12,7 +12,7 @@ import pytest
 
 from api.http.app import Application
 from api.server import sender
-from api.server.connection_limit import ConnectionLimit
+from api.server.limits import ConnectionLimit
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer, Done
 from engine.runtime.contract.requests.operations import Operation

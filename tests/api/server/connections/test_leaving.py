@@ -11,7 +11,7 @@ import pytest
 
 from api.http.app import Application
 from api.server import connection as connections
-from api.server.connection_limit import ConnectionLimit
+from api.server.limits import ConnectionLimit
 from api.settings import Settings
 from tests.api.leaks import TRIED, in_each_loop, run
 from tests.api.scripted import DETECTOR, TOKEN, ScriptedBackend

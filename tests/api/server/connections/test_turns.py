@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from api.http.app import Application
-from api.server.flow_control import READ_BYTES, REQUESTS_MAX, TURN_BYTES, ReadingTurns, RequestTurns
+from api.server.limits import READ_BYTES, REQUESTS_MAX, TURN_BYTES, ReadingTurns, RequestTurns
 from api.settings import Settings
 from tests.api.scripted import ScriptedBackend
 from tests.api.wire import request, served

@@ -9,10 +9,8 @@ import pytest
 
 from api.http.app import Application
 from api.server.connection import Connection as Served
-from api.server.connection_limit import ConnectionLimit
-from api.server.flow_control import TURN_BYTES, UnfinishedHeads
-from api.server.http1.request_head import FIELDS_MAX, TARGET_BYTES_MAX, RequestError, read_head
-from api.server.http1.request_reader import RequestReader
+from api.server.limits import TURN_BYTES, ConnectionLimit, UnfinishedHeads
+from api.server.requests import FIELDS_MAX, TARGET_BYTES_MAX, RequestError, RequestReader, read_head
 from api.settings import Settings
 from tests.api.scripted import TOKEN, ScriptedBackend
 from tests.api.wire import EVALUATE, EVENT, request, served

@@ -8,8 +8,7 @@ import pytest
 from api.http.app import Application
 from api.server import sender
 from api.server.connection import Connection as Served
-from api.server.connection_limit import ConnectionLimit
-from api.server.flow_control import AHEAD_BYTES_MAX, READ_BYTES, UNCOUNTED_BYTES
+from api.server.limits import AHEAD_BYTES_MAX, READ_BYTES, UNCOUNTED_BYTES, ConnectionLimit
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer, Done
 from engine.runtime.contract.requests.operations import Operation

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypercorn.config import Config
 
-from api.server.http1.exchange import HEADS
+from api.server.exchange import HEADS
 from api.server.hypercorn_config import server_config
 from api.settings import Settings
 from tests.api.scripted import TOKEN, ScriptedBackend
