@@ -80,23 +80,16 @@ async def test_an_unknown_token_cannot_be_revoked(caller: Caller, token_id: str)
     [
         ("Bearer {}", None),
         ("bearer {}", None),
-        ("BEARER {}", None),
-        ("BeArEr {}", None),
         ("Bearer  {}", 1100),
         ("Bearer\t{}", 1100),
         ("Bearer {} x", 1100),
-        ("Bearer,{}", 1100),
-        ("Bearer", 1100),
         ("Bearer ", 1100),
         ("{}", 1100),
         ("Basic {}", 1100),
-        ("Token {}", 1100),
-        ("Bearer: {}", 1100),
         ("xBearer {}", 1100),
         ("", 1100),
         ("Bearer x{}", 1101),
         ("Bearer {}x", 1101),
-        ("Bearer {}=", 1101),
     ],
 )
 @pytest.mark.parametrize("path", ["/api/detectors", f"/api/detectors/{'a' * 32}/evaluate"])
