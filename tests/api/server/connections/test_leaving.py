@@ -1,11 +1,7 @@
 """The end of a service, as callers meet it who keep connections: they are told before these are closed."""
 
 import asyncio
-import http.client
-import select
-import threading
 import time
-from dataclasses import dataclass, field
 
 import pytest
 
@@ -13,9 +9,9 @@ from api.http.app import Application
 from api.server import connection as connections
 from api.server.limits import ConnectionLimit
 from api.settings import Settings
-from tests.api.leaks import TRIED, in_each_loop, run
+from tests.api.leaks import in_each_loop
 from tests.api.scripted import DETECTOR, TOKEN, ScriptedBackend
-from tests.api.wire import EVALUATE, EVENT, Wire, chunked, request, served
+from tests.api.wire import EVALUATE, EVENT, chunked, request, served
 
 PLAIN = request(path=EVALUATE, body=EVENT, token=TOKEN)
 RULES = request("GET", f"/api/detectors/{DETECTOR}/rules", token=TOKEN)
@@ -128,74 +124,6 @@ async def test_a_stream_that_began_before_leaves_a_connection_that_is_answered_o
             await kept.reader.readuntil(b"0\r\n\r\n")
         last = await (await kept.send(PLAIN)).receive()
         assert (last.status, last.headers["connection"]) == (200, "close")
-
-
-SLOW_S = 120
-"""However slow the machine is, nobody here is silent for so long."""
-
-
-@dataclass
-class Busy:
-    """A well-behaved caller on a kept connection: it heeds `Connection: close`, and looks before it asks."""
-
-    wire: Wire
-    think_s: float
-    answered: int = 0
-    lost: int = 0
-    told: bool = False
-    closed: bool = False
-    ready: threading.Event = field(default_factory=threading.Event)
-
-    def run(self) -> None:
-        client = http.client.HTTPConnection("127.0.0.1", self.wire.port, timeout=SLOW_S)
-        client.connect()
-        client.auto_open = 0
-        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
-        while not self.told:
-            if select.select([client.sock], [], [], 0)[0]:
-                self.closed = True
-                break
-            try:
-                client.request("POST", EVALUATE, EVENT, headers)
-                reply = client.getresponse()
-                reply.read()
-            except (OSError, http.client.HTTPException):
-                self.lost += 1
-                break
-            self.answered += 1
-            self.ready.set()
-            self.told = reply.getheader("connection") == "close"
-            time.sleep(self.think_s)
-        client.close()
-
-
-@pytest.mark.parametrize("loop", TRIED)
-def test_no_request_of_busy_callers_is_lost(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "QUIET_S", SLOW_S)
-    think_s = [0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3] * 3
-
-    async def work() -> list[Busy]:
-        backend, settings = ScriptedBackend(), Settings()
-        async with served(Application(settings, backend), settings, grace_s=SLOW_S) as wire:
-            callers = [Busy(wire, seconds) for seconds in think_s]
-            threads = [threading.Thread(target=caller.run) for caller in callers]
-            for thread in threads:
-                thread.start()
-            for caller in callers:
-                assert await asyncio.to_thread(caller.ready.wait, SLOW_S)
-            wire.stop()
-            for thread in threads:
-                await asyncio.to_thread(thread.join, SLOW_S)
-        return callers
-
-    callers: list[Busy] = []
-
-    async def keep() -> None:
-        callers.extend(await work())
-
-    run(loop, keep())
-    assert sum(caller.lost for caller in callers) == 0
-    assert all(caller.told and caller.answered for caller in callers)
 
 
 @in_each_loop
