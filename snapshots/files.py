@@ -1,10 +1,11 @@
-"""The file calls that the storage uses, as a Protocol. Tests inject faults here."""
+"""The file calls that the storage uses, as a Protocol, and the wall clock. Tests inject faults here."""
 
 import contextlib
 import ctypes
 import errno
 import os
 import stat
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
@@ -315,3 +316,8 @@ def _write_all_at(descriptor: int, offset: int, data: bytes) -> None:
         taken = os.pwrite(descriptor, rest, offset)
         offset += taken
         rest = rest[taken:]
+
+
+def wall_clock_us() -> int:
+    """Return the current time, in microseconds since 1970."""
+    return time.time_ns() // 1_000

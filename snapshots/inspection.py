@@ -3,16 +3,14 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from snapshots.clock import wall_clock_us
 from snapshots.errors import Damaged, NewerFormat
-from snapshots.files import Files, RealFiles, storage_errors
+from snapshots.files import Files, RealFiles, storage_errors, wall_clock_us
 from snapshots.format.file_names import Listing, listing
 from snapshots.format.segment_reader import SegmentReader
 from snapshots.format.segments import SEGMENT_FILE, decode_header
 from snapshots.format.snapshot_file import decode
 from snapshots.takeover.planner import list_and_plan
-from snapshots.takeover.recovered import Damage, Recovered, recovered
-from snapshots.takeover.recovery_plan import RecoveryPlan
+from snapshots.takeover.recovered import Damage, Recovered, RecoveryPlan, recovered
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,8 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Final
 
-from snapshots.clock import wall_clock_us
 from snapshots.errors import Fenced, NoRoom, StorageError, SyncFailed, WriteFailed
-from snapshots.files import Files, RealFiles, storage_errors
+from snapshots.files import Files, RealFiles, storage_errors, wall_clock_us
 from snapshots.format import pages
 from snapshots.format.file_names import listing, page_name, snapshot_name
 from snapshots.format.segments import Segment

@@ -1,115 +1,28 @@
-"""A Ray cluster of several nodes on this machine, whose nodes are stopped and killed while callers go on."""
+"""A service on a Ray cluster, and callers who go on while its nodes are stopped and killed."""
 
 import contextlib
-import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import httpx
 
 from tests import process_table
-from tests.service_process import Served, environment, served
+from tests.ray_cluster import RayCluster
+from tests.service_process import Served, served, until
 
 TOKEN: Final = "rd_" + "t" * 43
 GIVE_UP_S: Final = 120.0
 
-_CLUSTER: Final = """
-import json, sys
-from ray.cluster_utils import Cluster
-cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
-nodes = [cluster.head_node, *(cluster.add_node(num_cpus=2) for _ in range(int(sys.argv[1])))]
-raylets = {node.node_id: node.all_processes["raylet"][0].process.pid for node in nodes}
-print(json.dumps([cluster.address, raylets]), flush=True)
-for line in sys.stdin:
-    if line == "kill the control store\\n":
-        cluster.head_node.kill_gcs_server()
-    elif line == "start the control store\\n":
-        cluster.head_node.start_gcs_server()
-    else:
-        break
-    print("done", flush=True)
-cluster.shutdown()
-"""
-_RAY: Final = {
-    "RAY_AUTH_MODE": "disabled",
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1",
-    # As the page for operators says: otherwise whatever else runs leaves actors no time.
-    "RAY_worker_niceness": "0",
-    # Ray then takes most of an hour to notice a stopped process, so it is the service that must.
-    "RAY_health_check_failure_threshold": "1000",
-}
-
-
-@dataclass
-class Nodes:
-    """A cluster; the first node is the head."""
-
-    process: "subprocess.Popen[bytes]"
-    address: str
-    raylets: dict[str, int]
-    """The pid of each node's raylet, by the node's id."""
-
-    def tell(self, what: str) -> None:
-        """Kill or start the control store."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(f"{what} the control store\n".encode())
-        self.process.stdin.flush()
-        assert self.process.stdout.readline() == b"done\n"
-
-    def signal(self, node: str, number: signal.Signals) -> float:
-        """Send a signal to all processes of a node, and return when they had it."""
-        for pid in process_table.family(self.raylets[node]):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
-        return time.monotonic()
-
 
 @contextmanager
-def cluster(folder: Path, *, more: int = 2, **variables: str) -> Iterator[Nodes]:
-    """Give a cluster of a head and some more nodes, with variables in the environment of its processes."""
-    log = folder / "cluster.log"
-    with log.open("wb") as sink:
-        process = subprocess.Popen(
-            [sys.executable, "-c", _CLUSTER, str(more)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=sink,
-            env=environment(**{**_RAY, **variables}),
-        )
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    below = process_table.family(process.pid)
-    try:
-        assert line, log.read_text()
-        address, raylets = json.loads(line)
-        yield Nodes(process, address, raylets)
-    finally:
-        below |= process_table.family(process.pid)
-        for pid in below - {process.pid}:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
-        try:
-            process.communicate(b"end\n", timeout=30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-        for pid in below:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-
-@contextmanager
-def service_on(nodes: Nodes, data: Path, *options: str, **variables: str) -> Iterator[Served]:
+def service_on(nodes: RayCluster, data: Path, *options: str, **variables: str) -> Iterator[Served]:
     """Give a service on the cluster."""
     more = {"RULE_DETECTOR_BOOTSTRAP_TOKEN": TOKEN, "RAY_AUTH_MODE": "disabled", **variables}
     with served(data, "--ray-address", nodes.address, *options, **more) as service:
@@ -117,71 +30,100 @@ def service_on(nodes: Nodes, data: Path, *options: str, **variables: str) -> Ite
         yield service
 
 
-@dataclass
-class Caller:
-    """Sends events to one detector, whose rule counts the different ones, one after the other."""
+class Callers:
+    """Send events to one detector, whose rule counts the different ones, through several services."""
 
-    service: Served
-    detector: str
-    sent: int = 0
-    acknowledged: int = 0
-    outcomes: Counter[str] = field(default_factory=Counter)
-    answers: list[tuple[float, float]] = field(default_factory=list)
-    """When each acknowledged request was begun, and answered."""
+    def __init__(self, detector: str) -> None:
+        self.detector = detector
+        self.sent = 0
+        self.outcomes: Counter[str] = Counter()
+        self.answers: list[tuple[float, float]] = []
+        """When each acknowledged request was begun, and answered."""
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
 
-    def run(self, stop: threading.Event) -> None:
-        url = f"{self.service.url}/api/detectors/{self.detector}/evaluate"
+    @property
+    def acknowledged(self) -> int:
+        return len(self.answers)
+
+    @property
+    def longest_s(self) -> float:
+        """How long an answer took at most."""
+        return max(answered_s - began_s for began_s, answered_s in self.answers)
+
+    def call(self, service: Served, name: str = "") -> threading.Event:
+        """Begin to send through a service until the event that is given is set."""
+        stop = threading.Event()
+        self._threads.append(threading.Thread(target=self._run, args=(service, name, stop)))
+        self._threads[-1].start()
+        return stop
+
+    def _run(self, service: Served, name: str, stop: threading.Event) -> None:
+        url = f"{service.url}/api/detectors/{self.detector}/evaluate"
         headers = {"Authorization": f"Bearer {TOKEN}"}
         with httpx.Client(headers=headers, timeout=60, trust_env=False) as client:
-            while not stop.is_set():
-                self.sent += 1
-                event = {"event": {"fields": {"n": self.sent}, "timestamp_ms": 1_700_000_000_000}}
+            while not (self._stop.is_set() or stop.is_set()):
+                with self._lock:
+                    self.sent += 1
+                    number = self.sent
+                event = {"event": {"fields": {"n": number}, "timestamp_ms": 1_700_000_000_000}}
                 began_s = time.monotonic()
                 try:
                     response = client.post(url, json=event)
                 except httpx.TransportError as error:
-                    self.outcomes[type(error).__name__] += 1
-                    continue
-                code = 0 if response.status_code == 200 else response.json()["errors"][0]["code"]
-                self.outcomes[str(code or 200)] += 1
-                if not code:
-                    self.acknowledged += 1
-                    self.answers.append((began_s, time.monotonic()))
-                time.sleep(0.05)
+                    outcome = type(error).__name__
+                else:
+                    errors = response.json()["errors"]
+                    outcome = str(errors[0]["code"]) if errors else "200"
+                    if not errors:
+                        self.answers.append((began_s, time.monotonic()))
+                with self._lock:
+                    self.outcomes[f"{name} {outcome}".strip()] += 1
+                # Many callers at full speed would leave the service no time on two cores.
+                time.sleep(0.04)
+
+    def until(self, more: int) -> None:
+        """Wait until so many more are acknowledged."""
+        wanted = self.acknowledged + more
+        until(lambda: self.acknowledged >= wanted, f"no answers: {self.outcomes}")
 
     def answered_after(self, since_s: float) -> float | None:
         """When the first request was answered that was begun after a time; None if none was."""
         return next((answered_s for began_s, answered_s in self.answers if began_s >= since_s), None)
 
-    def counted(self) -> int:
-        """How many different events the detector has evaluated."""
+    def counted(self, service: Served) -> int:
+        """How many different events the detector has evaluated: its rule counts them."""
         document = {"event": {"fields": {}, "timestamp_ms": 1_700_000_000_000}}
-        (rule,) = self.service.call("POST", f"/api/detectors/{self.detector}/explain", document)["rules"]
+        (rule,) = service.call("POST", f"/api/detectors/{self.detector}/explain", document)["rules"]
         found: int = rule["node"]["found"]
         return found
 
+    def end(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+
+def counting_detector(service: Served, name: str) -> str:
+    """Make a detector for callers."""
+    detector: str = service.call("POST", "/api/detectors", {"name": name})["id"]
+    rule = {"name": "many", "condition": "distinct(n) > 9999"}
+    service.call("POST", f"/api/detectors/{detector}/rules", rule)
+    return detector
+
 
 class Load:
-    """Callers, one for each detector, in threads."""
+    """Callers of several detectors through one service."""
 
     def __init__(self, service: Served, detectors: int) -> None:
-        self._service = service
-        self._stop = threading.Event()
-        self.callers = [Caller(service, self._created(number)) for number in range(detectors)]
-        self._threads = [threading.Thread(target=one.run, args=(self._stop,)) for one in self.callers]
-        for thread in self._threads:
-            thread.start()
+        self.service = service
+        self.callers = [Callers(counting_detector(service, f"d{number}")) for number in range(detectors)]
+        for one in self.callers:
+            one.call(service)
         self.all_answer()
         # Until enough workers have started, detectors take turns.
-        give_up_s = time.monotonic() + GIVE_UP_S
-        while sum(map(len, workers_on(service).values())) < detectors:
-            assert time.monotonic() < give_up_s, workers_on(service)
-
-    def _created(self, number: int) -> str:
-        detector: str = self._service.call("POST", "/api/detectors", {"name": f"d{number}"})["id"]
-        rule = {"name": "many", "condition": "distinct(n) > 9999"}
-        self._service.call("POST", f"/api/detectors/{detector}/rules", rule)
-        return detector
+        until(lambda: sum(map(len, workers_on(service).values())) >= detectors, "too few workers", GIVE_UP_S)
 
     def all_answer(self, since_s: float | None = None) -> list[float]:
         """Wait until each detector has answered; return, sorted, how long each took from `since_s` on."""
@@ -196,9 +138,8 @@ class Load:
 
     def end(self) -> None:
         """Stop all callers."""
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
+        for one in self.callers:
+            one.end()
 
 
 @contextmanager
@@ -221,12 +162,12 @@ def workers_on(service: Served) -> dict[str, list[int]]:
     return found
 
 
-def directory_node(nodes: Nodes, data: Path) -> str:
+def directory_node(nodes: RayCluster, data: Path) -> str:
     """The node of the directory."""
     return _directory(nodes, data)[0]
 
 
-def move_directory_off_head(nodes: Nodes, data: Path) -> None:
+def move_directory_off_head(nodes: RayCluster, data: Path) -> None:
     """Kill the directory if it is on the head; the next one starts elsewhere."""
     head = next(iter(nodes.raylets))
     node, pid = _directory(nodes, data)
@@ -240,25 +181,16 @@ def move_directory_off_head(nodes: Nodes, data: Path) -> None:
                 node, _ = _directory(nodes, data)
 
 
-def _directory(nodes: Nodes, data: Path) -> tuple[str, int]:
+def _directory(nodes: RayCluster, data: Path) -> tuple[str, int]:
     """The node and the pid of the process that has the folder's lock. Raises LookupError if none has."""
+    holding = process_table.holders(lambda path: path == data / "lock")
     for node, raylet in nodes.raylets.items():
-        for pid in process_table.family(raylet):
-            with contextlib.suppress(OSError):
-                entries = list(Path(f"/proc/{pid}/fd").iterdir())
-                if any(_target(entry) == data / "lock" for entry in entries):
-                    return node, pid
+        if found := holding & process_table.family(raylet):
+            return node, found.pop()
     raise LookupError("nobody has the lock")
 
 
-def _target(entry: Path) -> Path | None:
-    try:
-        return entry.readlink()
-    except OSError:
-        return None
-
-
-def fullest(nodes: Nodes, service: Served, but: str = "") -> str:
+def fullest(nodes: RayCluster, service: Served, but: str = "") -> str:
     """The node with the most workers, other than the head and one more."""
     _, *others = nodes.raylets
     spread = workers_on(service)

@@ -38,6 +38,14 @@ def refused_in_time(ask: Callable[[], int]) -> None:
         began_s = time.monotonic()
 
 
+def until(condition: Callable[[], Any], what: str = "it did not come to be", within_s: float = 60.0) -> None:
+    """Wait until something holds that no event tells of."""
+    give_up_s = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < give_up_s, what
+        time.sleep(0.05)
+
+
 def environment(**more: str) -> dict[str, str]:
     """Give the environment without settings for other services, or for a Ray inside this process."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OF_A_SERVICE)}

@@ -25,8 +25,8 @@ from engine.runtime.front_end.backend import Backend
 from engine.runtime.front_end.memory_budget import MemoryBudget
 from engine.runtime.front_end.scheduler_client import SchedulerClient, Unreachable
 from engine.runtime.process.collector import settle
+from engine.runtime.transport.link import Note
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.messages import Note
 
 _TALLY_S: Final = 0.5
 """The interval at which counts are sent. A front end that dies loses those of one interval."""

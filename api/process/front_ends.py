@@ -18,7 +18,7 @@ from engine.runtime.contract.measures import FRONT_ENDS_LOST
 from engine.runtime.front_end.scheduler_client import ABANDONABLE, SchedulerClient
 from engine.runtime.process.processes import STOPPED, state_of
 from engine.runtime.transport.connecting import TLS_VARIABLES
-from engine.runtime.transport.messages import Note
+from engine.runtime.transport.link import Note
 from engine.runtime.transport.server_connection import ServerConnection
 
 _log = logging.getLogger(__name__)

@@ -38,7 +38,7 @@ from engine.runtime.cluster.session import ray_session as cluster
 from engine.runtime.cluster.session.joining import ClusterError
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.front_end.backend import Backend
-from engine.runtime.process.environment import keep_needed, of_tracing
+from engine.runtime.process.processes import keep_needed, of_tracing
 from snapshots.data_folder.identity import begin_folder
 from snapshots.data_folder.lock import FolderLock
 from snapshots.data_folder.trial import try_folder

@@ -21,8 +21,7 @@ from snapshots.format.file_names import (
 )
 from snapshots.format.snapshot_file import HEADER_BYTES, epoch_of
 from snapshots.takeover.planner import list_and_plan
-from snapshots.takeover.recovered import Damage
-from snapshots.takeover.recovery_plan import Flaw, RecoveryPlan
+from snapshots.takeover.recovered import Damage, Flaw, RecoveryPlan
 
 
 class Claim:

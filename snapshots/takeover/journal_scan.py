@@ -8,7 +8,7 @@ from snapshots.errors import Damaged, Hole, NewerFormat
 from snapshots.files import Files
 from snapshots.format.segment_reader import Record, SegmentReader, header_is_torn, last_known_synced
 from snapshots.format.segments import HEADER_BYTES, SEGMENT_FILE, Segment, decode_header
-from snapshots.takeover.recovery_plan import Flaw, RecordRange, RecoveryPlan, Unsynced
+from snapshots.takeover.recovered import Flaw, RecordRange, RecoveryPlan, Unsynced
 
 _SMALL_BYTES: Final = 16 * 1024
 """A smaller segment is read with its header: most passive detectors have a few short ones."""

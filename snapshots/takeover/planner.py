@@ -18,7 +18,7 @@ from snapshots.takeover.journal_scan import (
     read_headers,
     scan_journal,
 )
-from snapshots.takeover.recovery_plan import RecoveryPlan
+from snapshots.takeover.recovered import RecoveryPlan
 
 _ATTEMPTS = 5
 

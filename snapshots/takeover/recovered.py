@@ -1,17 +1,92 @@
-"""What a recovery returns: the newest snapshot, its pages, and the records after it."""
+"""What a recovery reads from a folder, or why it must refuse; and what it returns."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from snapshots.errors import Damaged
+from snapshots.errors import Damaged, StorageError
 from snapshots.files import Files, storage_errors
 from snapshots.format import pages
 from snapshots.format.pages import Page
 from snapshots.format.segment_reader import Record, SegmentReader
-from snapshots.format.segments import SEGMENT_FILE
+from snapshots.format.segments import SEGMENT_FILE, Segment
 from snapshots.format.snapshot_file import Snapshot
-from snapshots.takeover.recovery_plan import RecoveryPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """A file that does not fit, of which a copy is to be set aside from an offset on."""
+
+    path: Path
+    suffix: str
+    reason: str
+    copy_from: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRange:
+    """The records of a segment that come after the snapshot: from `begin` to `end`, both included."""
+
+    segment: Segment
+    begin: int
+    end: int
+    records: list[Record]
+    """The records themselves if the segment is small; empty otherwise: they are read again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unsynced:
+    """The bytes of a segment, from `begin` up to `end`, that can be read but may not be on the disk."""
+
+    path: Path
+    begin: int
+    end: int
+
+
+@dataclass(slots=True)
+class RecoveryPlan:
+    """What a recovery reads from a folder. If `refusal` is set, nothing else in here may be relied on."""
+
+    folder: Path
+    snapshot: Snapshot | None = None
+    sequence: int = 0
+    """The last record that the recovery reaches."""
+    epoch: int = 0
+    """The epoch of that record, or of the snapshot that includes it.
+
+    Not a later epoch that has only a header: nothing says that this header is on the disk.
+    """
+    ranges: list[RecordRange] = field(default_factory=list)
+    journal_bytes: int = 0
+    """The length of the records in `ranges`."""
+    segments: list[Segment] = field(default_factory=list)
+    """The segments of the folder's history that were read and have a whole header, in order."""
+    earlier: dict[str, int] = field(default_factory=dict)
+    """The names of the segments of owners before the snapshot's, in order, with their epochs. They were not
+    read: none of their records can come after the snapshot."""
+    obsolete: list[Path] = field(default_factory=list)
+    """Files that nobody needs after the next snapshot. A copy of each damaged one is set aside."""
+    pages: list[Path] = field(default_factory=list)
+    """The pages that belong to the snapshot and have not expired, in order."""
+    flaws: list[Flaw] = field(default_factory=list)
+    small: dict[str, bytes] = field(default_factory=dict)
+    """The small segments by name, as they were read, so that each is read once."""
+    unsynced: Unsynced | None = None
+    refusal: StorageError | None = None
+
+    def read(self, path: Path, files: Files) -> bytes:
+        """Return a whole segment. Raises OSError."""
+        data = self.small.get(path.name)
+        return files.read(path) if data is None else data
+
+    def set_aside(self, path: Path, suffix: str, reason: str) -> None:
+        """Note a file that does not fit: copy it, and remove it after the next snapshot."""
+        self.flaws.append(Flaw(path, suffix, reason))
+        self.obsolete.append(path)
+
+    def first_fenced(self, epoch: int) -> int | None:
+        """Return the first record at which an owner later than `epoch` took over; None if there was none."""
+        return min((segment.first for segment in self.segments if segment.epoch > epoch), default=None)
 
 
 @dataclass(frozen=True, slots=True)

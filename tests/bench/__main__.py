@@ -1,7 +1,7 @@
 """Measures the engine beside its peers and what one would write by hand, and the service over HTTP.
 
     python -m tests.bench                     every case
-    python -m tests.bench stateless --quick   one case, in smaller worlds, which are not recorded
+    python -m tests.bench stateless           one case
     python -m tests.bench ratios --check      the quick ratios that every change must keep
     python -m tests.bench worst --only fire   the parts of a case whose name has this text
     python -m tests.bench --check             exit 1 where a ratio is worse than recorded, or a target missed
@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.bench.cases import CASES
-from tests.bench.measuring.effort import FULL, QUICK
+from tests.bench.measuring.effort import FULL
 from tests.bench.measuring.rows import Part, Row
 from tests.bench.recording.checking import Results, Watch, gone, settled, worse, worse_than_recorded
 from tests.bench.recording.pages import ROOT, write_pages
@@ -34,7 +34,6 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__.splitlines()[0])
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}; all by default")
     parser.add_argument("--only", default="", metavar="TEXT", help="the parts whose name has this text")
-    parser.add_argument("--quick", action="store_true", help="smaller worlds, which are not recorded")
     parser.add_argument("--record", action="store_true", help="keep the rows")
     parser.add_argument("--because", metavar="REASON", help="record ratios that are worse; what that buys")
     parser.add_argument("--table", action="store_true", help="put the rows kept on the pages")
@@ -43,8 +42,6 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     unknown = [case for case in options.cases if case not in CASES]
     if unknown:
         parser.error(f"no such case: {', '.join(unknown)}; there are {', '.join(CASES)}")
-    if options.quick and (options.record or options.check):
-        parser.error("only full runs are recorded and checked")
     if options.because and not options.record:
         parser.error("--because goes with --record")
     return options
@@ -57,19 +54,18 @@ def main(given: Sequence[str], recorded: Path = RECORDED, root: Path = ROOT) -> 
         order = list(CASES)
         write_pages(sorted(recorded_rows(recorded), key=lambda one: order.index(one[0].case)), root)
         return 0
-    effort = QUICK if options.quick else FULL
     started_s = time.monotonic()
 
     def watch(part: Part) -> None:
         print(f"{time.monotonic() - started_s:5.0f} s  {part}", file=sys.stderr)
 
     results: list[tuple[Part, list[Row]]] = []
-    for part in (part for case in options.cases or CASES for part in CASES[case](effort)):
+    for part in (part for case in options.cases or CASES for part in CASES[case](FULL)):
         if options.only in part.name:
             watch(part)
             results.append((part, part.measure()))
     print(table([row for _, of_part in results for row in of_part]))
-    print(f"\n{', '.join(circumstances().values())}; {effort.name}, {time.monotonic() - started_s:.0f} s")
+    print(f"\n{', '.join(circumstances().values())}; {time.monotonic() - started_s:.0f} s")
     entries, whole, status = read(recorded), not options.only, 0
     if options.check:
         status = check(results, entries, watch, whole=whole)

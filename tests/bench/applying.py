@@ -18,27 +18,11 @@ from typing import Final
 
 import yaml
 
-from tests.bench.recovery import kind
-from tests.process_table import family
+from tests.bench.measuring.processes import cpu_by_kind_s
 from tests.service_process import Served, program, served
 
 TIMES: Final = 5
-_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
-
-
-def condition(number: int) -> str:
-    """Return the condition of a rule: one of five kinds, with constants of its own."""
-    match number % 5:
-        case 0:
-            return f'amount > {number} and country == "c{number}"'
-        case 1:
-            return f"per user (count(code == {number}) within 10m >= 10)"
-        case 2:
-            return f'action == "a{number}" and not ip in network ["10.{number % 256}.0.0/16", "::1"]'
-        case 3:
-            return f'path startswith "/shop/{number}/" and status >= 500'
-        case _:
-            return f'user == "u{number}" and per user (once within 1h action == "login-{number}")'
+CONDITION: Final = 'amount > {0} and per user (once within 1h action == "login-{0}")'
 
 
 def rules_file(path: Path, rules: int, changed: int | None = None) -> None:
@@ -47,24 +31,11 @@ def rules_file(path: Path, rules: int, changed: int | None = None) -> None:
         f"rule {number}": {
             "description": f"What rule {number} is for.",
             "labels": {"severity": "high", "ticket": f"T-{number}"},
-            "condition": condition(number if number != 17 or changed is None else rules + changed),
+            "condition": CONDITION.format(number if number != 17 or changed is None else rules + changed),
         }
         for number in range(rules)
     }
     path.write_text(yaml.safe_dump({"detector": "shop", "rules": written}, sort_keys=False, width=1000))
-
-
-def cpu_s(service: Served) -> dict[str, float]:
-    """Return the CPU seconds of the service's processes so far, by their kinds."""
-    found: dict[str, float] = {}
-    for pid in family(service.process.pid):
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            name = kind(pid)
-        except OSError:
-            continue
-        found[name] = found.get(name, 0.0) + (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
-    return found
 
 
 class Events(threading.Thread):
@@ -90,7 +61,7 @@ class Events(threading.Thread):
 
 def applied(service: Served, path: Path, *options: str) -> tuple[float, dict[str, float]]:
     """Apply a file; return the seconds, and the CPU seconds of the command and the service's processes."""
-    before, own = cpu_s(service), os.times()
+    before, own = cpu_by_kind_s(service.process.pid), os.times()
     started_s = time.perf_counter()
     run = program(
         "apply", str(path), "--yes", *options,
@@ -100,7 +71,7 @@ def applied(service: Served, path: Path, *options: str) -> tuple[float, dict[str
     assert run.returncode == 0, run.stderr[:2000]
     used = {"the command": os.times().children_user + os.times().children_system}
     used["the command"] -= own.children_user + own.children_system
-    used |= {name: after - before.get(name, 0.0) for name, after in cpu_s(service).items()}
+    used |= cpu_by_kind_s(service.process.pid) - before
     return took_s, {name: each for name, each in used.items() if each >= 0.02}
 
 

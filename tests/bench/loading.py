@@ -8,7 +8,6 @@ most meanwhile, and afterwards.
 """
 
 import argparse
-import re
 import statistics
 import tempfile
 import time
@@ -18,10 +17,9 @@ from typing import Final
 import httpx
 
 from engine import Detector
-from tests.bench.applying import cpu_s
-from tests.bench.recovery import kind
-from tests.process_table import family
-from tests.service_process import Served, served
+from tests.bench.measuring.processes import cpu_by_kind_s, held_bytes
+from tests.process_table import workers
+from tests.service_process import served
 
 FEW: Final = 10
 MANY: Final = 200_000
@@ -54,31 +52,27 @@ def load(count: int) -> None:
     body = "".join(f'["user-{number:07d}","account-{number:07d}"]\n' for number in range(count)).encode()
     with tempfile.TemporaryDirectory() as name, served(Path(name) / "data") as service:
         detector = service.call("POST", "/api/detectors", {"name": "shop"})["id"]
-        service.call("POST", f"/api/detectors/{detector}/rules", _rule("owns(user, account)"))
+        service.call(
+            "POST", f"/api/detectors/{detector}/rules", {"name": "r", "condition": "owns(user, account)"}
+        )
         for what in ("load", "replace"):
-            before, resident_kb, started_s = cpu_s(service), memory_kb(service, "VmRSS"), time.perf_counter()
+            # The largest worker has the detector; others are spare.
+            worker = max(workers(service.process.pid), key=held_bytes)
+            before_s, resident, started_s = (
+                cpu_by_kind_s(service.process.pid),
+                held_bytes(worker),
+                time.perf_counter(),
+            )
             headers = {"Authorization": f"Bearer {service.token}", "Content-Type": "application/x-ndjson"}
             url = f"{service.url}/api/detectors/{detector}/relations/owns"
             response = httpx.put(url, content=body, headers=headers, timeout=600, trust_env=False)
             took_s = time.perf_counter() - started_s
             assert response.json()["success"], response.text[:500]
             print(f"{what} {count} tuples, {len(body) / 1e6:.0f} MB: {took_s:.1f} s")
-            for process, after in cpu_s(service).items():
-                if after - before.get(process, 0.0) >= 0.1:
-                    print(f"    {after - before.get(process, 0.0):.1f} s of CPU: {process}")
-            most_kb, after_kb = memory_kb(service, "VmHWM"), memory_kb(service, "VmRSS")
-            print(f"    worker: {resident_kb // 1024} MB, at most {most_kb // 1024}, then {after_kb // 1024}")
-
-
-def memory_kb(service: Served, what: str) -> int:
-    """Return the memory of the largest worker: `VmRSS`, resident, or `VmHWM`, the most so far."""
-    found = []
-    for pid in family(service.process.pid):
-        if kind(pid) == "detector worker":
-            status = Path(f"/proc/{pid}/status").read_text()
-            said = re.search(rf"{what}:\s+(\d+) kB", status)
-            found.append(int(said[1]) if said else 0)
-    return max(found)
+            for process, used_s in (cpu_by_kind_s(service.process.pid) - before_s).items():
+                print(f"    {used_s:.1f} s of CPU: {process}")
+            sizes = (resident, held_bytes(worker, "VmHWM"), held_bytes(worker))
+            print("    worker: {} MB, at most {}, then {}".format(*(size // 2**20 for size in sizes)))
 
 
 def events(condition: str) -> tuple[list[float], float]:
@@ -105,10 +99,6 @@ def events(condition: str) -> tuple[list[float], float]:
 
 def _ip(number: int) -> str:
     return f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
-
-
-def _rule(condition: str) -> dict[str, object]:
-    return {"name": "r", "condition": condition, "notify": False}
 
 
 if __name__ == "__main__":

@@ -1,17 +1,14 @@
 """What a request costs in each process, on one, two and four nodes, and what an activation costs.
 
     python -m tests.bench.nodes             in five minutes
-    python -m tests.bench.nodes --quick     in one, for one and two nodes
 
 The nodes are raylets of this machine, each with a service of its own on one data folder, so their rates
 do not add up here. Whether they would is seen from the CPU time of a request, which must not grow with the
 nodes. Callers, who take CPU time too, send to all detectors through all services.
 """
 
-import argparse
 import asyncio
 import os
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -22,9 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.bench.many import Callers
-from tests.bench.measuring.processes import cpu_s
-from tests.bench.recovery import kind
-from tests.process_table import family
+from tests.bench.measuring.processes import cpu_by_kind_s
 from tests.ray_cluster import ray_cluster
 from tests.service_process import Served, served
 
@@ -37,6 +32,8 @@ CONNECTIONS: Final = 64
 BATCH: Final = 1_000
 RESIDENT, ROTATING, CALLERS = 4, 16, 8
 """Detectors that take turns, in this many processes, and their callers: each call activates one."""
+NODES: Final = (1, 2, 4)
+SECONDS: Final = 15.0
 QUIET_S: Final = 2.0
 START_S: Final = 60.0
 PARTS: Final = {
@@ -47,18 +44,6 @@ PARTS: Final = {
 }
 """The kinds of processes; all others are Ray's own."""
 COLUMNS: Final = ("front end", "worker", "directory", "Ray")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
-    """How much is measured."""
-
-    nodes: tuple[int, ...]
-    seconds: float
-
-
-FULL: Final = Size(nodes=(1, 2, 4), seconds=15)
-QUICK: Final = Size(nodes=(1, 2), seconds=4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,44 +90,31 @@ def request(events: int) -> tuple[object, str]:
     return ({"event": made[0]}, "evaluate") if events == 1 else ({"events": made}, "evaluate/batch")
 
 
-def spent_s(roots: Sequence[int]) -> dict[int, tuple[str, float]]:
-    """Give the part that each process below has, and the seconds of a processor that it has taken."""
-    found = {}
-    for pid in set().union(*map(family, roots)):
-        try:
-            found[pid] = PARTS.get(kind(pid), "Ray"), cpu_s(pid)
-        except OSError:
-            continue
-    return found
-
-
 def await_starts(roots: Sequence[int]) -> None:
     """Wait until no process is starting: workers are started ahead."""
     give_up_s = time.monotonic() + START_S
     while time.monotonic() < give_up_s:
-        before = spent_s(roots)
+        before_s = cpu_by_kind_s(*roots)
         time.sleep(QUIET_S)
-        after = spent_s(roots)
-        busy_s = sum(spent for _, spent in after.values()) - sum(spent for _, spent in before.values())
-        if before.keys() == after.keys() and busy_s < QUIET_S / 4:
+        if (cpu_by_kind_s(*roots) - before_s).total() < QUIET_S / 4:
             return
 
 
-def measure(what: str, roots: Sequence[int], load: Load, events: int, seconds: float) -> None:
+def measure(what: str, roots: Sequence[int], load: Load, events: int) -> None:
     """Print the rate, and the CPU time of each part for an event."""
-    asyncio.run(load.run(events, seconds / 4))
+    asyncio.run(load.run(events, SECONDS / 4))
     await_starts(roots)
-    before, began_s = spent_s(roots), time.perf_counter()
-    done = asyncio.run(load.run(events, seconds))
+    before_s, began_s = cpu_by_kind_s(*roots), time.perf_counter()
+    done = asyncio.run(load.run(events, SECONDS))
     took_s = time.perf_counter() - began_s
     costs: Counter[str] = Counter()
-    for pid, (part, spent) in spent_s(roots).items():
-        costs[part] += spent - before.get(pid, ("", 0.0))[1]
+    for process, used_s in (cpu_by_kind_s(*roots) - before_s).items():
+        costs[PARTS.get(process, "Ray")] += used_s  # type: ignore[assignment]
     each = " | ".join(f"{costs[part] / done * 1e6:.1f}" for part in COLUMNS)
     print(f"| {what} | {done / took_s:.0f} | {each} | {1e6 * costs.total() / done:.1f} |", flush=True)
 
 
-def on_nodes(nodes: int, seconds: float, folder: Path) -> None:
+def on_nodes(nodes: int, folder: Path) -> None:
     """Measure single evaluations and batches on this many nodes."""
     with ExitStack() as stack:
         cluster = stack.enter_context(ray_cluster(folder, nodes))
@@ -156,18 +128,18 @@ def on_nodes(nodes: int, seconds: float, folder: Path) -> None:
         roots = [cluster.pid, *(one.process.pid for one in services)]
         load = Load(services, ids, CONNECTIONS * nodes)
         for events, what in ((1, "an evaluation"), (BATCH, f"an event in a batch of {BATCH}")):
-            measure(f"{what}, {nodes} nodes", roots, load, events, seconds)
+            measure(f"{what}, {nodes} nodes", roots, load, events)
         for service in reversed(services):
             service.end()
 
 
-def activations(seconds: float, folder: Path) -> None:
+def activations(folder: Path) -> None:
     """Measure evaluations each of which activates a detector."""
     options = ("--max-resident", str(RESIDENT), "--spares", "1")
     with served(folder / "data", *options) as service:
         ids = detectors(service, ROTATING)
         what = f"an evaluation that activates its detector, {ROTATING} in turn"
-        measure(what, [service.process.pid], Load([service], ids, CALLERS), 1, seconds)
+        measure(what, [service.process.pid], Load([service], ids, CALLERS), 1)
         service.end()
 
 
@@ -179,19 +151,16 @@ def detectors(service: Served, count: int) -> list[str]:
     return ids
 
 
-def main(given: Sequence[str]) -> None:
+def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.nodes", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="fewer nodes, for a shorter time")
-    size = QUICK if parser.parse_args(given).quick else FULL
     print(f"| what, on {os.cpu_count()} cores | events/s here | {' | '.join(COLUMNS)} | all, us |")
     print(f"|{'---|' * (len(COLUMNS) + 3)}")
-    for nodes in size.nodes:
+    for nodes in NODES:
         with tempfile.TemporaryDirectory() as folder:
-            on_nodes(nodes, size.seconds, Path(folder))
+            on_nodes(nodes, Path(folder))
     with tempfile.TemporaryDirectory() as folder:
-        activations(size.seconds, Path(folder))
+        activations(Path(folder))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -17,7 +17,8 @@ from typing import Final
 
 import httpx
 
-from tests.process_table import command, family
+from tests.bench.measuring.processes import kind
+from tests.process_table import family
 from tests.service_process import Served, served
 
 TIMES: Final = 3
@@ -63,26 +64,6 @@ def detector_of(service: Served) -> tuple[str, int]:
 def kill(pid: int) -> Callable[[], None]:
     """Kill a process when called."""
     return lambda: os.kill(pid, signal.SIGKILL)
-
-
-def kind(pid: int) -> str:
-    """What a process of the service is, from its command line."""
-    line = command(pid)
-    for part, name in (
-        ("ray::Directory", "directory"),
-        ("ray::RuntimeEnv", "Ray's runtime environment agent"),
-        ("ray::Dashboard", "Ray's other agents"),
-        ("ray::", "detector worker"),
-        ("gcs_server", "Ray's control store"),
-        ("raylet/raylet", "raylet"),
-        ("runtime_env", "Ray's runtime environment agent"),
-        ("dashboard", "Ray's other agents"),
-        ("api.process.front_end", "front end"),
-        ("rule-detector", "main process"),
-    ):
-        if part in line:
-            return name
-    return "other"
 
 
 def share_bytes(pid: int) -> int:

@@ -2,7 +2,6 @@
 
     RULE_DETECTOR_TEST_DATA=… python -m tests.bench.sigma            events/s, in process
     RULE_DETECTOR_TEST_DATA=… python -m tests.bench.sigma --http     and over the batch operation of a service
-    RULE_DETECTOR_TEST_DATA=… python -m tests.bench.sigma --profile  and where the time goes
 
 The folder has `sigmahq-rules.tar.gz` and `windows-dcsync.ndjson.gz`. The recording is evaluated twice before
 it is measured, so that no code is generated meanwhile. Rates are by processor time, medians of some rounds.
@@ -10,10 +9,8 @@ The checksum is that of the names of the rules that fire at each event, to compa
 """
 
 import argparse
-import cProfile
 import json
 import os
-import pstats
 import statistics
 import tarfile
 import tempfile
@@ -33,11 +30,10 @@ from engine import Detector, format  # noqa: A004 -- the engine's name for it
 from engine.evaluation.kernel.indexing import indexed_stream
 from engine.evaluation.wire.events import evaluate_batch_body
 from engine.language.condition import Condition
-from tests.bench.applying import cpu_s
+from tests.bench.measuring.processes import cpu_by_kind_s
 from tests.service_process import served
 
 KEYWORD_FIELDS: Final = ("Message",)
-SHOWN: Final = 20
 ROUNDS: Final = 5
 BATCH_EVENTS: Final = 500
 
@@ -47,7 +43,6 @@ Events = list[tuple[dict[str, Any], float, None]]
 def main() -> None:
     """Convert, add, evaluate, and print what each took."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.sigma", description=__doc__.splitlines()[0])
-    parser.add_argument("--profile", action="store_true", help="print the functions that take longest")
     parser.add_argument("--http", action="store_true", help="evaluate over HTTP, too")
     options = parser.parse_args()
     data = Path(os.environ["RULE_DETECTOR_TEST_DATA"])
@@ -77,10 +72,6 @@ def main() -> None:
         lambda: [evaluate_batch_body(detector, one) for one in parts],
     )
     print(f"looked at  {looked_at(detector, again) / len(conditions):.2%} of the rules at an event")
-    if options.profile:
-        profile = cProfile.Profile()
-        profile.runcall(detector.evaluate_many, again)
-        pstats.Stats(profile).sort_stats("tottime").print_stats(SHOWN)
     if options.http:
         over_http(conditions, parts, len(events))
 
@@ -122,11 +113,11 @@ def over_http(conditions: list[Condition], parts: list[bytes], count: int) -> No
         client = httpx.Client(headers=headers, timeout=60, trust_env=False)
         took_s, used = [], []
         for _ in range(ROUNDS):
-            before, started_s = cpu_s(service), time.perf_counter()
+            before_s, started_s = cpu_by_kind_s(service.process.pid), time.perf_counter()
             for part in parts:
                 client.post(url, content=part).raise_for_status()
             took_s.append(time.perf_counter() - started_s)
-            used.append({kind: after - before.get(kind, 0.0) for kind, after in cpu_s(service).items()})
+            used.append(cpu_by_kind_s(service.process.pid) - before_s)
         print(f"over HTTP  {count / statistics.median(took_s[1:]):.0f} events/s, one batch after another")
         for kind in used[0]:
             cpu = statistics.median([each.get(kind, 0.0) for each in used[1:]])

@@ -1,8 +1,8 @@
 """Plays a script on the engine and on the reference, step by step, and compares the answers."""
 
 import contextlib
-from collections.abc import Iterable, Sequence
-from typing import Any, assert_never
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar, assert_never
 
 from engine import Detector
 from engine.language.diagnostics import Refusal
@@ -12,6 +12,7 @@ from tests.worlds.relations import Amend, Delete, Put, RelationStep, Reload
 from tests.worlds.scripts import Add, Change, Remove, Step, Submit
 
 Action = tuple[Any, ...]
+S = TypeVar("S")
 
 
 class Pair:
@@ -105,17 +106,17 @@ def disagreement(script: Sequence[Step | RelationStep]) -> str | None:
     return None
 
 
-def shortened(script: Sequence[Step | RelationStep]) -> list[Step | RelationStep]:
+def shortened(script: Sequence[S], differs: Callable[[Sequence[S]], object]) -> list[S]:
     """Give a script on which the two still differ, though none of its steps can be left out."""
     for number in range(len(script)):
         shorter = [*script[:number], *script[number + 1 :]]
         with contextlib.suppress(LookupError, Refusal):  # a step of what is no longer there
-            if disagreement(shorter):
-                return shortened(shorter)
+            if differs(shorter):
+                return shortened(shorter, differs)
     return list(script)
 
 
 def explained(script: Sequence[Step | RelationStep]) -> str:
     """Give the shortened script and its disagreement, for people."""
-    shorter = shortened(script)
+    shorter = shortened(script, disagreement)
     return "\n".join([str(disagreement(shorter)), *map(repr, shorter)])

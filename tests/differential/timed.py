@@ -1,16 +1,17 @@
 """Plays scripts with timed rules and ticks on the engine and on the reference, and compares the firings."""
 
-import contextlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
-from engine import Detector, Refusal
+from engine import Detector
 from engine.evaluation.timed.timing import FiredByTime
 from engine.language import condition as terms
 from engine.language import terms as values
 from tests.differential.comparison import Action, Pair, evaluated
+from tests.differential.comparison import shortened as shortest
 from tests.differential.feeding import change, rule_id
 from tests.reference import ReferenceDetector
 from tests.reference_timed import ByTime, firings, members_of
@@ -139,11 +140,5 @@ def disagreement(script: Sequence[TimedStep]) -> str | None:
     return None
 
 
-def shortened(script: Sequence[TimedStep]) -> list[TimedStep]:
-    """Give a script on which the two still differ, though none of its steps can be left out."""
-    for number in range(len(script)):
-        shorter = [*script[:number], *script[number + 1 :]]
-        with contextlib.suppress(LookupError, Refusal):
-            if disagreement(shorter):
-                return shortened(shorter)
-    return list(script)
+shortened = partial(shortest, differs=disagreement)
+"""Gives a script on which the two still differ, though none of its steps can be left out."""

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,7 @@ from tests.linearizability.journal import KEEP_ALL
 from tests.linearizability.namespaces import Namespace, namespaces
 from tests.process_table import command as command_of
 from tests.process_table import family, holders
+from tests.ray_cluster import ray_cluster
 from tests.service_process import END_WITHIN_S, PROGRAM, Process, environment
 
 PORT: Final = 8080
@@ -43,17 +45,6 @@ _OPTIONS: Final = (
     # So the journal tells in the end what was done in which order.
     *("--snapshots-kept", str(KEEP_ALL)),
 )
-
-LOOPBACK: Final = """
-import sys
-from ray.cluster_utils import Cluster
-cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 4, "include_dashboard": False})
-nodes = [cluster.head_node, *(cluster.add_node(num_cpus=4) for _ in range(int(sys.argv[1]) - 1))]
-raylets = [node.all_processes["raylet"][0].process.pid for node in nodes]
-print(cluster.address, *raylets, flush=True)
-sys.stdin.read()
-"""
-"""Ends with its standard input; whoever started it ends what it leaves."""
 
 
 @dataclass
@@ -288,18 +279,6 @@ def _redis(folder: Path, beside: Namespace, ends: ExitStack) -> str:
 
 
 def _on_loopback(data: Path, count: int, token: str, variables: dict[str, str], ends: ExitStack) -> Cluster:
-    with (data.parent / "cluster.log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-c", LOOPBACK, str(count)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            env=variables,
-            start_new_session=True,
-        )
-    ends.callback(_end, process)
-    assert process.stdout is not None
-    address, *raylets = process.stdout.readline().decode().split() or [""]
-    assert address, (data.parent / "cluster.log").read_text()
-    nodes = [Node(number, lambda pid=int(pid): family(pid)) for number, pid in enumerate(raylets)]
-    return Cluster(data, nodes, token, address, variables, ends)
+    started = ends.enter_context(ray_cluster(data.parent, count, cpus=4, **variables))
+    nodes = [Node(number, partial(family, pid)) for number, pid in enumerate(started.raylets.values())]
+    return Cluster(data, nodes, token, started.address, variables, ends)

@@ -282,7 +282,7 @@ def _replace(trial: Trial, node: Node) -> None:
 
 def _replace_if_dead(trial: Trial, node: Node) -> None:
     """Start a node anew if Ray has given it up, which neither its raylet nor its front end survives."""
-    time.sleep(QUIET_S)
+    time.sleep(2 * QUIET_S)
     front_ended = node.front is not None and node.front.process.poll() is not None
     if front_ended or trial.cluster.raylet(node) is None:
         _replace(trial, node)
@@ -320,5 +320,6 @@ PATIENT: Final[tuple[Scenario, ...]] = (cut_off_head,)
 """The scenarios for which the head must be patient with nodes that it cannot reach."""
 WITH_REDIS: Final[tuple[Scenario, ...]] = (kill_head, move_head)
 """The scenarios for which Ray's control store must keep its data."""
-SHORT: Final[tuple[Scenario, ...]] = (kill_worker, kill_directory, move_detectors, drain_nodes)
+SHORT: Final[tuple[Scenario, ...]] = (kill_directory, move_detectors, drain_nodes)
+"""What `.ci/run` plays. It kills workers in tests/crash/running_service."""
 SHORT_OF_NAMESPACES: Final[tuple[Scenario, ...]] = (cut_off_briefly, stop_node, kill_node)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from tests.linearizability.clients import Client, Load, NoAnswer, NotExecuted, Subject
 from tests.linearizability.cluster import Cluster, Node
 
-QUIET_S: Final = 2.0
+QUIET_S: Final = 1.0
 """How long the load goes on before and after each scenario."""
 ANSWER_WITHIN_S: Final = 120.0
 """A detector that has not answered again after so long is lost."""

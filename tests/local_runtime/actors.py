@@ -12,8 +12,7 @@ from engine.runtime.contract.requests.calls import Address
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.transport.link_client import LinkClient
-from snapshots.clock import wall_clock_us
-from snapshots.files import Files
+from snapshots.files import Files, wall_clock_us
 from tests.local_runtime.connections import Before, no_fault
 from tests.local_runtime.workers import LocalWorker
 

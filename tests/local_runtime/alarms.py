@@ -3,6 +3,7 @@
 A rule's label says when. So what is due follows from the rules and the clock alone, and a replay repeats it.
 """
 
+import asyncio
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +17,18 @@ from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 
 LABEL = "due_us"
+SECOND = 1_000_000
+T = 1_700_000_000 * SECOND
+"""A time of the server, in microseconds since 1970."""
+
+
+class Clock:
+    """The server's clock: from T on, that of the event loop. It goes on while no service runs."""
+
+    passed_s = 0.0
+
+    def now_us(self) -> int:
+        return T + round((self.passed_s + asyncio.get_running_loop().time()) * 1e6)
 
 
 def _due(detector: Detector) -> list[tuple[int, Any]]:

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from engine.runtime.contract.requests.calls import REPORT, Report, decode_report
-from engine.runtime.transport.link import Link
-from engine.runtime.transport.messages import Ask, Message, Note
+from engine.runtime.transport.link import Ask, Link, Message, Note
 
 REPORTED = [field.name for field in msgspec.structs.fields(Report) if field.name != "epoch"]
 """What a report may tell."""

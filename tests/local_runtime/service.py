@@ -17,13 +17,11 @@ from engine.runtime.front_end.backend import Backend
 from engine.runtime.front_end.scheduler_client import ABANDONABLE, SchedulerClient, Unreachable
 from engine.runtime.scheduler.scheduler import Scheduler
 from engine.runtime.scheduler.scheduler_service import SchedulerService
-from engine.runtime.transport.link import Link
+from engine.runtime.transport.link import Link, Note, responses
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.messages import Note, responses
 from engine.runtime.transport.server_connection import ServerConnection
-from snapshots.clock import wall_clock_us
 from snapshots.data_folder.identity import begin_folder
-from snapshots.files import Files
+from snapshots.files import Files, wall_clock_us
 from tests.local_runtime.actors import LocalActors, LocalNodes
 from tests.local_runtime.catalogues import LocalCatalogues
 from tests.local_runtime.connections import Pipe
@@ -52,7 +50,8 @@ class LocalService:
     def begin(self) -> None:
         """Begin a scheduler, to which the next connection of the backend is."""
         client, now_us = self.directories.client(), self.actors.now_us
-        self.scheduler = Scheduler(self.settings, self.actors, client, nodes=self.nodes, now_us=now_us)
+        nodes = self.nodes or LocalNodes()
+        self.scheduler = Scheduler(self.settings, self.actors, client, nodes=nodes, now_us=now_us)
         self.actors.term = lambda: self.scheduler.catalogue.term
         self._served = SchedulerService(
             self.scheduler,

@@ -8,15 +8,21 @@ from engine.runtime.activation.detector_service import MAKE_ROOM, DetectorServic
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.figures import DetectorFigures, WorkerAnswer
 from engine.runtime.contract.measures import Measures
-from engine.runtime.contract.requests.calls import REPORT, Activated, Address, Held, Report, decode_report
+from engine.runtime.contract.requests.calls import (
+    REPORT,
+    Activated,
+    Address,
+    Held,
+    Reply,
+    Report,
+    decode_report,
+)
 from engine.runtime.contract.requests.operations import Operation
-from engine.runtime.contract.requests.replies import Reply
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
-from engine.runtime.transport.link import Link
+from engine.runtime.transport.link import Link, Note, responses
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.messages import Note, responses
-from snapshots.clock import wall_clock_us
+from snapshots.files import wall_clock_us
 from tests.local_runtime.connections import Before, Mortal, Pipe, no_fault, run
 
 T = TypeVar("T")

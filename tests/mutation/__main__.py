@@ -81,7 +81,7 @@ def judge(room: Room, product: Path, options: argparse.Namespace) -> list[str]:
         chosen = machine[min(1, options.every - 1) :: options.every]
     else:
         chosen = on_lines(machine, room, product, changed_lines(options.changed, room.folder))
-    chosen = [mutant for mutant in chosen if options.only in str(mutant)]
+    chosen = [mutant for mutant in chosen if any(part in str(mutant) for part in options.only)]
     counts, survived = Counter[str](), Counter[str]()
     if chosen:
         with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
@@ -92,7 +92,7 @@ def judge(room: Room, product: Path, options: argparse.Namespace) -> list[str]:
             judging = Judge(room, product, recording, Path(folder), 600, tests)
             judging = judging._replace(cpu_s=1 + 1.5 * judging.sound())
             # To note what each test enters takes as long as some dozens of mutants.
-            if room.replayed and len(chosen) > 100 and not options.tests:
+            if room.replayed and len(chosen) > 40 and not options.tests:
                 judging = judging._replace(reach=judging.reached())
             for mutant, outcome in judging.judged(chosen, options.jobs):
                 counts[outcome] += 1
@@ -131,7 +131,9 @@ def main() -> int:
     parser.add_argument("--room", action="append", choices=ROOMS, help="judge this room; may be repeated")
     parser.add_argument("--every", type=int, default=1, help="judge every nth mutant")
     parser.add_argument("--changed", nargs="?", const="main", metavar="BASE", help="judge changed lines only")
-    parser.add_argument("--only", default="", help="judge only mutants whose description contains this")
+    parser.add_argument(
+        "--only", nargs="+", default=[""], help="judge only mutants whose description contains one of these"
+    )
     parser.add_argument(
         "--tests",
         nargs="+",

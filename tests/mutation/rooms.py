@@ -14,8 +14,8 @@ class Room(NamedTuple):
     folder: str
     tests: tuple[str, ...]
     """Patterns of paths below tests/. Each must match."""
-    importing: str = ""
-    """The package from which a test must import to judge. Without one, all of the tests judge."""
+    importing: tuple[str, ...] = ("",)
+    """The packages from one of which a test must import to judge. By default, all of the tests judge."""
     files: tuple[str, ...] = ("**/*.py",)
     """Patterns of paths below the folder. Each must match."""
     marks: str = "not ray and not storm and not long"
@@ -35,7 +35,7 @@ class Room(NamedTuple):
 
     def test_files(self) -> list[Path]:
         found = [TESTS / path for path in _matching(TESTS, self.tests)]
-        return [path for path in found if self.importing in path.read_text("utf-8")]
+        return [path for path in found if any(one in path.read_text("utf-8") for one in self.importing)]
 
 
 def _matching(folder: Path, patterns: tuple[str, ...]) -> list[str]:
@@ -308,7 +308,7 @@ ROOMS: Final = {
                 "unit/runtime/detector/executor/test_*.py",
                 "unit/runtime/**/test_*.py",
             ),
-            importing="engine.runtime.detector",
+            importing=("engine.runtime.detector", "tests.local_runtime.owners"),
         ),
         Room(
             "settings",

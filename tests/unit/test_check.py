@@ -39,7 +39,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("engine/kernel/code/access.py", {"tests/unit/kernel"}),
         ("engine/__init__.py", {"tests/unit"}),
         ("snapshots/takeover/claim.py", {"tests/unit/snapshots/takeover"}),
-        ("snapshots/clock.py", {"tests/unit/snapshots"}),
+        ("snapshots/files.py", {"tests/unit/snapshots"}),
         ("api/cli/check.py", {"tests/unit/cli"}),
         ("api/client/calls.py", {"tests/unit/client", "tests/api/client"}),
         ("api/gone/gone.py", {"tests/unit", "tests/api"}),
@@ -59,7 +59,7 @@ def test_a_file_stands_for_the_tests_at_its_path(file: str, paths: set[str]) -> 
 def test_nothing_runs_twice_and_tests_about_all_files_always_run() -> None:
     always = ["tests/unit/test_names.py", "tests/unit/test_pages.py"]
     assert check.paths_to_test([]) == always
-    files = [Path("snapshots/clock.py"), Path("snapshots/takeover/claim.py")]
+    files = [Path("snapshots/files.py"), Path("snapshots/takeover/claim.py")]
     assert check.paths_to_test(files) == ["tests/unit/snapshots", *always]
     assert check.paths_to_test([Path("tests/unit/conftest.py")]) == ["tests/unit"]
 

@@ -1,4 +1,4 @@
-"""Reads a data folder for `inspect`, without taking its lock or changing anything."""
+"""Reads a data folder, or one detector in it, without taking its lock or changing anything."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -27,10 +27,9 @@ from engine.runtime.catalogue.catalogue_state import CatalogueState, recovered_s
 from engine.runtime.detector.persistence.idempotency import IdempotencyCache
 from engine.runtime.detector.persistence.replay import restore
 from engine.runtime.detector.persistence.replay_attempts import LEFT_ALONE_S, Deaths, last_deaths
-from snapshots.clock import wall_clock_us
 from snapshots.data_folder.identity import IDENTITY_NAME, read_identity
 from snapshots.errors import StorageError
-from snapshots.files import RealFiles
+from snapshots.files import RealFiles, wall_clock_us
 from snapshots.folders import is_unused
 from snapshots.takeover.recovered import Recovered
 
@@ -227,3 +226,31 @@ def _once(folder: Path, read: Callable[[Recovered], T]) -> tuple[Look, T | None]
         reason = f"what it holds cannot be read: {type(error).__name__}: {error}"
     defect = Defect(path=str(folder), reason=reason)
     return replace(look, damage=(*look.damage, defect)), None
+
+
+def stored_detector(data: Path, wanted: str) -> Detector:
+    """Return the detector with that id, else the only one of that name, as it would be after the next start.
+
+    Raises NoDataFolder.
+    """
+    _, state = looked_at(data / "directory", recovered_state)
+    names: dict[str, str | None] = {} if state is None else dict(state.detectors)
+    found = ids_of(names, wanted)
+    if len(found) != 1:
+        said = "no detector has" if not found else f"{len(found)} detectors have"
+        raise NoDataFolder(f"{data}: {said} the id or name `{wanted}`")
+    folder = data / "detectors" / found[0]
+    look, restored = looked_at(folder, lambda it: restore(it, IdempotencyCache(0, 0), DEFAULT_LIMITS))
+    if restored is None:
+        reasons = "; ".join(defect.reason for defect in look.damage) or "nothing can be read there"
+        raise NoDataFolder(f"{folder}: {reasons}")
+    return restored.detector
+
+
+def stored_rule_id(detector: Detector, wanted: str) -> str:
+    """Return the id of the rule with that id, else of the only one of that name. Raises NoDataFolder."""
+    found = ids_of({rule.id: rule.name for rule in detector.rules()}, wanted)
+    if len(found) != 1:
+        said = "no rule has" if not found else f"{len(found)} rules have"
+        raise NoDataFolder(f"{said} the id or name `{wanted}`")
+    return found[0]

@@ -111,36 +111,22 @@ _OPTIONS = (
         help="End at the first line that cannot be read, instead of skipping it.",
     ),
 )
+_READ: Final = ("time_field", "time_format", "types", "pattern", "zone", "records", "strict")
+"""The options that are those of ReadingOptions by their names."""
 
 
 def reading_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options; the command receives `reading`."""
 
     @functools.wraps(command)
-    def with_reading(
-        *,
-        time_field: str | None,
-        time_format: str | None,
-        old_times: bool,
-        types: dict[str, ColumnType],
-        pattern: NamedGroups | None,
-        zone: tzinfo,
-        records: str | None,
-        strict: bool,
-        **given: Any,
-    ) -> None:
-        if pattern is not None and records is not None:
+    def with_reading(*, old_times: bool, **given: Any) -> None:
+        named = {name: given.pop(name) for name in _READ}
+        if named["pattern"] is not None and named["records"] is not None:
             raise click.UsageError("`--pattern` and `--records` exclude each other.")
         reading = ReadingOptions(
-            time_field,
-            types=types,
+            **named,
             tell=functools.partial(click.echo, err=True),
             accept_old=lambda finding: old_times or _confirmed(finding),
-            time_format=time_format,
-            pattern=pattern,
-            zone=zone,
-            records=records,
-            strict=strict,
         )
         command(reading=reading, **given)
 

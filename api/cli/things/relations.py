@@ -12,6 +12,7 @@ from typing import Any, Final
 import click
 import msgspec
 
+from api.cli.counted import counted
 from api.cli.failures import CommandError
 from api.cli.lookup import find_detector
 from api.cli.options.service_options import service_and_output_options
@@ -33,6 +34,9 @@ form_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option
     "form",
     type=click.Choice(["csv", "ndjson", "text"]),
     help="Format of the file.  [default: by its name; text, a value in each line, if that does not tell]",
+)
+more_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
+    "--file", metavar="FILE", help="File with more of them: NDJSON, or text with a value in each line."
 )
 
 
@@ -59,7 +63,10 @@ def list_(*, client: Client, detector: str, output: str) -> None:
 @detector_option
 @service_and_output_options
 def show_(*, client: Client, name: str, limit: int | None, detector: str, output: str) -> None:
-    """Print the tuples of a relation: one in each line, as CSV, or with -o json as NDJSON."""
+    """Print the tuples of a relation, one in each line.
+
+    They are CSV, or with -o json NDJSON.
+    """
     tuples = islice(client.tuples(find_detector(client, detector).id, name), limit)
     if output == "json":
         for values in tuples:
@@ -122,9 +129,7 @@ Examples:
 )
 @click.argument("name")
 @click.argument("tuples", nargs=-1, metavar="TUPLE…")
-@click.option(
-    "--file", metavar="FILE", help="File with more of them: NDJSON, or text with a value in each line."
-)
+@more_option
 @detector_option
 @service_and_output_options
 def add(
@@ -140,9 +145,7 @@ def add(
 @relations.command()
 @click.argument("name")
 @click.argument("tuples", nargs=-1, metavar="TUPLE…")
-@click.option(
-    "--file", metavar="FILE", help="File with more of them: NDJSON, or text with a value in each line."
-)
+@more_option
 @detector_option
 @service_and_output_options
 def remove(
@@ -222,8 +225,7 @@ def _text(file: str) -> str:
 
 
 def _changed(output: str, relation: Relation) -> None:
-    count = "1 tuple" if relation.tuples == 1 else f"{relation.tuples} tuples"
-    tell(output, relation, f"The relation `{relation.name}` has {count}.")
+    tell(output, relation, f"The relation `{relation.name}` has {counted(relation.tuples, 'tuple')}.")
 
 
 def _row(relation: Relation) -> tuple[str, ...]:

@@ -40,6 +40,12 @@ def list_(*, client: Client, detector: str, output: str) -> None:
     show(output, {"rules": found}, HEADER, map(_row, found))
 
 
+def _found(client: Client, detector: str, rule: str) -> tuple[str, Rule]:
+    """Return the id of a detector and one of its rules. Raises ServiceError."""
+    detector_id = find_detector(client, detector).id
+    return detector_id, find_rule(client, detector_id, rule)
+
+
 def _acting(rule: Rule) -> list[str]:
     """Say how a rule acts, if not at each event at which it is true."""
     said = ["timed"] if rule.timed else []
@@ -58,8 +64,8 @@ def show_(*, client: Client, rule: str, detector: str, output: str) -> None:
 
     Prints its description, its labels and how it acts as comments, then its condition with its own comments.
     """
-    detector_id = find_detector(client, detector).id
-    shown = client.send(calls.get_rule(detector_id, find_rule(client, detector_id, rule).id))
+    detector_id, found = _found(client, detector, rule)
+    shown = client.send(calls.get_rule(detector_id, found.id))
     said = [f"# {on_one_line(line)}" for line in shown.description.splitlines()]
     said += [f"# {on_one_line(name)}: {value_text(value)}" for name, value in shown.labels.items()]
     said += [f"# {how}" for how in _acting(shown)]
@@ -144,43 +150,26 @@ def change(
     client: Client,
     rule: str,
     detector: str,
-    name: str | None,
-    condition: str | None,
     condition_file: Path | None,
-    notify: bool | None,
-    shadow: bool | None,
-    description: str | None,
     labels: dict[str, Any],
     no_labels: bool,
-    timed: bool | None,
-    every_secs: float | None,
     every_by: tuple[str, ...],
     keep_history: bool,
     output: str,
+    **wanted: Any,
 ) -> None:
     """Change a rule: its name, condition, labels, or how it acts."""
     if labels and no_labels:
         raise click.UsageError("`--label` and `--no-labels` exclude each other.")
-    if condition is not None and condition_file is not None:
+    if wanted["condition"] is not None and condition_file is not None:
         raise click.UsageError("`--condition` and `--condition-file` exclude each other.")
     if condition_file is not None:
-        condition = read_text(str(condition_file))
-    wanted: dict[str, Any] = {
-        "name": name,
-        "condition": condition,
-        "notify": notify,
-        "shadow": shadow,
-        "description": description,
-        "labels": labels if labels or no_labels else None,
-        "timed": timed,
-        "every_secs": every_secs,
-        "every_by": every_by or None,
-    }
+        wanted["condition"] = read_text(str(condition_file))
+    wanted |= {"labels": labels if labels or no_labels else None, "every_by": every_by or None}
     if all(value is None for value in wanted.values()):
         raise click.UsageError("Nothing to change: give `--name`, `--condition` or another option.")
-    detector_id = find_detector(client, detector).id
-    rule_id = find_rule(client, detector_id, rule).id
-    change = calls.change_rule(detector_id, rule_id, **wanted, keep_history=keep_history)
+    detector_id, found = _found(client, detector, rule)
+    change = calls.change_rule(detector_id, found.id, **wanted, keep_history=keep_history)
     _show_changed(output, client.send(change))
 
 
@@ -203,10 +192,8 @@ def disable(*, client: Client, rule: str, detector: str, output: str) -> None:
 
 
 def _switch(client: Client, rule: str, detector: str, output: str, *, enabled: bool) -> None:
-    detector_id = find_detector(client, detector).id
-    rule_id = find_rule(client, detector_id, rule).id
-    changed = client.send(calls.change_rule(detector_id, rule_id, enabled=enabled))
-    _show_changed(output, changed)
+    detector_id, found = _found(client, detector, rule)
+    _show_changed(output, client.send(calls.change_rule(detector_id, found.id, enabled=enabled)))
 
 
 @rules.command()
@@ -215,8 +202,8 @@ def _switch(client: Client, rule: str, detector: str, output: str, *, enabled: b
 @service_and_output_options
 def versions(*, client: Client, rule: str, detector: str, output: str) -> None:
     """Show what a rule was, since when, and whose token changed it."""
-    detector_id = find_detector(client, detector).id
-    found = client.send(calls.rule_versions(detector_id, find_rule(client, detector_id, rule).id))
+    detector_id, shown = _found(client, detector, rule)
+    found = client.send(calls.rule_versions(detector_id, shown.id))
     rows = [
         (
             str(each.version),
@@ -239,9 +226,8 @@ def versions(*, client: Client, rule: str, detector: str, output: str) -> None:
 @service_and_output_options
 def revert(*, client: Client, rule: str, detector: str, version: int | None, output: str) -> None:
     """Make a rule what it was in an earlier version. This is a change, and a new version."""
-    detector_id = find_detector(client, detector).id
-    rule_id = find_rule(client, detector_id, rule).id
-    present, *earlier = client.send(calls.rule_versions(detector_id, rule_id))
+    detector_id, reverted = _found(client, detector, rule)
+    present, *earlier = client.send(calls.rule_versions(detector_id, reverted.id))
     wanted = present.version - 1 if version is None else version
     found = [each.rule for each in (present, *earlier) if each.version == wanted]
     if not found:
@@ -252,24 +238,22 @@ def revert(*, client: Client, rule: str, detector: str, version: int | None, out
     same = was.condition == now.condition and was.source == now.source
     if was.every_secs and was.every_by is None and now.every_by is not None:
         # Only a rule without `every_secs` loses its `every_by`.
-        client.send(calls.change_rule(detector_id, rule_id, every_secs=0))
-    changed = client.send(
-        calls.change_rule(
-            detector_id,
-            rule_id,
-            name=was.name,
-            condition=None if same else was.source,
-            enabled=was.enabled,
-            notify=was.notify,
-            shadow=was.shadow if was.shadow != now.shadow else None,
-            description=was.description,
-            labels=was.labels,
-            timed=was.timed,
-            every_secs=was.every_secs or 0,
-            every_by=was.every_by,
-        )
+        client.send(calls.change_rule(detector_id, reverted.id, every_secs=0))
+    change = calls.change_rule(
+        detector_id,
+        reverted.id,
+        name=was.name,
+        condition=None if same else was.source,
+        enabled=was.enabled,
+        notify=was.notify,
+        shadow=was.shadow if was.shadow != now.shadow else None,
+        description=was.description,
+        labels=was.labels,
+        timed=was.timed,
+        every_secs=was.every_secs or 0,
+        every_by=was.every_by,
     )
-    _show_changed(output, changed)
+    _show_changed(output, client.send(change))
 
 
 @rules.command()
@@ -279,8 +263,7 @@ def revert(*, client: Client, rule: str, detector: str, version: int | None, out
 @service_and_output_options
 def remove(*, client: Client, rule: str, detector: str, yes: bool, output: str) -> None:
     """Remove a rule with all that it remembers."""
-    detector_id = find_detector(client, detector).id
-    found = find_rule(client, detector_id, rule)
+    detector_id, found = _found(client, detector, rule)
     if not yes:
         click.confirm(f"Remove the rule `{found.name}` with its history?", abort=True, err=True)
     removed = client.send(calls.remove_rule(detector_id, found.id))

@@ -1,6 +1,5 @@
 """The networks among the tuples of a relation: those of one text that is an address or a network."""
 
-from collections import Counter
 from typing import Final
 
 from engine.evaluation.facts.relations import network_key
@@ -17,21 +16,19 @@ _DIGITS: Final = frozenset("0123456789abcdefABCDEF:")
 class StoredNetworks:
     """Networks, each with the number of tuples that name it.
 
-    An address costs one look-up for each different length of their prefixes.
+    An address costs one look-up for each different length that a prefix ever had.
     """
 
-    __slots__ = ("_counts", "_lengths", "_shifts")
+    __slots__ = ("_counts", "_shifts")
 
     def __init__(self) -> None:
         self._counts = PartedDict()
-        self._lengths: Counter[int] = Counter()
-        self._shifts: list[int] = []
+        self._shifts: set[int] = set()
 
     def copy(self) -> "StoredNetworks":
         """Return a copy to write to. This one is not written to any more."""
         copied = StoredNetworks()
-        copied._counts, copied._lengths = self._counts.copy(), self._lengths.copy()
-        copied._shifts = self._shifts[:]
+        copied._counts, copied._shifts = self._counts.copy(), self._shifts.copy()
         return copied
 
     def __len__(self) -> int:
@@ -42,12 +39,8 @@ class StoredNetworks:
         network = _network(row)
         if network is not None:
             key = network_key(network.key)
-            before = self._counts.get(key, 0)
-            self._counts[key] = before + 1
-            if not before:
-                self._lengths[network.shift] += 1
-                if self._lengths[network.shift] == 1:
-                    self._shifts = sorted(self._lengths)
+            self._counts[key] = self._counts.get(key, 0) + 1
+            self._shifts.add(network.shift)
 
     def remove(self, row: Row) -> None:
         """Remove a tuple that was added."""
@@ -57,12 +50,8 @@ class StoredNetworks:
             left = self._counts.get(key) - 1
             if left:
                 self._counts[key] = left
-                return
-            del self._counts[key]
-            self._lengths[network.shift] -= 1
-            if not self._lengths[network.shift]:
-                del self._lengths[network.shift]
-                self._shifts = sorted(self._lengths)
+            else:
+                del self._counts[key]
 
     def have(self, address: int) -> bool:
         """Return whether an address lies in one of them."""
@@ -71,8 +60,8 @@ class StoredNetworks:
 
 
 def _network(row: Row) -> Network | None:
-    if len(row) != 1 or type(row[0]) is not str:
+    if len(row) != 1:
         return None
-    text = row[0]
+    (text,) = row
     # Most texts are no networks. What they begin with tells faster.
-    return network_of(text) if text[:1] in _DIGITS else None
+    return network_of(text) if type(text) is str and text[:1] in _DIGITS else None

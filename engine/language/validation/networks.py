@@ -62,7 +62,7 @@ def network_of(text: str) -> Network | None:
         return None
     if bits == _SIX_BITS and number < _SIX and shift > _FOUR_BITS:
         # Of the addresses that it has, not all stand for some of IPv4.
-        number = _SIX | _MAPPED << _FOUR_BITS | number & (1 << _FOUR_BITS) - 1
+        number = _SIX | _MAPPED << _FOUR_BITS
     return Network(shift, number >> shift)
 
 

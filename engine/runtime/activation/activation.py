@@ -15,9 +15,8 @@ from engine.runtime.contract.measures import (
     SNAPSHOTS_WRITTEN,
     WITHOUT_ROOM,
 )
-from engine.runtime.contract.requests.calls import Activated, Ended, Report
+from engine.runtime.contract.requests.calls import Activated, Ended, Reply, Report
 from engine.runtime.contract.requests.operations import LONG, TICK_DUE, Operation
-from engine.runtime.contract.requests.replies import Reply
 from engine.runtime.contract.settings import RuntimeSettings
 from snapshots.errors import Fenced, StorageError, SyncFailed, WriteFailed
 

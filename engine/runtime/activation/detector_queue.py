@@ -15,9 +15,8 @@ from engine.runtime.activation.waiting_batches import Submission, WaitingBatches
 from engine.runtime.contract.errors import ActorDied, no_such_detector, outcome_unknown, shutting_down
 from engine.runtime.contract.figures import DetectorFigures
 from engine.runtime.contract.measures import DETECTORS_LOST, FENCED, JOURNAL_FAILED
-from engine.runtime.contract.requests.calls import Activated, Ended, Held, Report
+from engine.runtime.contract.requests.calls import Activated, Ended, Held, Reply, Report
 from engine.runtime.contract.requests.operations import TICK_DUE, Operation
-from engine.runtime.contract.requests.replies import Reply
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.server_connection import MOVED, Outcome
 from snapshots.errors import ClaimRemoved, Fenced, StorageError

@@ -22,10 +22,9 @@ from engine.runtime.contract.requests.calls import LEFT, REPORT, Activated, Ende
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.process.log_records import LOGGED, Logged
 from engine.runtime.process.processes import resident_bytes, usage
-from engine.runtime.transport.link import Link
-from engine.runtime.transport.messages import Batch, Note
+from engine.runtime.transport.link import Batch, Link, Note
 from engine.runtime.transport.server_connection import MOVED, Outcome, Release, ServerConnection
-from snapshots.clock import wall_clock_us
+from snapshots.files import wall_clock_us
 
 _log = logging.getLogger(__name__)
 

@@ -8,9 +8,8 @@ from typing import Final, TypeVar
 
 from engine.runtime.concurrency.threads import FREE, Threads, Turn, Turns
 from engine.runtime.contract.figures import DetectorFigures
-from engine.runtime.contract.requests.calls import Activated
+from engine.runtime.contract.requests.calls import Activated, Reply
 from engine.runtime.contract.requests.operations import PUT_RULES, TICK, TICK_DUE, Operation
-from engine.runtime.contract.requests.replies import Reply
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.process.collector import FrozenHeap
 

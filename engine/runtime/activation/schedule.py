@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from engine.runtime.contract.requests.replies import Reply
+from engine.runtime.contract.requests.calls import Reply
 from engine.runtime.contract.settings import RuntimeSettings
 
 _READ_ONLY_WAIT_FACTOR: Final = 4

@@ -4,8 +4,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from engine.runtime.contract.requests.calls import Reply, Took
 from engine.runtime.contract.requests.operations import Operation
-from engine.runtime.contract.requests.replies import Reply, Took
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.server_connection import Outcome
 

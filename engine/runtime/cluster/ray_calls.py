@@ -97,11 +97,21 @@ def _end_unwanted(creating: asyncio.Future[Any]) -> None:
         off_loop(partial(ray.kill, creating.result()), "ray kill").add_done_callback(mark_retrieved)
 
 
+def control_store() -> Any:
+    """Return Ray's client of its control store."""
+    ours: Any = ray_worker.global_worker
+    return ours.gcs_client
+
+
+def ask_control_store(within_s: float) -> None:
+    """Send a small query to Ray's control store. Blocks until it answers; raises what Ray raises."""
+    control_store().internal_kv_exists(_ANY_KEY, None, timeout=within_s)
+
+
 def control_store_answers() -> bool:
     """Whether Ray's control store answers now. Blocks for a moment."""
-    store: Any = ray_worker.global_worker
     try:
-        store.gcs_client.internal_kv_exists(_ANY_KEY, None, timeout=_END_S)
+        ask_control_store(_END_S)
     except Exception:  # noqa: BLE001 -- Ray raises a dozen kinds
         return False
     return True

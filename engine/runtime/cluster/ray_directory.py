@@ -13,14 +13,13 @@ from typing import Any, Final
 
 import msgspec
 import ray
-from ray._private import worker as ray_worker
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from engine.runtime.cluster.actors.directory_actor import DirectoryActor
 from engine.runtime.cluster.directory_reach import DirectoryReach, DirectoryWatch, Places
 from engine.runtime.cluster.node_checks import DIRECTORY, begin_joined_folder
-from engine.runtime.cluster.ray_calls import OPTIONS, RayActor, first_line
+from engine.runtime.cluster.ray_calls import OPTIONS, RayActor, control_store, first_line
 from engine.runtime.cluster.ray_nodes import look, node_for_directory
 from engine.runtime.concurrency.background import mark_retrieved
 from engine.runtime.concurrency.threads import LoopThread, off_loop
@@ -31,8 +30,8 @@ from engine.runtime.front_end.backend import Backend
 from engine.runtime.front_end.scheduler_client import SchedulerClient, Unreachable
 from engine.runtime.process.log_records import LOGGED, Logged
 from engine.runtime.process.processes import Process
+from engine.runtime.transport.link import Note
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.messages import Note
 from snapshots.errors import StorageError
 
 _log = logging.getLogger(__name__)
@@ -65,7 +64,7 @@ class RayDirectory:
             service_pid=os.getpid(),
             service_host=socket.gethostname(),
             folder_id=settings.folder_id,
-            cluster=_cluster_id(),
+            cluster=control_store().cluster_id.hex(),
             detectors_max=settings.detectors_max,
             tokens_max=settings.tokens_max,
             changes_kept_days=settings.changes_kept_days,
@@ -259,11 +258,6 @@ def _import_modules() -> None:
 
     Ray keeps it for the next actor or task of this service on its node.
     """
-
-
-def _cluster_id() -> str:
-    store: Any = ray_worker.global_worker
-    return str(store.gcs_client.cluster_id.hex())
 
 
 def backend_on_ray(

@@ -5,10 +5,10 @@ from typing import Any, Final, Literal, TypeVar
 
 import ray
 from ray._private import state
-from ray._private import worker as ray_worker
 from ray.exceptions import GetTimeoutError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from engine.runtime.cluster.ray_calls import control_store
 from engine.runtime.concurrency.threads import off_loop
 from engine.runtime.contract.figures import NodeFigures
 from engine.runtime.contract.ports import NodesPort
@@ -72,7 +72,7 @@ def look() -> list[NodeFigures]:
     store: Any = state.state
     free: dict[str, dict[str, float]] = store.available_resources_per_node()
     by_ray: dict[str, int] = store.get_draining_nodes()
-    by_operators: list[bytes] = _control_store().internal_kv_keys(_DRAINED, _KEYS, timeout=_ANSWER_S)
+    by_operators: list[bytes] = control_store().internal_kv_keys(_DRAINED, _KEYS, timeout=_ANSWER_S)
     drained = {key.removeprefix(_DRAINED).decode() for key in by_operators}
 
     def drainer(node: str) -> Literal["", "operator", "ray"]:
@@ -99,14 +99,9 @@ def look() -> list[NodeFigures]:
 def _drain(node: str, *, draining: bool) -> None:
     key = _DRAINED + node.encode()
     if draining:
-        _control_store().internal_kv_put(key, b"1", True, _KEYS, timeout=_ANSWER_S)
+        control_store().internal_kv_put(key, b"1", True, _KEYS, timeout=_ANSWER_S)
     else:
-        _control_store().internal_kv_del(key, False, _KEYS, timeout=_ANSWER_S)
-
-
-def _control_store() -> Any:
-    store: Any = ray_worker.global_worker
-    return store.gcs_client
+        control_store().internal_kv_del(key, False, _KEYS, timeout=_ANSWER_S)
 
 
 def node_for_directory(nodes: Iterable[NodeFigures], here: str, lost_on: str = "") -> str | None:

@@ -20,9 +20,8 @@ from engine.runtime.contract.measures import (
     SNAPSHOT_SECONDS,
     Measures,
 )
-from engine.runtime.contract.requests.calls import Activated
+from engine.runtime.contract.requests.calls import Activated, Crash, Reply, Took
 from engine.runtime.contract.requests.operations import EVALUATIONS, READS, STATE, UPLOADS, Operation
-from engine.runtime.contract.requests.replies import Crash, Reply, Took
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.active_detector import (
     ActiveDetector,
@@ -44,10 +43,9 @@ from engine.runtime.detector.persistence.journal_entries import (
 from engine.runtime.detector.taking_over import ReadOnlyDetector, cannot_write, check_data_folder, take_over
 from engine.runtime.process.log_records import WORK
 from engine.runtime.process.processes import resident_bytes
-from snapshots.clock import wall_clock_us
 from snapshots.data_folder.mounts import mount_check
 from snapshots.errors import Fenced, StorageError, WriteFailed
-from snapshots.files import Files, RealFiles
+from snapshots.files import Files, RealFiles, wall_clock_us
 from snapshots.store import Store
 
 

@@ -10,9 +10,8 @@ from engine.evaluation.wire.events import Answer, Refused
 from engine.language.diagnostics import Entry
 from engine.language.limits import Limits
 from engine.runtime.contract.errors import STARTING
-from engine.runtime.contract.requests.calls import Activated
+from engine.runtime.contract.requests.calls import Activated, Crash, Reply
 from engine.runtime.contract.requests.operations import READS, Operation
-from engine.runtime.contract.requests.replies import Crash, Reply
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.active_detector import ActiveDetector
 from engine.runtime.detector.apply import apply

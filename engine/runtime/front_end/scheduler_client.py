@@ -21,8 +21,8 @@ from engine.runtime.contract.errors import (
 )
 from engine.runtime.contract.figures import Status
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.transport.link import Note
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.messages import Note
 from engine.runtime.transport.server_connection import Methods
 from snapshots.errors import StorageError
 

@@ -1,4 +1,4 @@
-"""The processes of this machine: what this one uses, and the states and the ends of others."""
+"""The processes of this machine: what they inherit, what this one uses, the states and ends of others."""
 
 import fcntl
 import os
@@ -7,6 +7,7 @@ import signal
 import socket
 import struct
 import time
+from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -105,3 +106,40 @@ def resident_bytes() -> int:
 def usage() -> tuple[int, str, int, int, float]:
     """Return pid, host name, start in milliseconds since 1970, resident bytes and seconds of CPU time."""
     return os.getpid(), socket.gethostname(), _STARTED_MS, resident_bytes(), time.process_time()
+
+
+_NAMES: Final = frozenset(
+    {
+        *("PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TEMP", "TMP"),
+        *("LD_LIBRARY_PATH", "LD_PRELOAD", "GLIBC_TUNABLES"),
+        *("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "PYTHONPYCACHEPREFIX"),
+        *("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONUTF8", "PYTHONIOENCODING", "PYTHONWARNINGS"),
+        *("PYTHONHASHSEED", "PYTHONMALLOC", "PYTHONDEVMODE", "PYTHONFAULTHANDLER", "PYTHONTRACEMALLOC"),
+        # How the main process writes to a terminal.
+        *("TERM", "COLORTERM", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"),
+    }
+)
+_PREFIXES: Final = ("LC_", "MALLOC_", "RAY_")
+_SECRET_PREFIXES: Final = ("RAY_REDIS_",)
+"""The address and the password of a cluster's Redis, which only the cluster's head needs."""
+
+
+_OF_TRACING: Final = "OTEL_"
+"""The prefix of OpenTelemetry's own variables."""
+
+
+def of_tracing(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the variables of OpenTelemetry: only front ends need them, and some are secret."""
+    return {name: value for name, value in environment.items() if name.startswith(_OF_TRACING)}
+
+
+def keep_needed(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Remove every variable that neither the service nor Ray needs: any of them may be a secret.
+
+    Workers and front ends serve strangers, and whoever reads a process's environment gets what is in it. The
+    settings of the service go as well, since they have been read.
+    """
+    for name in list(environment):
+        known = name in _NAMES or name.startswith(_PREFIXES)
+        if not known or name.startswith(_SECRET_PREFIXES):
+            del environment[name]

@@ -76,7 +76,7 @@ class Census:
     async def _take(self) -> ClusterFigures:
         workers = list(self._workers())
         asked = {worker.port.name: asyncio.ensure_future(worker.port.figures()) for worker in workers}
-        nodes = asyncio.ensure_future(_listed(self._nodes()))
+        nodes = asyncio.ensure_future(self._nodes())
         folder = off_loop(self._folder, "disk room")
         futures: list[asyncio.Future[object]] = [*asked.values(), nodes, folder]  # type: ignore[list-item]
         await asyncio.wait(futures, timeout=_ANSWER_S)
@@ -87,7 +87,8 @@ class Census:
                 self.answers[name] = answer
         for name in self.answers.keys() - asked.keys():
             _add(self._ended, self.answers.pop(name))
-        self._known_nodes = _outcome(nodes) or self._known_nodes
+        if known := _outcome(nodes):
+            self._known_nodes = list(known)
         now_s = self._loop.time()
         self._front_ends = {
             key: entry for key, entry in self._front_ends.items() if entry[0] >= now_s - _FRONT_END_S
@@ -142,10 +143,6 @@ class Census:
     def _folder(self) -> FolderFigures:
         found = os.statvfs(self._data)
         return FolderFigures(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize, found.f_favail)
-
-
-async def _listed(look: Awaitable[Sequence[NodeFigures]]) -> list[NodeFigures]:
-    return list(await look)
 
 
 def _outcome(future: asyncio.Future[T]) -> T | None:

@@ -23,7 +23,7 @@ class Moves:
     _services: Services
     _nodes: Nodes
     _placed: Callable[[], Collection[PlacedDetector]]
-    leave: Callable[[], Awaitable[None]] | None = None
+    leave: Callable[[], Awaitable[None]]
     """Ends this process once its own node is drained; a successor continues on another node."""
     problems: dict[str, str] = field(default_factory=dict)
     """Why a drained node still has detectors, by the node's id."""
@@ -130,7 +130,7 @@ class Moves:
                 placed.no_room(why, give_up_s=now_s - self._settings.room_wait_s, shared=shared)
 
     async def _go_elsewhere(self) -> None:
-        if self.leave is not None and any(not node.draining for node in self._nodes.known.values()):
+        if any(not node.draining for node in self._nodes.known.values()):
             _log.warning("the directory ends here because its node is drained, and continues on another one")
             await self.leave()
 

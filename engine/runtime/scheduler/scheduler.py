@@ -32,11 +32,11 @@ from engine.runtime.scheduler.detectors.placed_detector import PlacedDetector
 from engine.runtime.scheduler.detectors.services import Services
 from engine.runtime.scheduler.due_activations import DueActivations
 from engine.runtime.scheduler.moves import Moves
-from engine.runtime.scheduler.workers.cluster_nodes import Nodes, NoNodes
+from engine.runtime.scheduler.workers.cluster_nodes import Nodes
 from engine.runtime.scheduler.workers.detector_worker import BEATS
 from engine.runtime.scheduler.workers.worker_pool import WorkerPool
-from snapshots.clock import wall_clock_us
 from snapshots.errors import StorageError
+from snapshots.files import wall_clock_us
 
 _log = logging.getLogger(__name__)
 
@@ -56,8 +56,8 @@ class Scheduler:
         workers: WorkerStarter,
         catalogue: CatalogueClient,
         *,
-        nodes: NodesPort | None = None,
-        leave: Callable[[], None] | None = None,
+        nodes: NodesPort,
+        leave: Callable[[], object] = lambda: None,
         lost: int = 0,
         now_us: Callable[[], int] = wall_clock_us,
     ) -> None:
@@ -69,9 +69,8 @@ class Scheduler:
         self._settings = settings
         # A process that is kept for small requests must not stop others from being started.
         self._slots = ActivationSlots(settings.max_resident, lambda: self._workers.fill(besides=1))
-        nodes = nodes or NoNodes()
         self._nodes = Nodes(nodes, settings)
-        self._workers = WorkerPool(workers, settings, self._started, self._nodes)
+        self._workers = WorkerPool(workers, settings, self._nodes, self._started)
         self._started(0)
         self._services = Services(settings, self._workers, self._slots, self.catalogue)
         self._services.counts[DIRECTORIES_LOST] = lost
@@ -79,12 +78,7 @@ class Scheduler:
         self._placed: dict[str, PlacedDetector] = {}
         self._census = Census(settings.data, lambda: self._workers.all, self._placed.values, nodes.look)
         self._leave_process = leave
-        self._moves = Moves(
-            self._services,
-            self._nodes,
-            self._placed.values,
-            leave=None if leave is None else self._leave,
-        )
+        self._moves = Moves(self._services, self._nodes, self._placed.values, self._leave)
         self._due_activations = DueActivations(self._services, self._place, now_us)
         self._adoption = Adoption(workers, self._workers, self.catalogue, self._placed, self._place)
         self._background = Background()
@@ -276,7 +270,6 @@ class Scheduler:
 
     async def _leave(self) -> None:
         """End this process. Workers and their detectors go on, and a successor adopts them."""
-        assert self._leave_process is not None, "it is called only if the process can leave"
         await self.catalogue.close()
         self._leave_process()
 

@@ -13,8 +13,7 @@ from engine.runtime.contract.errors import ActorDied, DetectorUnavailable, Messa
 from engine.runtime.contract.requests.calls import Address
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.transport.connecting import connect
-from engine.runtime.transport.link import Link
-from engine.runtime.transport.messages import (
+from engine.runtime.transport.link import (
     Announced,
     Answered,
     Ask,
@@ -22,6 +21,7 @@ from engine.runtime.transport.messages import (
     Confirm,
     Failed,
     Fetch,
+    Link,
     Moved,
     Note,
     Refusing,

@@ -12,9 +12,8 @@ import msgspec
 
 from engine.language.diagnostics import Refusal
 from engine.runtime.contract.errors import DetectorUnavailable, Superseded, encode_failure
-from engine.runtime.contract.requests.replies import Reply
-from engine.runtime.transport.link import Link, bytes_of
-from engine.runtime.transport.messages import (
+from engine.runtime.contract.requests.calls import Reply
+from engine.runtime.transport.link import (
     ANNOUNCED_BYTES,
     Announced,
     Answered,
@@ -23,6 +22,7 @@ from engine.runtime.transport.messages import (
     Confirm,
     Failed,
     Fetch,
+    Link,
     Moved,
     Note,
     Refusing,
@@ -32,6 +32,7 @@ from engine.runtime.transport.messages import (
     Unavailable,
     Unknown,
     Withdraw,
+    bytes_of,
     encoder,
     requests,
 )

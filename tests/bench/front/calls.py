@@ -8,22 +8,18 @@ import gc
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from statistics import median, quantiles
-from typing import Any, NamedTuple
-
-import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.wire.decoding import BatchBody
-from engine.evaluation.wire.events import Done, evaluate_batch_body, evaluate_body
+from engine.evaluation.wire.events import Done, evaluate_body
 from tests.bench.front.load import world
 from tests.bench.front.load.load import ClosedLoop, Place, Tally, Unexpected, callers, succeeded
 from tests.bench.front.load.peers import Peer, peer
 from tests.bench.front.load.service import Service, names_of, run, service
 from tests.bench.front.load.wire import Response
 from tests.bench.measuring.processes import cpu_s
+from tests.bench.sets.bodies import FORMS, Form
 
 CONNECTIONS = (64, 256)
 BATCH_EVENTS = 1_000
@@ -143,59 +139,7 @@ class _Remembered:
                 raise Unexpected(f"{response.body!r}, expected {answer.result!r}")
 
 
-def keyed(rounds: int, seconds: float) -> dict[str, float]:
-    """Give the rate of evaluations with idempotency keys, half of them of late events, and without either."""
-
-    async def work() -> dict[str, float]:
-        with service() as ours:
-            rates: dict[str, list[float]] = {"keyed": [], "plain": []}
-            paths = {name: ours.detector(name) for name in rates}
-            requests = {
-                "keyed": world.keyed_requests(f"{paths['keyed']}/evaluate", ours.token),
-                "plain": world.single_requests(f"{paths['plain']}/evaluate", ours.token),
-            }
-            for one_round in range(1 + rounds):
-                for name, each in rates.items():
-                    async with callers(ours.place, CONNECTIONS[0]) as made:
-                        tally = await ClosedLoop(requests[name]).run(made, seconds)
-                    ours.evaluated(paths[name], tally.kinds["200"])
-                    # What comes first warms up.
-                    if one_round:
-                        each.append(tally.per_s)
-            return {name: median(each) for name, each in rates.items()} | {"worst": min(rates["keyed"])}
-
-    return run(work)
-
-
 # -- batches -------------------------------------------------------------------------------------------------
-
-
-class Form(NamedTuple):
-    """One way to write batches."""
-
-    name: str
-    content_type: str
-    written: Callable[[list[world.Document]], bytes]
-    evaluated: Callable[[Detector, bytes], tuple[Any, Any]]
-    decoded: Callable[[bytes], object]
-
-
-FORMS = (
-    Form(
-        "JSON",
-        "application/json",
-        world.json_batch,
-        partial(evaluate_batch_body, form="json"),
-        msgspec.json.Decoder(BatchBody).decode,
-    ),
-    Form(
-        "msgpack",
-        "application/msgpack",
-        world.msgpack_batch,
-        partial(evaluate_batch_body, form="msgpack"),
-        msgspec.msgpack.Decoder(BatchBody).decode,
-    ),
-)
 
 
 def batches(rounds: int, seconds: float) -> dict[str, float]:
@@ -264,9 +208,9 @@ async def _compared(ours: Service, path: str, form: Form) -> int:
     async with callers(ours.place, 1) as made:
         await ClosedLoop(_requests(ours, path, form, bodies), judge).run(made, 60.0)
     for body, response in zip(bodies, told, strict=True):
-        expected, _ = form.evaluated(model, body)
-        if names_of(response.body) != names_of(expected.result):
-            raise Unexpected(f"{response.body[:200]!r}, expected {expected.result[:200]!r}")
+        expected = form.answered(model, body).result
+        if names_of(response.body) != names_of(expected):
+            raise Unexpected(f"{response.body[:200]!r}, expected {expected[:200]!r}")
     ours.evaluated(path, IN_FLIGHT * BATCH_EVENTS)
     return IN_FLIGHT * BATCH_EVENTS
 
@@ -274,7 +218,7 @@ async def _compared(ours: Service, path: str, form: Form) -> int:
 def _requests(ours: Service, path: str, form: Form, bodies: list[bytes]) -> Iterator[bytes]:
     to = f"{path}/evaluate/batch"
     for body in bodies:
-        yield world.head(to, ours.token, form.content_type, len(body)) + body
+        yield world.head(to, ours.token, f"application/{form.name.lower()}", len(body)) + body
 
 
 async def _sent(ours: Service, path: str, form: Form, bodies: list[bytes], seconds: float) -> Tally:

@@ -8,23 +8,22 @@ Before anything is timed, answers are held to what a detector in the measuring p
 
 from functools import partial
 
-from tests.bench.front.calls import BATCH_EVENTS, CONNECTIONS, FORMS, IN_FLIGHT
+from tests.bench.front.calls import BATCH_EVENTS, CONNECTIONS, IN_FLIGHT
 from tests.bench.measuring.effort import Effort
 from tests.bench.measuring.fresh import call
 from tests.bench.measuring.rows import Part, Row, at_least, at_most
+from tests.bench.sets.bodies import FORMS
 
 CASE = "front"
 CALLS = "tests.bench.front.calls"
 BATCH_EVENTS_PER_S_MIN = 100_000
-KEYED_PER_S_MIN = 2_000
-"""As many as `--max-answers-kept-bytes` has room for by default."""
 MACHINE_TOLERANCE = 0.5
 """How much a ratio may differ from the recorded one: three processes share two cores."""
 
 
 def parts(effort: Effort) -> list[Part]:
     """Give a part for each service that is started."""
-    measures = {"single": measure_single, "batches": measure_batches, "keyed": measure_keyed}
+    measures = {"single": measure_single, "batches": measure_batches}
     return [Part(CASE, partial(measure, effort), name) for name, measure in measures.items()]
 
 
@@ -97,23 +96,4 @@ def measure_batches(effort: Effort) -> list[Row]:
             ),
         )
         for form in FORMS
-    ]
-
-
-def measure_keyed(effort: Effort) -> list[Row]:
-    """Give the rate of evaluations with idempotency keys, half of them of late events."""
-    found = call(CALLS, "keyed", rounds=effort.front_rounds, seconds=effort.front_round_s)
-    return [
-        Row(
-            case=CASE,
-            name=f"evaluations with idempotency keys on {CONNECTIONS[0]} connections, half of them late",
-            unit="/s",
-            ours=found["keyed"],
-            worst=found["worst"],
-            floor=found["plain"],
-            ratio=found["plain"] / found["keyed"],
-            over="without keys and in time",
-            target=at_least(KEYED_PER_S_MIN, found["keyed"], f"at least {KEYED_PER_S_MIN}/s"),
-            tolerance=MACHINE_TOLERANCE,
-        )
     ]

@@ -11,7 +11,6 @@ class Effort:
     a slow one gets through fewer events.
     """
 
-    name: str
     warm_events: int
     warm_s: float
     passes: int
@@ -39,7 +38,6 @@ PROBE_EVENTS = 20
 """Events that tell how fast a contestant is, before its passes are planned."""
 
 FULL = Effort(
-    name="full",
     warm_events=45_000,
     warm_s=16,
     passes=9,
@@ -57,27 +55,7 @@ FULL = Effort(
     front_calls=3_000,
 )
 
-QUICK = Effort(
-    name="quick",
-    warm_events=2_000,
-    warm_s=0.2,
-    passes=7,
-    pass_s=0.04,
-    pass_events_max=10_000,
-    stateless_rules=(1, 100, 1_000),
-    curve_rules=(1, 4, 16, 32, 64, 80, 81, 100, 200),
-    indexed_rules=(1_000, 10_000),
-    shared_rules=300,
-    keys=5_000,
-    keys_of_stream=10_000,
-    worst_share=0.2,
-    front_rounds=3,
-    front_round_s=0.4,
-    front_calls=300,
-)
-
 TINY = Effort(
-    name="tiny",
     warm_events=40,
     warm_s=0.01,
     passes=2,

@@ -5,11 +5,12 @@ import itertools
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engine import Detector
 from tests.bench.measuring.effort import PROBE_EVENTS, Effort
+from tests.bench.measuring.rows import Row
 
 Event = tuple[dict[str, Any], float, None]
 """Fields, timestamp in milliseconds, vars: as `evaluate_many` takes them."""
@@ -83,6 +84,19 @@ class Raced:
         """
         pairs = zip(self.passes_s["ours"], self.passes_s["floor"], strict=True)
         return statistics.median(ours_s / floor_s for ours_s, floor_s in pairs)
+
+    def row(self, case: str, name: str, unit: str = "µs per event", *, each: int = 1, **more: Any) -> Row:
+        """Give the row of what an event costs; of `each` of so many rules, where that is given."""
+        return Row(
+            case=case,
+            name=name,
+            unit=unit,
+            ours=self.cost_s["ours"] * 1e6 / each,
+            worst=self.worst_s * 1e6 / each,
+            floor=self.cost_s["floor"] * 1e6 / each,
+            ratio=self.ratio,
+            **more,
+        )
 
 
 @dataclass(slots=True)
@@ -197,6 +211,22 @@ def fed(detector: Detector) -> Contestant:
         return [tuple(sorted(int(rule.name[5:]) for rule in answer)) for answer in answers]
 
     return Contestant("ours", run, verdicts)
+
+
+def submitted(conditions: Sequence[Condition], *, name: str = "ours", **members: Any) -> Contestant:
+    """Give the engine with these rules, fed as the service feeds it: with events that were JSON."""
+    detector = Detector()
+    for number, condition in enumerate(conditions):
+        detector.add_rule(f"rule {number}", condition, **members)
+
+    def run(events: list[Event]) -> list[Any]:
+        answers: list[Any] = []
+        for batch in batches(events):
+            answers += detector.submit_clean(batch).fired
+            detector.forget_lookups()
+        return answers
+
+    return replace(fed(detector), name=name, run=run)
 
 
 def batches(events: list[Event]) -> Iterator[list[Event]]:

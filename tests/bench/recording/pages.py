@@ -74,11 +74,9 @@ def _headline(row: Row, what: str) -> tuple[str, ...]:
 
 
 def _curves(rows: Mapping[str, Row]) -> Iterable[tuple[str, ...]]:
-    for mix in curve.MIXES:
-        step = rows.get(f"{curve.CASE}: {curve.largest_step_of(mix)}")
-        if step is not None:
-            costs = (rows[f"{curve.CASE}: {curve.name_of(mix, count)}"] for count in CURVE_COUNTS)
-            yield mix, *(figure(row.ours) for row in costs), f"{figure(step.ratio)}x, {step.remark}"
+    for row in (row for row in rows.values() if row.case == curve.CASE):
+        costs = (figure(row.peers[str(count)]) for count in CURVE_COUNTS)
+        yield row.name, *costs, f"{figure(row.ratio)}x, {row.remark}"
 
 
 def _with_ratios(text: str, rows: Mapping[str, Row]) -> str:

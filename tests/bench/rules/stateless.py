@@ -104,19 +104,10 @@ def measure(count: int, effort: Effort) -> list[Row]:
     raced = race(contestants, events_drawn(effort.events), effort)
     cost_us = {name: cost_s * 1e6 / count for name, cost_s in raced.cost_s.items()}
     figures = {peer.name: cost_us[peer.name] for peer in peers.contestants}
-    return [
-        Row(
-            case=CASE,
-            name=f"{count} rule{'s' if count > 1 else ''}",
-            unit="µs per rule and event",
-            ours=cost_us["ours"],
-            worst=raced.worst_s * 1e6 / count,
-            floor=cost_us["floor"],
-            peers={**figures, **peers.absent},
-            ratio=raced.ratio,
-            target=_target(raced.ratio, cost_us["ours"], figures, led=count >= 100),
-        )
-    ]
+    name = f"{count} rule{'s' if count > 1 else ''}"
+    target = _target(raced.ratio, cost_us["ours"], figures, led=count >= 100)
+    every = {**figures, **peers.absent}
+    return [raced.row(CASE, name, "µs per rule and event", each=count, peers=every, target=target)]
 
 
 def _target(ratio: float, ours_us: float, peers: dict[str, float], *, led: bool) -> Target:

@@ -146,16 +146,6 @@ SHAPES = (
         lambda share: _event(x=_texts(share)),
     ),
     Shape(
-        "1 000 rules `in` an array",
-        _many("x not in y and not z == {}", 1_000),
-        lambda share: _event(x="x", y=_texts(share), z=-1),
-    ),
-    Shape(
-        "1 000 rules on an object of many members",
-        _many("x.k{} == {}", 1_000),
-        lambda share: _event(x={f"k{number}": number for number in range(int(49_000 * share))}),
-    ),
-    Shape(
         "1 000 rules per key of a long text",
         _many("per x per k{} once y == 1", 1_000),
         lambda share: _event(x="x" * int(1_000_000 * share), y=1),

@@ -1,6 +1,7 @@
 """The cost of an event from one rule to two hundred: each number of rules beside the one before."""
 
 import gc
+import itertools
 import random
 import statistics
 import time
@@ -78,16 +79,6 @@ def parts(effort: Effort) -> list[Part]:
     return [Part(CASE, partial(measure, name, effort), name) for name in MIXES]
 
 
-def name_of(mix: str, count: int) -> str:
-    """Give the name of the row of a mix of this many rules."""
-    return f"{mix}, {count} rules"
-
-
-def largest_step_of(mix: str) -> str:
-    """Give the name of the row of a mix's largest step."""
-    return f"{mix}, the largest step"
-
-
 def events(count: int, kinds: int) -> list[Event]:
     """Give events a millisecond apart."""
     drawn = random.Random(kinds)
@@ -128,39 +119,25 @@ def measure(name: str, effort: Effort) -> list[Row]:
             started_s = time.perf_counter()
             contestant.run(portion)
             of_count.append((time.perf_counter() - started_s) / size)
-    rows = []
     steps = []
-    for place, count in enumerate(counts):
-        before = max(0, place - 1)
-        ratio = statistics.median(a / b for a, b in zip(costs_s[place], costs_s[before], strict=True))
-        steps.append((ratio / max(1.0, count / counts[before] / STEP_MAX), ratio, counts[before], count))
-        rows.append(
-            Row(
-                case=CASE,
-                name=name_of(name, count),
-                unit="µs per event",
-                ours=statistics.median(costs_s[place]) * 1e6,
-                worst=max(costs_s[place]) * 1e6,
-                ratio=ratio,
-                over=f"{counts[before]} rules",
-                tolerance=0.4,
-            )
-        )
+    for (fewer, fewer_s), (count, count_s) in itertools.pairwise(zip(counts, costs_s, strict=True)):
+        ratio = statistics.median(more / less for more, less in zip(count_s, fewer_s, strict=True))
+        steps.append((ratio / max(1.0, count / fewer / STEP_MAX), ratio, fewer, count))
     largest, ratio, fewer, count = max(steps)
-    rows.append(
+    target = Target(text=f"at most {STEP_MAX}x, or as many times as the rules", met=largest <= STEP_MAX)
+    return [
         Row(
             case=CASE,
-            name=largest_step_of(name),
-            unit="times the cost of fewer rules",
-            ours=ratio,
+            name=name,
+            unit="µs per event",
+            ours=statistics.median(costs_s[-1]) * 1e6,
+            worst=max(costs_s[-1]) * 1e6,
+            # Not others, but the same with so many rules.
+            peers={str(at): statistics.median(at_s) * 1e6 for at, at_s in zip(counts, costs_s, strict=True)},
             ratio=ratio,
             over="the number before",
-            target=Target(
-                text=f"at most {STEP_MAX}x, or as many times as the rules",
-                met=largest <= STEP_MAX,
-            ),
+            target=target,
             tolerance=0.4,
             remark=f"from {fewer} to {count} rules",
         )
-    )
-    return rows
+    ]

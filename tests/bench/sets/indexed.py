@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from tests.bench.measuring.effort import Effort
-from tests.bench.measuring.race import Condition, Contestant, Event, Raced, World, leaf, ours, race
+from tests.bench.measuring.race import Condition, Contestant, Event, World, leaf, ours, race
 from tests.bench.measuring.rows import Part, Row, Target
 
 CASE = "indexed"
@@ -108,7 +108,8 @@ def measure(effort: Effort) -> list[Row]:
     cost_us = raced[many].cost_s["ours"] * 1e6
     growth, floor_growth = (raced[many].cost_s[name] / raced[few].cost_s[name] for name in ("ours", "floor"))
     return [
-        *(_row(count, each) for count, each in raced.items()),
+        # Many rules live in slow memory, and how slow it is depends on what else the machine does.
+        *(each.row(CASE, f"{count} rules", tolerance=0.5) for count, each in raced.items()),
         Row(
             case=CASE,
             name=f"{many} rules over {few}",
@@ -122,18 +123,3 @@ def measure(effort: Effort) -> list[Row]:
             target=Target(text="at most 2x, or 3 µs", met=growth <= 2 or cost_us <= 3),
         ),
     ]
-
-
-def _row(count: int, raced: Raced) -> Row:
-    return Row(
-        case=CASE,
-        name=f"{count} rules",
-        unit="µs per event",
-        ours=raced.cost_s["ours"] * 1e6,
-        worst=raced.worst_s * 1e6,
-        floor=raced.cost_s["floor"] * 1e6,
-        ratio=raced.ratio,
-        # Many rules live in slow memory, and how slow it is depends on what else the machine does.
-        tolerance=0.5,
-        remark=f"{raced.events['ours']} events, {raced.fired['ours']} firings",
-    )

@@ -12,9 +12,8 @@ from typing import Any
 
 import re2
 
-from engine import Detector
 from tests.bench.measuring.effort import Effort
-from tests.bench.measuring.race import BATCH_EVENTS, Contestant, Event, Raced, batches, fed, ours, race, races
+from tests.bench.measuring.race import BATCH_EVENTS, Contestant, Event, Raced, ours, race, races, submitted
 from tests.bench.measuring.rows import Part, Row
 from tests.bench.rules import counting, stateless, temporal
 from tests.bench.rules.peers import ThreeLeaves
@@ -68,19 +67,6 @@ def shortened(effort: Effort) -> Effort:
     )
 
 
-def _row(name: str, raced: Raced, over: str = "floor") -> Row:
-    return Row(
-        case=CASE,
-        name=name,
-        unit="µs per event",
-        ours=raced.cost_s["ours"] * 1e6,
-        worst=raced.worst_s * 1e6,
-        floor=raced.cost_s["floor"] * 1e6,
-        ratio=raced.ratio,
-        over=over,
-    )
-
-
 def measure_one(effort: Effort) -> list[Row]:
     """Give `once within` alone, for all events together and for each of many keys."""
     member = next(member for member in temporal.MEMBERS if member.name == "once within")
@@ -91,7 +77,7 @@ def measure_one(effort: Effort) -> list[Row]:
         rule = f"per user ({member.condition})" if keyed else member.condition
         floor = temporal.by_hand(member.loop_keyed if keyed else member.loop, stream.window_ms)
         raced = race([ours([rule]), floor], stream.events(longer.events, alarming=0.05), longer)
-        rows.append(_row(f"one rule, {f'{stream.keys} keys' if keyed else 'no key'}", raced))
+        rows.append(raced.row(CASE, f"one rule, {f'{stream.keys} keys' if keyed else 'no key'}"))
     return rows
 
 
@@ -104,7 +90,7 @@ def measure_keys(effort: Effort) -> list[Row]:
         for form, mine in zip(counting.FORMS, laps, strict=True):
             passes_s = {"ours": [lap.ours_s for lap in mine], "floor": [lap.floor_s for lap in mine]}
             name = f"{form.name}, {keys} keys{', skewed' if skewed else ''}"
-            rows.append(_row(name, Raced(passes_s, {}, {})))
+            rows.append(Raced(passes_s, {}, {}).row(CASE, name))
     return rows
 
 
@@ -115,7 +101,7 @@ def measure_leaves(effort: Effort) -> list[Row]:
         rules = stateless.rules_drawn(count)
         contestants = [ours([rule.text() for rule in rules]), leaves_by_hand(rules)]
         raced = race(contestants, stateless.events_drawn(effort.events), effort)
-        rows.append(_row(f"{count} rules of a range, a list and a pattern", raced, HAND_WRITTEN))
+        rows.append(raced.row(CASE, f"{count} rules of a range, a list and a pattern", over=HAND_WRITTEN))
     return rows
 
 
@@ -124,17 +110,17 @@ def measure_indexed(effort: Effort) -> list[Row]:
     worlds = {count: indexed.world(count, effort.events) for count in effort.indexed_rules}
     contested = [([ours(world.conditions), world.floor], world.events) for world in worlds.values()]
     raced = races(contested, effort)
-    return [_row(f"{count} indexed rules", each) for count, each in zip(worlds, raced, strict=True)]
+    return [each.row(CASE, f"{count} indexed rules") for count, each in zip(worlds, raced, strict=True)]
 
 
 def measure_shared(effort: Effort) -> list[Row]:
     """Give rules that ask the same few histories."""
     raced = races([shared.world(member, effort) for member in shared.MEMBERS], effort)
     return [
-        _row(
+        each.row(
+            CASE,
             f"{effort.shared_rules} rules that share `{member.name}`, "
             f"made {'at different times' if member.apart else 'together'}",
-            each,
         )
         for member, each in zip(shared.MEMBERS, raced, strict=True)
     ]
@@ -145,7 +131,7 @@ def measure_mixed(effort: Effort) -> list[Row]:
     conditions = [curve.mixed(number) for number in range(MIXED_RULES)]
     events = curve.events(effort.events, MIXED_RULES)
     raced = race([ours(conditions), mixed_by_hand(MIXED_RULES)], events, effort)
-    return [_row(f"{MIXED_RULES} mixed rules", raced, HAND_WRITTEN)]
+    return [raced.row(CASE, f"{MIXED_RULES} mixed rules", over=HAND_WRITTEN)]
 
 
 def measure_body(effort: Effort) -> list[Row]:
@@ -161,25 +147,10 @@ def measure_feed(effort: Effort) -> list[Row]:
     for name, condition in FED.items():
         stream = temporal.Stream(step_ms=100, window_ms=600_000, keys=effort.keys_of_stream)
         fewer = replace(effort, pass_events_max=effort.pass_events_max // 4)
-        silent = replace(submitted(condition, notify=False), name="floor")
-        raced = race([submitted(condition, notify=True), silent], stream.events(fewer.events, 0.05), fewer)
-        rows.append(_row(f"a rule that notifies, {name}", raced, "the same without `notify`"))
+        contestants = [submitted([condition], notify=True), submitted([condition], name="floor")]
+        raced = race(contestants, stream.events(fewer.events, 0.05), fewer)
+        rows.append(raced.row(CASE, f"a rule that notifies, {name}", over="the same without `notify`"))
     return rows
-
-
-def submitted(condition: str, *, notify: bool) -> Contestant:
-    """Give a detector with one rule, fed as the service feeds it."""
-    detector = Detector()
-    detector.add_rule("rule 0", condition, notify=notify)
-
-    def run(events: list[Event]) -> list[Any]:
-        answers: list[Any] = []
-        for batch in batches(events):
-            answers += detector.submit_clean(batch).fired
-            detector.forget_lookups()
-        return answers
-
-    return replace(fed(detector), run=run)
 
 
 # -- by hand -------------------------------------------------------------------------------------------------

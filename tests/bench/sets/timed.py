@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from engine import Detector
 from tests.bench.measuring.effort import Effort
-from tests.bench.measuring.race import Contestant, Disagreement, Event, Raced, Verdict, batches, fed, race
+from tests.bench.measuring.race import Disagreement, Raced, Verdict, race, submitted
 from tests.bench.measuring.rows import Part, Row, at_most
 from tests.bench.rules.temporal import Stream
 
@@ -30,12 +30,9 @@ EVERY: Final = "the same without `every_secs`"
 
 SHAPES: Final = {
     "not once within": "per user (not once within 10m alarm == 0)",
-    "once within": "per user (not once within 10m alarm == 1)",
-    "since within": "per user (calm == 1 since within 10m alarm == 1)",
     "a pair that is not completed": "per user (once within 10m alarm == 1 and not once within 5m calm == 1)",
     "count": "per user count(calm == 1) within 10m >= 3",
     "historically for strong": "per user historically for 10m strong calm == 1",
-    "age": "per user age(calm == 1) > 600",
     "sum": "per user sum(alarm) within 10m > 4",
     "without keys": "not once within 10m alarm == 1",
 }
@@ -66,11 +63,11 @@ def measure_events(effort: Effort) -> list[Row]:
         stream = Stream(step_ms=STEP_MS, window_ms=WINDOW_MS, keys=WINDOW_MS // STEP_MS // count)
         events = stream.events(effort.events, alarming=0.05)
         for name, condition in SHAPES.items():
-            raced = race(
-                [submitted(condition, timed=True), submitted(condition, name="floor")], events, effort
-            )
-            row = _row(f"an event, {name}, {count} in a window", raced, UNTIMED)
-            rows.append(replace(row, target=at_most(1.5, raced.ratio, f"at most 1.5x {UNTIMED}")))
+            contestants = [submitted([condition], timed=True), submitted([condition], name="floor")]
+            raced = race(contestants, events, effort)
+            target = at_most(1.5, raced.ratio, f"at most 1.5x {UNTIMED}")
+            what = f"an event, {name}, {count} in a window"
+            rows.append(raced.row(CASE, what, "µs each", over=UNTIMED, target=target))
     return rows
 
 
@@ -80,12 +77,13 @@ def measure_at_most_once(effort: Effort) -> list[Row]:
     events = stream.events(effort.events, alarming=0.05)
     rows = []
     for name, (condition, every_secs) in AT_MOST_ONCE.items():
-        ours = submitted(condition, every_secs=every_secs)
-        floor = submitted(condition, name="floor")
+        ours = submitted([condition], every_secs=every_secs)
+        floor = submitted([condition], name="floor")
         if name == "held back":
             # Held back, only the first event of a user acts.
             ours, floor = (replace(one, verdicts=unseen) for one in (ours, floor))
-        rows.append(_row(f"at most once, {name}", race([ours, floor], events, effort), EVERY))
+        raced = race([ours, floor], events, effort)
+        rows.append(raced.row(CASE, f"at most once, {name}", "µs each", over=EVERY))
     return rows
 
 
@@ -115,7 +113,7 @@ def measure_ticks(effort: Effort) -> list[Row]:
         if [(one.time_us, one.keys) for one in fired] != by_hand or len(by_hand) != firing:
             raise Disagreement(f"{len(fired)} fire by time, {len(by_hand)} by hand")
     raced = Raced({"ours": ours_s, "floor": floor_s}, {}, {})
-    return [_row(f"a firing, of {firing} at one tick", raced, "a heap by hand")]
+    return [raced.row(CASE, f"a firing, of {firing} at one tick", "µs each", over="a heap by hand")]
 
 
 def unseen(answers: Sequence[Any]) -> list[Verdict]:
@@ -132,31 +130,3 @@ def silent(heard_us: dict[str, int], queue: list[tuple[int, int, str]], until_us
             del heard_us[user]
             fired.append((due_us + 1, {"user": user}))
     return fired
-
-
-def _row(name: str, raced: Raced, over: str) -> Row:
-    return Row(
-        case=CASE,
-        name=name,
-        unit="µs each",
-        ours=raced.cost_s["ours"] * 1e6,
-        worst=raced.worst_s * 1e6,
-        floor=raced.cost_s["floor"] * 1e6,
-        ratio=raced.ratio,
-        over=over,
-    )
-
-
-def submitted(condition: str, *, name: str = "ours", **members: Any) -> Contestant:
-    """Give a detector with one rule, fed as the service feeds it."""
-    detector = Detector()
-    detector.add_rule("rule 0", condition, **members)
-
-    def run(events: list[Event]) -> list[Any]:
-        answers: list[Any] = []
-        for batch in batches(events):
-            answers += detector.submit_clean(batch).fired
-            detector.forget_lookups()
-        return answers
-
-    return replace(fed(detector), name=name, run=run)

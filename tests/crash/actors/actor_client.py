@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from engine.runtime.contract.requests.calls import Reply
 from engine.runtime.contract.requests.operations import Operation
-from engine.runtime.contract.requests.replies import Reply
 from tests.crash.actors import actor_process
 from tests.crash.actors.actor_process import MAIN, Channel
-from tests.crash.actors.batches import decode_reply, encode_batch
 
 ROOT = Path(__file__).parents[3]
 ANSWER_WITHIN_S = 30.0
@@ -87,7 +88,7 @@ class ActorProcess:
         return int(self.ask("activate", detector_id, epoch))
 
     def handle(self, batch: Sequence[Operation]) -> Reply:
-        return decode_reply(self.ask("handle", encode_batch(batch)))
+        return reply_of(self.ask("handle", batch))
 
     def halt(self, moment: int, who: str = MAIN, how: str = "sleep") -> None:
         """Make a thread halt at the moment with this number, counted from now."""
@@ -159,6 +160,11 @@ class ActorProcess:
 
     def go_on(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
+
+
+def reply_of(said: Any) -> Reply:
+    """What the process has answered to a batch."""
+    return msgspec.convert(said, Reply)
 
 
 class ActorProcesses:

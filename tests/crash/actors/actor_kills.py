@@ -13,7 +13,7 @@ from typing import Any
 
 from engine.evaluation.wire.events import Done
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.requests.replies import Reply
+from engine.runtime.contract.requests.calls import Reply
 from engine.runtime.detector.persistence.replay_attempts import retry
 from snapshots.files import RealFiles
 from tests.crash.actors import kill_moments
@@ -24,9 +24,9 @@ from tests.crash.actors.actor_client import (
     Gone,
     Halted,
     actor_processes,
+    reply_of,
 )
 from tests.crash.actors.actor_process import MAIN, SAVER
-from tests.crash.actors.batches import decode_reply, encode_batch
 from tests.crash.model.oracle import Asked, Evaluation, ListRules, Lost, Oracle, fed_of, told
 from tests.local_runtime.catalogues import newborn
 
@@ -176,7 +176,7 @@ class KilledDetector:
     def after_some_time(self) -> None:
         """Kill it a short time after a batch was sent."""
         asked = self.oracle.batch()
-        self._active.tell("handle", encode_batch([one.operation for one in asked]))
+        self._active.tell("handle", [one.operation for one in asked])
         time.sleep(self.chance.random() * 0.003)
         self._die(asked)
 
@@ -256,7 +256,7 @@ class KilledDetector:
         done = [message[1] for message in said if message[0] == "done"]
         assert not [message for message in said if message[0] == "failed"], said
         if asked and done:
-            self._answered(asked, decode_reply(done[0]))
+            self._answered(asked, reply_of(done[0]))
             self.counts.outcomes[ANSWERED] += 1
             return
         self._in_doubt = asked

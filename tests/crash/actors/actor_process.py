@@ -25,11 +25,11 @@ from typing import Any
 import msgspec
 
 from engine.language.limits import DEFAULT_LIMITS
+from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from snapshots.errors import StorageError
 from snapshots.files import OpenFile, RealFiles
-from tests.crash.actors.batches import decode_batch, encode_reply
 
 LENGTH = struct.Struct("<I")
 MAIN, SAVER = "main", "saver"
@@ -60,7 +60,10 @@ class Channel:
 
     def waits(self, seconds: float) -> bool:
         """Whether a message, or the end, comes within the time."""
-        return bool(select.select([self._connection], [], [], seconds)[0])
+        # `select` takes no descriptor beyond 1 023, which the process of many tests may have.
+        poll = select.poll()
+        poll.register(self._connection, select.POLLIN)
+        return bool(poll.poll(seconds * 1_000))
 
     def close(self) -> None:
         self._connection.close()
@@ -210,7 +213,7 @@ class ServedActor:
                 self._say(self._begin_saving)
             case "handle":
                 (batch,) = arguments
-                self._say(lambda: encode_reply(self._actor.handle(decode_batch(batch))))
+                self._say(lambda: self._actor.handle(msgspec.convert(batch, list[Operation])))
             case "position":
                 self._say(self._position)
             case "activate":

@@ -6,10 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.crash.actors.actor_client import ActorProcess, ActorProcesses, Failed, Halted, actor_processes
+from tests.crash.actors.actor_client import (
+    ActorProcess,
+    ActorProcesses,
+    Failed,
+    Halted,
+    actor_processes,
+    reply_of,
+)
 from tests.crash.actors.actor_kills import HAPPENED, Counts, KilledDetector
 from tests.crash.actors.actor_process import MAIN, SAVER
-from tests.crash.actors.batches import decode_reply, encode_batch
 from tests.crash.model.oracle import Asked
 
 ANSWERED = "the old owner answered, and its successor had all of it"
@@ -99,9 +105,9 @@ class Succession(KilledDetector):
             if old.owed:
                 assert old.hear()
             old.wait_until_saved()
-            old.tell("handle", encode_batch([self.oracle.probe().operation]))
+            old.tell("handle", [self.oracle.probe().operation])
         try:
-            reply = decode_reply(old.hear())
+            reply = reply_of(old.hear())
         except Failed as failed:
             if not failed.by_successor:
                 raise

@@ -1,21 +1,182 @@
-"""Kills processes of the running service under load, and checks that nothing it answered is lost."""
+"""Kills processes of the running service under load, and checks that nothing it answered is lost.
+
+Concurrent clients write down what they are answered, and a journal that keeps everything must explain that:
+see tests/linearizability.
+"""
 
 import contextlib
 import os
 import random
+import secrets
 import signal
+import statistics
 import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
 
-from tests.crash.running_service.callers import Caller, CatalogueCaller
-from tests.crash.running_service.service import (
-    DIRECTORY,
-    SERVICE,
-    WORKER,
-    RunningService,
-    Tally,
-    running_service,
+import httpx
+
+from tests import process_table
+from tests.crash.model.history import Lost
+from tests.linearizability.clients import Load, Subject
+from tests.linearizability.journal import KEEP_ALL
+from tests.linearizability.proof import judged
+from tests.service_process import Served, served, until
+
+WORKER, DIRECTORY, SERVICE = "a worker", "the directory", "the whole service"
+CLIENTS: Final = 5
+PAUSE_S: Final = 0.02
+ANSWER_WITHIN_S: Final = 20.0
+RESTART_WITHIN_S: Final = 60.0
+_ALREADY_ANSWERED_S: Final = 0.01
+"""An answer so soon after a kill may have been on its way before."""
+_OPTIONS: Final = (
+    *("--deadline-s", "10", "--snapshot-interval-s", "1", "--spares", "2"),
+    *("--snapshots-kept", str(KEEP_ALL)),
 )
+
+
+@dataclass
+class Tally:
+    """What happened while processes were killed."""
+
+    kills: Counter[str] = field(default_factory=Counter)
+    checked: int = 0
+    """How many answers of detectors were checked."""
+    catalogue_checked: int = 0
+    judgement: list[str] = field(default_factory=list)
+    away_s: list[float] = field(default_factory=list)
+    """How long detectors were unavailable, from the death of their worker to the next answer."""
+    restarts_s: list[float] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        """Return a number and its name a line."""
+        median = statistics.median(self.away_s) if self.away_s else 0.0
+        restarts = ", ".join(f"{one:.1f}" for one in self.restarts_s)
+        return [
+            f"{self.kills.total():7d}  kills",
+            *(f"{count:7d}  - {name}" for name, count in self.kills.most_common()),
+            *self.judgement,
+            f"{self.catalogue_checked:7d}  tokens and detectors looked after",
+            f"{median:7.2f}  s away in the median of {len(self.away_s)}",
+            f"{max(self.away_s, default=0.0):7.2f}  s away at worst",
+            f"{len(self.restarts_s):7d}  restarts of the whole service, in {restarts} s",
+        ]
+
+
+class Running:
+    """The service; after it is killed, the next one on the same folder."""
+
+    service: Served
+
+    def __init__(self, data: Path, ends: ExitStack) -> None:
+        self.data = data
+        self.token = "rd_" + secrets.token_urlsafe(32)
+        self._ends = ends
+        self.start()
+
+    def start(self) -> None:
+        """Start the service; retry while the previous one is still ending."""
+        give_up_s = time.monotonic() + RESTART_WITHIN_S
+        bootstrap = {"RULE_DETECTOR_BOOTSTRAP_TOKEN": self.token}
+        while True:
+            try:
+                self.service = self._ends.enter_context(served(self.data, *_OPTIONS, **bootstrap))
+            except AssertionError as error:
+                if "is in use" not in str(error) or time.monotonic() > give_up_s:
+                    raise
+            else:
+                return
+
+    @property
+    def front(self) -> dict[str, tuple[str, int]]:
+        """Where clients reach it."""
+        address = urlsplit(self.service.url)
+        return {"it": (str(address.hostname), address.port or 0)}
+
+    def owners(self, subject: Subject) -> set[int]:
+        """The process in which a detector is active: its journal is open there. None between two."""
+        folder = self.data / "detectors" / subject.id
+        return process_table.holders(
+            lambda path: path.parent == folder and path.name.startswith("journal-")
+        ) & process_table.family(self.service.process.pid)
+
+    def directories(self) -> set[int]:
+        """The process that has the folder's lock."""
+        return process_table.holders(lambda path: path == self.data / "lock")
+
+    def asked(
+        self, method: str, path: str, document: object = None, token: str = ""
+    ) -> httpx.Response | None:
+        """Ask once; return the answer, None if there was none or a refusal for now."""
+        headers = {"Authorization": f"Bearer {token or self.token}"}
+        url = self.service.url + path
+        try:
+            response = httpx.request(
+                method, url, json=document, headers=headers, timeout=ANSWER_WITHIN_S, trust_env=False
+            )
+        except httpx.TransportError:
+            return None
+        return None if response.status_code >= 500 else response
+
+    def answered(self, method: str, path: str, token: str = "") -> httpx.Response:
+        """Ask until there is an answer. Only for what may be asked twice."""
+        answers: list[httpx.Response | None] = []
+
+        def ask() -> httpx.Response | None:
+            answers.append(self.asked(method, path, token=token))
+            return answers[-1]
+
+        until(ask, f"{method} {path} has no answer", RESTART_WITHIN_S)
+        assert answers[-1] is not None
+        return answers[-1]
+
+
+class Catalogue:
+    """Mints and revokes tokens, creates and deletes detectors, and remembers what was acknowledged."""
+
+    def __init__(self, running: Running) -> None:
+        self.running = running
+        self.tokens: dict[str, int] = {}
+        """The status with which each token must be answered."""
+        self.there: set[str] = set()
+        self.deleted: set[str] = set()
+
+    def work(self) -> None:
+        """Do two of each, and undo one. Requests without an answer do not count."""
+        asked = self.running.asked
+        for undone in (False, True):
+            if minted := _result(asked("POST", "/api/token")):
+                if not undone:
+                    self.tokens[minted["token"]] = 200
+                elif asked("DELETE", f"/api/token/{minted['id']}"):
+                    self.tokens[minted["token"]] = 401
+            if created := _result(asked("POST", "/api/detectors", {"name": "catalogue"})):
+                if not undone:
+                    self.there.add(created["id"])
+                elif asked("DELETE", f"/api/detectors/{created['id']}"):
+                    self.deleted.add(created["id"])
+
+    def check(self) -> int:
+        """Return how many acknowledgements were checked. Raises Lost."""
+        found = {one["id"] for one in self.running.answered("GET", "/api/detectors").json()["result"]}
+        if missing := self.there - found:
+            raise Lost(f"detectors that were acknowledged are not there: {missing}")
+        if back := self.deleted & found:
+            raise Lost(f"detectors whose deletion was acknowledged are there: {back}")
+        for token, status in self.tokens.items():
+            answer = self.running.answered("GET", "/api/detectors", token)
+            if answer.status_code != status:
+                raise Lost(f"a token is answered with {answer.status_code} and not {status}")
+        return len(self.there) + len(self.deleted) + len(self.tokens)
+
+
+def _result(response: httpx.Response | None) -> Any:
+    return None if response is None else response.json()["result"]
 
 
 def planned(chance: random.Random, kills: int, services: int) -> list[str]:
@@ -32,76 +193,53 @@ def kill_service_processes(
     data: Path, seed: object, *, kills: int, services: int, detectors: int = 4, pause_s: float = 0.3
 ) -> Tally:
     """Kill this many processes, among them the whole service this many times. Raises Lost."""
-    chance = random.Random(f"{seed}")
-    tally = Tally()
-    with running_service(data, tally) as running:
-        callers = [Caller(running, f"{seed} {number}") for number in range(detectors)]
-        catalogue_caller = CatalogueCaller(running)
-        catalogue_caller.work()
-        for caller in callers:
-            caller.start()
-        targets = planned(chance, kills, services)
-        deaths: list[tuple[float, str, Caller]] = []
+    chance, tally = random.Random(f"{seed}"), Tally()
+    deaths: list[tuple[float, Subject]] = []
+    with ExitStack() as ends:
+        running = Running(data, ends)
+        load, catalogue = Load(running.token, running.front, seed), Catalogue(running)
+        load.begin(detectors, CLIENTS, PAUSE_S)
         try:
-            while targets:
+            for target in planned(chance, kills, services):
                 time.sleep(pause_s * (0.3 + chance.random()))
-                for caller in callers:
-                    if caller.failed is not None:
-                        raise caller.failed
-                target, before = targets[0], tally.kills.total()
                 if target == SERVICE:
-                    running.kill_the_service()
-                    catalogue_caller.check()
+                    _kill_the_service(running, load, tally)
                 elif target == DIRECTORY:
-                    _kill_the_directory(running)
-                    catalogue_caller.work()
-                    catalogue_caller.check()
+                    _kill_one(running.directories)
                 else:
-                    _kill_a_worker(running, chance, callers, deaths)
-                    catalogue_caller.work()
-                # A target that did not exist at the moment stays the next one.
-                if tally.kills.total() > before:
-                    targets.pop(0)
-            time.sleep(3)
+                    subject = chance.choice(load.subjects)
+                    _kill_one(lambda subject=subject: running.owners(subject))
+                    deaths.append((time.monotonic(), subject))
+                tally.kills[target] += 1
+                catalogue.work()
+                if target != WORKER:
+                    tally.catalogue_checked += catalogue.check()
+            load.until_all_answer(time.monotonic(), RESTART_WITHIN_S)
         finally:
-            running.over.set()
-            for caller in callers:
-                caller.join(60)
-        catalogue_caller.check(latest=None)
-        catalogue_caller.client.close()
-        for caller in callers:
-            if caller.failed is not None:
-                raise caller.failed
-        for killed_s, detector_id, caller in deaths:
-            away_s = caller.away_s(killed_s, detector_id)
-            restarted = any(killed_s - 1 < at < killed_s + (away_s or 0) for at in running.restarted_at_s)
-            if away_s is not None and not restarted:
-                tally.away_s.append(away_s)
+            load.end()
+        tally.catalogue_checked += catalogue.check()
+    came = judged(load, {subject.id: data / "detectors" / subject.id for subject in load.subjects}, {})
+    tally.checked, tally.judgement = came.requests - came.unanswered, came.lines()
+    if came.violations or any(outcome.startswith("unexpected") for outcome in came.outcomes):
+        raise Lost("\n".join([*came.lines(), *came.violations]))
+    for killed_s, subject in deaths:
+        answered_s = (at_s for at_s, _ in subject.answered if at_s > killed_s + _ALREADY_ANSWERED_S)
+        tally.away_s.append(next(answered_s, killed_s + RESTART_WITHIN_S) - killed_s)
     return tally
 
 
-def _kill_a_worker(
-    running: RunningService,
-    chance: random.Random,
-    callers: list[Caller],
-    deaths: list[tuple[float, str, Caller]],
-) -> None:
-    """Kill a worker that has one of the callers' detectors."""
-    active = [(pid, running.active_in(pid)) for pid in running.pids(WORKER)]
-    asked = {caller.detector_id: caller for caller in callers}
-    known = [(pid, detector_id) for pid, detector_id in active if detector_id in asked]
-    if not known:
-        return
-    pid, detector_id = chance.choice(known)
-    assert detector_id is not None
+def _kill_one(find: Any) -> None:
+    """Kill a process as soon as there is one."""
+    found: set[int] = set()
+    until(lambda: found.update(find()) or found, "there is none to kill", RESTART_WITHIN_S)
     with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-        deaths.append((time.monotonic(), detector_id, asked[detector_id]))
-        running.tally.kills[WORKER] += 1
+        os.kill(min(found), signal.SIGKILL)
 
 
-def _kill_the_directory(running: RunningService) -> None:
-    for pid in running.pids(DIRECTORY):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-            running.tally.kills[DIRECTORY] += 1
+def _kill_the_service(running: Running, load: Load, tally: Tally) -> None:
+    began_s = time.monotonic()
+    running.service.send(signal.SIGKILL)
+    running.service.process.wait()
+    running.start()
+    load.fronts = running.front
+    tally.restarts_s.append(time.monotonic() - began_s)

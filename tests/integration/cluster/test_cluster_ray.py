@@ -1,90 +1,18 @@
-"""Ray as this process starts and ends it: what signals do to its processes, and what stays behind."""
+"""A cluster that cannot be joined: how that is told, and that it can be interrupted."""
 
-import os
-import re
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from engine.runtime.cluster.session import ray_session as cluster
 from engine.runtime.cluster.session.joining import ClusterError
 from tests.process_table import command, family
-from tests.service_process import program, started
-
-SERVICE = """
-import asyncio, signal, sys
-from pathlib import Path
-from engine.runtime.cluster.session import ray_session as cluster
-from engine.runtime.cluster.ray_directory import backend_on_ray
-from engine.runtime.contract.requests import operations
-from engine.runtime.contract.settings import RuntimeSettings
-
-async def main():
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    backend = backend_on_ray(RuntimeSettings(data=Path(sys.argv[1])))
-    await backend.start()
-    detector_id = await backend.create_detector("one")
-    event = operations.evaluate(b'{"event": {"fields": {}, "timestamp_ms": 1000}}')
-    await backend.call(detector_id, event)
-    print("up", flush=True)
-    await stop.wait()
-    # Time for whatever the signal does to others.
-    await asyncio.sleep(0.5)
-    print(await backend.call(detector_id, event), await backend.close(), flush=True)
-
-started = cluster.start()
-try:
-    asyncio.run(main())
-finally:
-    cluster.stop(started)
-"""
-
-
-def descendants(pid: int) -> set[int]:
-    return family(pid) - {pid}
-
-
-def running(pid: int) -> bool:
-    """Whether a process is there, and not only waiting for its parent to take note of its end."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-@pytest.mark.ray
-def test_a_signal_to_all_processes_lets_every_detector_be_saved_and_leaves_no_process_behind(tmp_path):
-    with subprocess.Popen(
-        [sys.executable, "-c", SERVICE, str(tmp_path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as service:
-        assert service.stdout is not None
-        try:
-            assert service.stdout.readline() == "up\n"
-            below = descendants(service.pid)
-            assert len(below) >= 5, "the processes of Ray, the directory, actors"
-            # As a service manager does.
-            for pid in {service.pid, *below}:
-                os.kill(pid, signal.SIGTERM)
-            output, _ = service.communicate(timeout=100)
-        finally:
-            service.kill()
-    assert re.fullmatch(r"Done\(.*\) \[\]\n", output), output
-    assert service.returncode == 0
-    assert [path.name for path in tmp_path.glob("detectors/*/*.rds")]
-    give_up_s = time.monotonic() + 60
-    while any(map(running, below)):
-        assert time.monotonic() < give_up_s, {pid for pid in below if running(pid)}
-        time.sleep(0.05)
+from tests.service_process import program, started, until
 
 
 @pytest.mark.ray
@@ -120,19 +48,18 @@ def test_a_cluster_that_lets_nobody_in_is_given_up_in_words(silent, tmp_path):
 
 
 @pytest.mark.ray
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGTERM])
 def test_joining_can_be_interrupted(silent, tmp_path, number):
     options = ("serve", "--port", "0", "--data", str(tmp_path / "data"), "--ray-address", silent)
     with started(tmp_path / "log", *options) as service:
-        give_up_s = time.monotonic() + 60
+
+        def below() -> set[int]:
+            return family(service.process.pid) - {service.process.pid}
+
         # The process that tries to join is told the address.
-        while not any(silent in command(one) for one in descendants(service.process.pid)):
-            assert time.monotonic() < give_up_s
-            time.sleep(0.05)
-        below = descendants(service.process.pid)
+        until(lambda: any(silent in command(one) for one in below()))
+        joining = below()
         time.sleep(0.5)
         assert service.end(number) == 0
         assert "Traceback" not in service.said()
-        while any(map(running, below)):
-            assert time.monotonic() < give_up_s
-            time.sleep(0.05)
+        until(lambda: not any(map(command, joining)))

@@ -11,8 +11,6 @@ import pytest
 from tests.node_deaths import (
     GIVE_UP_S,
     Load,
-    Nodes,
-    cluster,
     directory_node,
     fullest,
     load,
@@ -20,6 +18,7 @@ from tests.node_deaths import (
     service_on,
     workers_on,
 )
+from tests.ray_cluster import RayCluster, ray_cluster
 
 # .ci/run kills and stops workers, the directory and nodes in tests/linearizability.
 
@@ -31,7 +30,11 @@ SPARES = ("--spares", "2")
 @pytest.mark.long
 def test_workers_and_nodes_that_stop_or_die_are_replaced_and_nothing_is_lost(tmp_path):
     data = tmp_path / "data"
-    with cluster(tmp_path) as nodes, service_on(nodes, data, *SPARES) as service, load(service, 9) as callers:
+    with (
+        ray_cluster(tmp_path, nodes=3) as nodes,
+        service_on(nodes, data, *SPARES) as service,
+        load(service, 9) as callers,
+    ):
         took_s = {}
 
         # One worker is stopped, and goes on when its detector is active elsewhere.
@@ -67,7 +70,11 @@ def test_workers_and_nodes_that_stop_or_die_are_replaced_and_nothing_is_lost(tmp
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL], ids=["stopped", "killed"])
 def test_a_node_with_the_directory_and_detectors_is_replaced_and_nothing_is_lost(tmp_path, number):
     data = tmp_path / "data"
-    with cluster(tmp_path) as nodes, service_on(nodes, data, *SPARES) as service, load(service, 9) as callers:
+    with (
+        ray_cluster(tmp_path, nodes=3) as nodes,
+        service_on(nodes, data, *SPARES) as service,
+        load(service, 9) as callers,
+    ):
         # Without the control store, which is on the head, nothing could be started.
         move_directory_off_head(nodes, data)
         callers.all_answer()
@@ -87,7 +94,7 @@ def test_a_node_with_the_directory_and_detectors_is_replaced_and_nothing_is_lost
     print_times(f"{number.name} to the directory's node", took_s)
 
 
-def directory_after(nodes: Nodes, data: Path, node: str) -> str:
+def directory_after(nodes: RayCluster, data: Path, node: str) -> str:
     """The node of the directory once it is another than the one given. Between two, nobody has the lock."""
     give_up_s = time.monotonic() + GIVE_UP_S
     found = node
@@ -101,7 +108,7 @@ def check_counts(callers: Load) -> None:
     """End the callers; what was acknowledged is there, and nothing twice."""
     callers.end()
     for caller in callers.callers:
-        assert caller.acknowledged <= caller.counted() <= caller.sent
+        assert caller.acknowledged <= caller.counted(callers.service) <= caller.sent
         # What was in flight may be unknown, nothing else.
         assert set(caller.outcomes) <= {"200", "1501", "1502"}, caller.outcomes
 

@@ -1,89 +1,24 @@
-"""Several services on one folder in one Ray cluster: each may stop, die or lose the directory."""
+"""Several services on one folder in one encrypted cluster: each may stop, die or lose the directory."""
 
 import contextlib
 import os
+import shutil
 import signal
-import threading
+import socket
+import ssl
 import time
-from collections import Counter
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import httpx
 import pytest
 
 from tests import process_table
+from tests.certificates import certificates
+from tests.node_deaths import TOKEN, Callers
 from tests.ray_cluster import ray_cluster
-from tests.service_process import END_WITHIN_S, Served, refused_in_time, served
+from tests.service_process import END_WITHIN_S, Served, refused_in_time, served, until
 
-TOKEN = "rd_" + "t" * 43
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[str]:
-    """The address of a Ray cluster of two nodes on the loopback interface."""
-    with ray_cluster(tmp_path) as running:
-        yield running.address
-
-
-class Callers:
-    """Send events through services, each its own, and count the answers."""
-
-    def __init__(self, detector: str) -> None:
-        self.detector = detector
-        self.sent = 0
-        self.acknowledged: set[int] = set()
-        self.outcomes: Counter[str] = Counter()
-        self.gaps_s: list[float] = []
-        self.stop = threading.Event()
-        self._lock = threading.Lock()
-        self._threads: list[threading.Thread] = []
-
-    def call(self, service: Served, name: str) -> threading.Event:
-        """Begin to send through a service until the event that is given is set."""
-        stop = threading.Event()
-        thread = threading.Thread(target=self._run, args=(service, name, stop))
-        self._threads.append(thread)
-        thread.start()
-        return stop
-
-    def _run(self, service: Served, name: str, stop: threading.Event) -> None:
-        path = f"{service.url}/api/detectors/{self.detector}/evaluate"
-        client = httpx.Client(headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60, trust_env=False)
-        with client:
-            answered_s = time.monotonic()
-            while not (self.stop.is_set() or stop.is_set()):
-                with self._lock:
-                    self.sent += 1
-                    number = self.sent
-                event = {"event": {"fields": {"n": number}, "timestamp_ms": 1_700_000_000_000}}
-                try:
-                    response = client.post(path, json=event)
-                    outcome = f"{name} {response.status_code}"
-                except httpx.TransportError as error:
-                    outcome = f"{name} {type(error).__name__}"
-                else:
-                    if response.status_code == 200:
-                        self.acknowledged.add(number)
-                        self.gaps_s.append(time.monotonic() - answered_s)
-                        answered_s = time.monotonic()
-                self.outcomes[outcome] += 1
-                # Many callers at full speed would leave the service no time on two cores.
-                time.sleep(0.03)
-
-    def until(self, more: int) -> None:
-        """Wait until so many more are acknowledged."""
-        wanted = len(self.acknowledged) + more
-        give_up_s = time.monotonic() + 60
-        while len(self.acknowledged) < wanted:
-            assert time.monotonic() < give_up_s, self.outcomes
-            time.sleep(0.01)
-
-    def end(self) -> None:
-        self.stop.set()
-        for thread in self._threads:
-            thread.join()
+EVENT = {"event": {"fields": {}, "timestamp_ms": 1_700_000_000_000}}
 
 
 def directory_pid(folder: Path) -> int:
@@ -92,29 +27,54 @@ def directory_pid(folder: Path) -> int:
     return pid
 
 
-def events_evaluated(service: Served, detector: str) -> int:
-    """How many different events the detector has evaluated: its rule counts them."""
-    document = {"event": {"fields": {}, "timestamp_ms": 1_700_000_000_000}}
-    (rule,) = service.call("POST", f"/api/detectors/{detector}/explain", document)["rules"]
-    found: int = rule["node"]["found"]
-    return found
+def talk(address: str) -> None:
+    """Shake hands as somebody who has no certificate."""
+    host, port = address.rsplit(":", 1)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with (
+        socket.create_connection((host, int(port)), timeout=10) as plain,
+        context.wrap_socket(plain) as encrypted,
+    ):
+        # The handshake of TLS 1.3 is over before the server has seen the certificate.
+        encrypted.send(b"PRI * HTTP/2.0")
+        if not encrypted.recv(1):
+            raise ConnectionResetError("the server has ended the connection")
+
+
+def transports(service: Served) -> set[str]:
+    """How workers are connected. One that is too busy to say so in time is shown without connections."""
+    workers = service.call("GET", "/api/cluster")["workers"]
+    return {transport for worker in workers for transport in worker.get("connections", {})}
 
 
 @pytest.mark.ray
-def test_two_services_serve_one_folder_and_lose_nothing_through_stops_kills_and_a_new_directory(
-    cluster, tmp_path
-):
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl makes certificates")
+def test_two_services_serve_one_folder_and_lose_nothing_through_stops_kills_and_a_new_directory(tmp_path):
     data = tmp_path / "data"
-
-    def start(stack: ExitStack) -> Served:
-        more = {"RULE_DETECTOR_BOOTSTRAP_TOKEN": TOKEN, "RAY_AUTH_MODE": "disabled"}
-        service = stack.enter_context(served(data, "--ray-address", cluster, **more))
-        service.token = TOKEN
-        return service
-
+    variables = certificates(tmp_path / "certificates")
+    more = {"RULE_DETECTOR_BOOTSTRAP_TOKEN": TOKEN, "RAY_AUTH_MODE": "disabled", **variables}
     with ExitStack() as stack:
-        one, other = start(stack), start(stack)
-        detector = one.call("POST", "/api/detectors", {"name": "one"})["id"]
+        address = stack.enter_context(ray_cluster(tmp_path, **variables)).address
+        # The cluster speaks TLS, and only with whoever has a certificate.
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            talk(address)
+
+        def start(max_resident: int = 20) -> Served:
+            options = ("--ray-address", address, "--max-resident", str(max_resident))
+            service = stack.enter_context(served(data, *options, **more))
+            service.token = TOKEN
+            return service
+
+        one, other = start(), start(30)
+        assert "not in force" not in one.said()
+        other.wait_for(r"--max-resident 30 is not in force: .* has 20")
+        # So many that Ray places workers on both nodes.
+        detector, *_ = ids = [one.call("POST", "/api/detectors", {"name": f"d{n}"})["id"] for n in range(4)]
+        for each in ids:
+            other.call("POST", f"/api/detectors/{each}/evaluate", EVENT)
+        until(lambda: "tls" in transports(one), "no connection is shown to be encrypted")
+        assert "tcp" not in transports(one)
         rules = f"/api/detectors/{detector}/rules"
         other.call("POST", rules, {"name": "many", "condition": "distinct(n) > 9999"})
         # A token revoked through one is refused by the other within a second.
@@ -123,8 +83,7 @@ def test_two_services_serve_one_folder_and_lose_nothing_through_stops_kills_and_
         def evaluated() -> int:
             # Other than the list of detectors, this makes a front end ask nobody.
             path = f"/api/detectors/{detector}/evaluate"
-            event = {"event": {"fields": {}, "timestamp_ms": 1_700_000_000_000}}
-            return other.request("POST", path, event, token=minted["token"]).status_code
+            return other.request("POST", path, EVENT, token=minted["token"]).status_code
 
         assert evaluated() == 200
         one.call("DELETE", f"/api/token/{minted['id']}")
@@ -134,7 +93,7 @@ def test_two_services_serve_one_folder_and_lose_nothing_through_stops_kills_and_
         try:
             callers.call(one, "one")
             stop_other = callers.call(other, "other")
-            callers.until(100)
+            callers.until(50)
 
             # The directory dies: active detectors are served on, and a successor adopts them.
             before = directory_pid(data)
@@ -143,7 +102,7 @@ def test_two_services_serve_one_folder_and_lose_nothing_through_stops_kills_and_
             one.call("POST", "/api/detectors", {"name": "two"})
             successor_s = time.monotonic() - died_s
             assert directory_pid(data) != before
-            callers.until(100)
+            callers.until(50)
             assert set(callers.outcomes) == {"one 200", "other 200"}
 
             # The directory is stopped, as on a node that is cut off.
@@ -154,15 +113,15 @@ def test_two_services_serve_one_folder_and_lose_nothing_through_stops_kills_and_
             replaced_s = time.monotonic() - stopped_s
             with contextlib.suppress(ProcessLookupError):
                 os.kill(stopped, signal.SIGCONT)
-            callers.until(100)
+            callers.until(50)
             assert set(callers.outcomes) == {"one 200", "other 200"}
 
             # A rolling restart of the second service: another one comes, then it is asked to stop.
-            third = start(stack)
+            third = start()
             callers.call(third, "third")
             callers.until(50)
             other.send(signal.SIGTERM)
-            callers.until(50)
+            callers.until(30)
             stop_other.set()
             assert other.process.wait(END_WITHIN_S) == 0
             callers.until(50)
@@ -178,14 +137,14 @@ def test_two_services_serve_one_folder_and_lose_nothing_through_stops_kills_and_
             callers.end()
         lost = {name for name in callers.outcomes if name.startswith("third") and name != "third 200"}
         assert not lost
-        assert len(third.call("GET", "/api/detectors")) == 3
+        assert len(third.call("GET", "/api/detectors")) == 6
 
         # The last one that leaves saves all, and a new service knows it.
-        evaluated = events_evaluated(third, detector)
-        assert len(callers.acknowledged) <= evaluated <= callers.sent
+        evaluated = callers.counted(third)
+        assert callers.acknowledged <= evaluated <= callers.sent
         assert third.end() == 0
-        fourth = start(stack)
-        assert events_evaluated(fourth, detector) == evaluated
+        fourth = start()
+        assert callers.counted(fourth) == evaluated
         assert fourth.end() == 0
     print(f"a killed directory was replaced in {successor_s:.1f} s, a stopped one in {replaced_s:.1f} s")
-    print(f"longest wait for an answer: {max(callers.gaps_s):.2f} s; outcomes: {dict(callers.outcomes)}")
+    print(f"longest wait for an answer: {callers.longest_s:.2f} s; outcomes: {dict(callers.outcomes)}")

@@ -8,8 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +17,7 @@ import pytest
 
 from tests.node_deaths import TOKEN
 from tests.process_table import family
-from tests.service_process import Process, Served, environment, served
+from tests.service_process import Process, Served, environment, served, until
 
 WITHIN_S: Final = 180.0
 OWN_ADDRESS: Final = "from ray._private.services import get_node_ip_address; print(get_node_ip_address())"
@@ -109,13 +108,6 @@ def autoscaled(folder: Path) -> Iterator[str]:
             process.wait()
 
 
-def until(condition: Callable[[], object], what: str) -> None:
-    give_up_s = time.monotonic() + WITHIN_S
-    while not condition():
-        assert time.monotonic() < give_up_s, what
-        time.sleep(0.5)
-
-
 def grown(service: Served) -> list[str]:
     """The nodes that the autoscaler has started and not removed."""
     shown = service.call("GET", "/api/cluster")["nodes"]
@@ -134,7 +126,7 @@ def answered(service: Served, detector: str) -> list[str]:
         replies.append(reply)
         return not codes
 
-    until(evaluated, "no node is started")
+    until(evaluated, "no node is started", WITHIN_S)
     return [action["name"] for action in replies[-1]["result"]["actions"]]
 
 
@@ -156,11 +148,11 @@ def test_nodes_are_started_for_detectors_and_removed_after_them(tmp_path):
                 assert answered(service, detector) == []
             return len(grown(service)) == len(ids)
 
-        until(both_active, "there is no second node for the second detector")
+        until(both_active, "there is no second node for the second detector", WITHIN_S)
         for detector in ids:
             service.call("POST", f"/api/detectors/{detector}/rules", RULE)
             assert answered(service, detector) == ["all"]
         # One worker is kept for the next detector, and so is its node.
-        until(lambda: len(grown(service)) < len(ids), "no node is removed")
+        until(lambda: len(grown(service)) < len(ids), "no node is removed", WITHIN_S)
         for detector in ids:
             assert answered(service, detector) == ["all"]

@@ -1,23 +1,14 @@
 """A joined cluster whose control store is away: what is active is served, and what comes after that."""
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.node_deaths import cluster, load, service_on
-from tests.service_process import END_WITHIN_S
+from tests.node_deaths import load, service_on
+from tests.ray_cluster import ray_cluster
+from tests.service_process import END_WITHIN_S, until
 
-WITHIN_S = 60.0
 PATIENT = {"RAY_gcs_rpc_server_reconnect_timeout_s": "600"}
-
-
-def until(condition: Callable[[], object]) -> None:
-    give_up_s = time.monotonic() + WITHIN_S
-    while not condition():
-        assert time.monotonic() < give_up_s
-        time.sleep(0.1)
 
 
 @pytest.mark.ray
@@ -25,17 +16,17 @@ def test_active_detectors_are_served_without_it_and_all_heals_when_it_is_back_wi
     kept = {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": str(tmp_path / "kept")}
     Path(kept["RAY_gcs_storage_path"]).mkdir()
     with (
-        cluster(tmp_path, more=0, **PATIENT, **kept) as nodes,
+        ray_cluster(tmp_path, nodes=1, **PATIENT, **kept) as nodes,
         service_on(nodes, tmp_path / "data") as service,
         load(service, 2) as callers,
     ):
-        nodes.tell("kill")
+        nodes.kill_control_store()
         until(lambda: "control store" in service.request("GET", "/readyz").text)
         ready = service.request("GET", "/readyz")
         assert ready.status_code == 200, ready.text
         callers.all_answer()
         service.call("POST", "/api/detectors", {"name": "the directory answers"})
-        nodes.tell("start")
+        nodes.start_control_store()
         until(lambda: not service.call("GET", "/readyz")["problems"])
         created = service.call("POST", "/api/detectors", {"name": "another"})["id"]
         event = {"event": {"fields": {}, "timestamp_ms": 1}}
@@ -49,9 +40,9 @@ def test_active_detectors_are_served_without_it_and_all_heals_when_it_is_back_wi
 @pytest.mark.ray
 @pytest.mark.long
 def test_one_that_has_lost_its_memory_ends_the_service_in_words(tmp_path):
-    with cluster(tmp_path, more=0, **PATIENT) as nodes, service_on(nodes, tmp_path / "data") as service:
-        nodes.tell("kill")
-        nodes.tell("start")
+    with ray_cluster(tmp_path, nodes=1, **PATIENT) as nodes, service_on(nodes, tmp_path / "data") as service:
+        nodes.kill_control_store()
+        nodes.start_control_store()
         assert service.process.wait(END_WITHIN_S) == 1
         assert "started again without what it knew" in service.said()
         assert "Traceback" not in service.said()

@@ -177,7 +177,7 @@ def test_no_port_of_ray_does_anything_without_the_token(service):
 @pytest.mark.parametrize(
     ("given", "runs"),
     [
-        ({"RAY_AUTH_MODE": "disabled"}, False),
+        pytest.param({"RAY_AUTH_MODE": "disabled"}, False, marks=pytest.mark.long),
         ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": KNOWN}, False),
         ({"RAY_AUTH_MODE": "token"}, True),
     ],

@@ -9,16 +9,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ray._private import services
 
 from tests import process_table
-from tests.service_process import END_WITHIN_S, Served, environment, served
+from tests.service_process import END_WITHIN_S, Served, environment, served, until
 
 REFUSED = {(503, 1501), (503, 1503), (504, 1502)}
 EVENT = {"event": {"fields": {}, "timestamp_ms": 1}}
@@ -94,13 +93,6 @@ def calling(service: Served) -> Iterator[Callers]:
             thread.join()
 
 
-def until(condition: Callable[[], Any], within_s: float = 60) -> None:
-    give_up_s = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < give_up_s, "it did not come to be"
-        time.sleep(0.02)
-
-
 @pytest.mark.ray
 @pytest.mark.parametrize(
     "victim", [pytest.param("ray::DashboardAgent", marks=pytest.mark.long), "gcs_server"]
@@ -152,18 +144,6 @@ def test_a_ray_that_does_not_answer_is_told_and_does_not_keep_the_service_from_e
     until(lambda: not process_table.command(pid))
 
 
-@pytest.mark.ray
-def test_a_service_that_is_killed_leaves_no_process_behind(tmp_path):
-    with served(tmp_path / "data", "--front-ends", "2") as service:
-        service.call("POST", "/api/detectors", {"name": "one"})
-        below = process_table.family(service.process.pid)
-        assert any("Agent" in process_table.command(pid) for pid in below), "they would stay for ten minutes"
-        front_ends = [pid for pid in below if "api.process.front_end" in process_table.command(pid)]
-        assert len(front_ends) == 2
-        service.send(signal.SIGKILL)
-        until(lambda: not any(map(process_table.command, below - {service.process.pid})), 60)
-
-
 START = """
 import sys
 
@@ -176,7 +156,7 @@ import ray
 from engine.runtime.cluster.session import ray_session
 
 cluster = ray_session.start()
-print(ray.get(ray.remote(lambda: "a task ran").remote()), sorted(cluster.processes.essential))
+print(len(ray.nodes()), sorted(cluster.processes.essential))
 print(ray_session.stop(cluster))
 """
 FAILING_RAYLET = """#!/bin/sh
@@ -197,7 +177,7 @@ def test_a_ray_that_ends_while_it_starts_is_started_once_more(
     command = [sys.executable, "-c", START, str(raylet)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment())
     if failures < starts:
-        assert run.stdout.splitlines() == ["a task ran ['gcs_server', 'raylet']", "True"], run.stderr
+        assert run.stdout.splitlines() == ["1 ['gcs_server', 'raylet']", "True"], run.stderr
         assert "ray is started a second time: raylet ended while it started" in run.stderr
     else:
         assert "ClusterError: ray cannot be used at `local`: raylet ended while it started" in run.stderr

@@ -1,7 +1,6 @@
 """The commands as their users run them: processes, signals, exit statuses."""
 
 import contextlib
-import json
 import os
 import re
 import signal
@@ -15,10 +14,13 @@ from typing import Any
 
 import httpx
 import pytest
+from click.testing import CliRunner, Result
 
+from api.cli import main
 from api.cli.sample import RECORDING, RULES
 from tests import process_table
-from tests.service_process import END_WITHIN_S, PROGRAM, Served, program, served, started
+from tests.integration.service.test_readme import block
+from tests.service_process import END_WITHIN_S, PROGRAM, Served, program, served, started, until
 
 FAILURE_TWICE = "ok == false and per user (once within 1m (ok == false and first == true))"
 
@@ -44,9 +46,18 @@ def evaluate(service: Served, detector: str, timestamp_ms: float, **fields: Any)
     return [action["name"] for action in actions]
 
 
-def replay(service: Served, *arguments: str, given: bytes = b"") -> Any:
+def replay(service: Served, recording: Path, *arguments: str) -> Result:
+    """Replay in this process."""
     options = ("--url", service.url, "--token", service.token, "--old-times")
-    return program("replay", *arguments, *options, given=given)
+    return CliRunner().invoke(main, ["replay", str(recording), *options, *arguments])
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """A recording of one event."""
+    path = tmp_path / "events.ndjson"
+    path.write_text('{"a": 1, "ts": 5}\n')
+    return path
 
 
 # serve
@@ -59,7 +70,7 @@ def test_a_service_that_is_ended_in_each_way_is_found_again_as_it_was(tmp_path: 
     token_file.write_text(fixed + "\n")
     token_file.chmod(0o600)
     options = ("--bootstrap-token-file", str(token_file))
-    with served(data, *options, start_new_session=True) as first:
+    with served(data, *options) as first:
         assert "rd_" not in first.said(), "a bootstrap token is used, and none is minted"
         assert fixed not in first.said()
         described, listening = first.said().splitlines()
@@ -73,7 +84,7 @@ def test_a_service_that_is_ended_in_each_way_is_found_again_as_it_was(tmp_path: 
         detector = with_rule(first, FAILURE_TWICE)
         assert evaluate(first, detector, 1000, user="u", ok=False, first=True) == ["the rule"]
         rules = first.call("GET", f"/api/detectors/{detector}/rules")
-        end_as_a_group(first, signal.SIGTERM, status=0)
+        end_all(first, signal.SIGTERM, status=0)
 
     offline = program("token", "new", "--data", str(data))
     assert offline.returncode == 0
@@ -102,16 +113,24 @@ def test_a_service_that_is_ended_in_each_way_is_found_again_as_it_was(tmp_path: 
         # The rule is record 1, and the event a snapshot of record 2.
         in_the_way = f"snapshot-{2:020d}.rds.{int(claim.name.split('-')[1])}.unfinished"
         (folder / in_the_way).mkdir()
-        end_as_a_group(third, signal.SIGINT, status=1)
+        # As terminals do.
+        os.killpg(third.process.pid, signal.SIGINT)
+        assert third.process.wait(END_WITHIN_S) == 1
+        assert "Traceback" not in third.said()
         assert f"{unsaved} was not saved" in third.said()
         assert f"{detector} was not saved" not in third.said()
 
 
-def end_as_a_group(service: Served, number: signal.Signals, status: int) -> None:
-    """Send a signal to all processes of a service, as terminals and service managers do."""
-    os.killpg(service.process.pid, number)
+def end_all(service: Served, number: signal.Signals, status: int) -> None:
+    """Send a signal to all processes of a service, as service managers do. None of them is left."""
+    below = process_table.family(service.process.pid) - {service.process.pid}
+    assert len(below) >= 5, "the processes of Ray, the directory, actors"
+    for pid in {service.process.pid, *below}:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
     assert service.process.wait(END_WITHIN_S) == status
     assert "Traceback" not in service.said()
+    until(lambda: not any(map(process_table.command, below)), "processes are left")
 
 
 def end_while_requests_are_served(running: Served) -> None:
@@ -148,28 +167,24 @@ def sigint(handler: Any) -> Iterator[None]:
 
 @pytest.mark.ray
 @pytest.mark.parametrize(
-    "inherited",
-    # Without the former, what ends it is what ends it at SIGTERM.
-    [pytest.param(signal.SIG_DFL, marks=pytest.mark.long), signal.SIG_IGN],
+    ("inherited", "number", "after_s"),
+    [
+        # As in the background of a shell.
+        (signal.SIG_IGN, signal.SIGINT, 1.5),
+        (signal.SIG_DFL, signal.SIGTERM, 0),
+        pytest.param(signal.SIG_DFL, signal.SIGTERM, 2, marks=pytest.mark.long),
+    ],
 )
-def test_sigint_during_start_up_ends_it_also_in_the_background(tmp_path: Path, inherited: Any) -> None:
+def test_a_signal_during_start_up_ends_it_without_a_fuss(
+    tmp_path: Path, inherited: Any, number: signal.Signals, after_s: float
+) -> None:
     with contextlib.ExitStack() as until_its_end:
         with sigint(inherited):
             service = started(tmp_path / "log", "serve", "--port", "0", "--data", str(tmp_path / "data"))
             running = until_its_end.enter_context(service)
         wait_until_listening(running.process.pid)
-        time.sleep(1.5)
-        assert running.end(signal.SIGINT) == 0
-        assert "Traceback" not in running.said()
-
-
-@pytest.mark.ray
-@pytest.mark.parametrize("after_s", [0, pytest.param(1, marks=pytest.mark.long), 2])
-def test_a_signal_during_start_up_ends_it_without_a_fuss(tmp_path: Path, after_s: float) -> None:
-    with started(tmp_path / "log", "serve", "--port", "0", "--data", str(tmp_path / "data")) as running:
-        wait_until_listening(running.process.pid)
         time.sleep(after_s)
-        assert running.end(signal.SIGTERM) == 0
+        assert running.end(number) == 0
         assert "Traceback" not in running.said()
         assert "SIGTERM received" not in running.said()
 
@@ -179,11 +194,7 @@ def wait_until_listening(pid: int) -> None:
 
     Other sockets do not count: an import may open one before the process handles signals.
     """
-    for _ in range(400):
-        if any(listener.protocol == "tcp" for listener in process_table.listeners({pid})):
-            return
-        time.sleep(0.05)
-    raise AssertionError("it never listened")
+    until(lambda: any(one.protocol == "tcp" for one in process_table.listeners({pid})), "it never listened")
 
 
 @pytest.mark.ray
@@ -234,6 +245,9 @@ def test_the_demo_serves_on_and_its_curl_lines_work_until_ctrl_c(tmp_path: Path)
         running.wait_for(r"(?s)evaluate\n")
         rules, event = [line for line in running.said().splitlines() if line.startswith("curl ")]
         assert [rule["priority"] for rule in curl(rules)["rules"]] == list(range(1, 10))
+        printed = iter(running.said().splitlines())
+        for line in block("the demo's output").splitlines():
+            assert line in printed, "each line of README is there, in this order"
         assert re.search(r"^To try +http://\S+/console, http://\S+/docs$", running.said(), re.MULTILINE)
         assert not re.search(r"^\d{4}-|^\[|raylet|ray\.|Warning", running.said(), re.MULTILINE)
         names = [action["name"] for action in curl(event)["actions"]]
@@ -259,8 +273,9 @@ def curl(line: str) -> Any:
 @pytest.mark.ray
 def test_replay_by_id_and_from_standard_input_gives_what_the_demo_gives(service: Served) -> None:
     detector = service.call("POST", "/api/detectors", {"name": "shop"})["id"]
-    arguments = ["-", "--detector", detector, "--time-field", "time", "--rules", str(RULES)]
-    run = replay(service, *arguments, given=RECORDING.read_bytes())
+    options = ("--url", service.url, "--token", service.token, "--old-times", "--time-field", "time")
+    arguments = ("-", "--detector", detector, "--rules", str(RULES))
+    run = program("replay", *arguments, *options, given=RECORDING.read_bytes())
     assert run.returncode == 0
     named = set(
         re.findall(r"^`(.+)` fires first at \S+Z, standard input, line \d+$", run.stderr, re.MULTILINE)
@@ -272,49 +287,51 @@ def test_replay_by_id_and_from_standard_input_gives_what_the_demo_gives(service:
 
 
 @pytest.mark.ray
-def test_refused_events_are_counted_and_the_others_go_on(service: Served) -> None:
-    detector = with_rule(service)
-    lines = [{"a": 1, "timestamp_ms": 10**12 + n} for n in range(3)]
-    lines.insert(1, {"a": 1, "timestamp_ms": 1})
-    given = "\n".join(map(json.dumps, lines)).encode()
-    run = replay(service, "-", "--detector", detector, given=given)
-    assert run.returncode == 1
-    assert re.search(r"^the rule +3 ", run.stdout, re.MULTILINE)
-    assert "1 of 4 events refused with 1402; first standard input, line 2: " in run.stderr
-
-
-@pytest.mark.ray
-def test_late_events_are_told_as_messages(service: Served) -> None:
-    detector = with_rule(service)
-    given = b'{"a":1,"ts":1000}\n{"a":1,"ts":999}\n'
-    run = replay(service, "-", "--detector", detector, given=given)
-    assert run.returncode == 0
-    assert "message 2001, 1 time; first standard input, line 2: " in run.stdout
-
-
-@pytest.mark.ray
-def test_a_bad_line_is_skipped_and_stops_a_strict_replay_after_what_came_before(
-    service: Served, tmp_path: Path
+@pytest.mark.parametrize(
+    ("lines", "options", "status", "fired", "said"),
+    [
+        pytest.param(
+            ['{"a":1,"ts":1000000000000}', '{"a":1,"ts":1}', '{"a":1,"ts":1000000000002}'],
+            *([], 1, 2, "1 of 3 events refused with 1402; first {path}, line 2: "),
+            id="one is refused",
+        ),
+        pytest.param(
+            ['{"a":1,"ts":1}', '{"a":1,"ts":2,"b":' + "1" * 4_100 + "}", '{"a":1,"ts":3}'],
+            *([], 1, 2, "1 of 3 events refused with 1000"),
+            id="one is no event for the service",
+        ),
+        pytest.param(
+            ['{"a":1,"ts":1000}', '{"a":1,"ts":999}'],
+            *([], 0, 2, "message 2001, 1 time; first {path}, line 2: "),
+            id="one is late",
+        ),
+        pytest.param(
+            ['{"a":1,"ts":1}', '{"a":1,"ts":', '{"a":1,"ts":4}'],
+            *([], 0, 2, "{path}, line 2: not JSON"),
+            id="a bad line is skipped",
+        ),
+        pytest.param(
+            ['{"a":1,"ts":1}', '{"a":1,"ts":', '{"a":1,"ts":4}'],
+            *(["--strict"], 1, 1, "{path}, line 2: not JSON"),
+            id="a bad line stops a strict replay after what came before",
+        ),
+    ],
+)
+def test_what_cannot_be_evaluated_is_told_and_the_others_go_on(
+    service: Served,
+    recording: Path,
+    lines: list[str],
+    options: list[str],
+    *,
+    status: int,
+    fired: int,
+    said: str,
 ) -> None:
-    path = tmp_path / "events.ndjson"
-    path.write_text('{"a":1,"ts":1}\n{"a":1,"ts":2}\n{"a":1,"ts":\n{"a":1,"ts":4}\n')
-    for options, status, fired in [((), 0, 3), (("--strict",), 1, 2)]:
-        run = replay(service, str(path), "--detector", with_rule(service), *options)
-        assert run.returncode == status
-        assert re.search(rf"^the rule +{fired} ", run.stdout, re.MULTILINE)
-        assert f"{path}, line 3: not JSON" in run.stderr
-
-
-@pytest.mark.ray
-def test_one_event_that_the_service_cannot_take_does_not_keep_the_others_out(service: Served) -> None:
-    detector = with_rule(service)
-    long = b'{"a":1,"ts":2,"b":' + b"1" * 4_100 + b"}"
-    run = replay(
-        service, "-", "--detector", detector, given=b'{"a":1,"ts":1}\n' + long + b'\n{"a":1,"ts":3}\n'
-    )
-    assert run.returncode == 1
-    assert re.search(r"^the rule +2 ", run.stdout, re.MULTILINE)
-    assert "1 of 3 events refused with 1000" in run.stderr
+    recording.write_text("".join(f"{line}\n" for line in lines))
+    run = replay(service, recording, "--detector", with_rule(service), *options)
+    assert run.exit_code == status
+    assert re.search(rf"^the rule +{fired} ", run.stdout, re.MULTILINE)
+    assert said.format(path=recording) in run.stdout + run.stderr
 
 
 @pytest.mark.ray
@@ -325,15 +342,17 @@ def test_one_event_that_the_service_cannot_take_does_not_keep_the_others_out(ser
         (["--detector", "nowhere"], "no detector has the id or name `nowhere`"),
         (["--url", "http://127.0.0.1:9", "--detector", "x"], "no service answers at http://127.0.0.1:9"),
         (["--detector", "twice"], " detectors are named `twice`; give the id of one: "),
+        (["--detector", "no rules"], "the detector `no rules` has no rules, so nothing can fire; add some"),
     ],
 )
-def test_what_keeps_a_replay_from_starting_is_said(service: Served, arguments: list[str], said: str) -> None:
-    for _ in range(2):
-        service.call("POST", "/api/detectors", {"name": "twice"})
-    given = {"--url": service.url, "--token": service.token}
-    given.update(dict(zip(arguments[::2], arguments[1::2], strict=True)))
-    run = program("replay", "-", *(word for pair in given.items() for word in pair), given=b'{"ts":1}')
-    assert run.returncode == 1
+def test_what_keeps_a_replay_from_starting_is_said(
+    service: Served, recording: Path, arguments: list[str], said: str
+) -> None:
+    if arguments[-1] in ("twice", "no rules"):
+        for _ in range(2 if arguments[-1] == "twice" else 1):
+            service.call("POST", "/api/detectors", {"name": arguments[-1]})
+    run = replay(service, recording, *arguments)
+    assert run.exit_code == 1
     assert said in run.stderr
 
 
@@ -358,44 +377,19 @@ def test_a_live_pipe_is_evaluated_as_it_comes(service: Served) -> None:
 
 
 @pytest.mark.ray
-def test_a_detector_without_rules_is_sent_nothing(service: Served, tmp_path: Path) -> None:
-    detector = service.call("POST", "/api/detectors", {"name": "no rules"})["id"]
-    run = replay(service, "-", "--detector", detector, given=b'{"a": 1, "ts": 5}')
-    assert run.returncode == 1
-    assert "the detector `no rules` has no rules, so nothing can fire; add some with --rules" in run.stderr
-
-
-@pytest.mark.ray
-def test_rules_of_several_files_are_added_once(service: Served, tmp_path: Path) -> None:
+def test_rules_of_several_files_are_added_once_and_none_if_one_is_refused(
+    service: Served, recording: Path, tmp_path: Path
+) -> None:
     detector = service.call("POST", "/api/detectors", {"name": "several"})["id"]
-    first, second = tmp_path / "one.yaml", tmp_path / "two.yaml"
+    first, second, bad = [tmp_path / f"{name}.yaml" for name in ("one", "two", "bad")]
     first.write_text("one: a == 1\n")
     second.write_text("two: a == 2\n")
+    bad.write_text("good: a == 1\nbad: a ==\n")
+    run = replay(service, recording, "--detector", detector, "--rules", str(bad))
+    assert run.exit_code == 1
+    assert f"{bad}: `bad`: 1300 line 2, column 10" in run.stderr
     for _ in range(2):
-        arguments = ["-", "--detector", detector, "--rules", str(first), "--rules", str(second)]
-        assert replay(service, *arguments, given=b'{"a": 1, "ts": 5}').returncode == 0
-    rules = service.call("GET", f"/api/detectors/{detector}/rules")["rules"]
-    assert [rule["name"] for rule in rules] == ["one", "two"]
-
-
-@pytest.mark.ray
-def test_a_row_number_is_not_taken_for_the_time(service: Served, tmp_path: Path) -> None:
-    path = tmp_path / "e.csv"
-    path.write_text("row,a\n1,1\n")
-    options = ["--url", service.url, "--token", service.token, "--detector", with_rule(service)]
-    run = program("replay", str(path), *options, "--time-field", "row")
-    assert run.returncode == 1
-    assert (
-        "line 2: `row` is 1, which as a time is 1970-01-01T00:00:01.000Z; is it a row number?" in run.stderr
-    )
-
-
-@pytest.mark.ray
-def test_rules_that_are_refused_add_nothing(service: Served, tmp_path: Path) -> None:
-    detector = service.call("POST", "/api/detectors", {"name": "none"})["id"]
-    path = tmp_path / "r.yaml"
-    path.write_text("good: a == 1\nbad: a ==\n")
-    run = replay(service, "-", "--detector", detector, "--rules", str(path), given=b'{"ts":1}')
-    assert run.returncode == 1
-    assert f"{path}: `bad`: 1300 line 2, column 10" in run.stderr
-    assert service.call("GET", f"/api/detectors/{detector}/rules") == {"rules": []}
+        rules = ("--rules", str(first), "--rules", str(second))
+        assert replay(service, recording, "--detector", detector, *rules).exit_code == 0
+    added = service.call("GET", f"/api/detectors/{detector}/rules")["rules"]
+    assert [rule["name"] for rule in added] == ["one", "two"]

@@ -18,7 +18,7 @@ import pytest
 
 from api.observability.metrics_page import KEPT_S
 from api.server.connection import QUIET_S
-from tests.service_process import DEADLINE_S, END_WITHIN_S, Served, program, refused_in_time, served
+from tests.service_process import DEADLINE_S, END_WITHIN_S, Served, program, served, until
 
 FRONT_ENDS = 3
 
@@ -113,13 +113,6 @@ def commandline(pid: int) -> bytes:
         return b""
 
 
-def until(condition: Any, within_s: float = 60) -> None:
-    give_up_s = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < give_up_s, "it did not come to be"
-        time.sleep(0.02)
-
-
 def with_rule(service: Served) -> str:
     detector: str = service.call("POST", "/api/detectors", {"name": "one"})["id"]
     rule = {"name": "seen", "condition": "once a == 1"}
@@ -149,21 +142,6 @@ def test_what_is_done_through_one_is_seen_through_every_other(service):
     for connection in connections.values():
         assert connection.request("POST", detector + "/evaluate", event(3))[0] == 404
         assert connection.request("GET", detector)[0] == 404
-
-
-@pytest.mark.ray
-def test_a_revoked_token_is_refused_by_all_a_second_later(service):
-    connections = one_to_each(service)
-    minted = service.call("POST", "/api/token")
-    # Other than the list of detectors, it makes a front end ask nobody.
-    path = f"/api/detectors/{with_rule(service)}/evaluate"
-    for connection in connections.values():
-        connection.token = minted["token"]
-        assert connection.request("POST", path, event())[0] == 200
-    first, *others = connections.values()
-    assert first.request("DELETE", f"/api/token/{minted['id']}")[0] == 200
-    assert first.request("POST", path, event())[0] == 401
-    refused_in_time(lambda: min(other.request("POST", path, event())[0] for other in others))
 
 
 @dataclass
@@ -307,7 +285,6 @@ def test_shutdown_answers_all_that_was_evaluated(tmp_path, number, to_all):
 @pytest.mark.ray
 def test_an_address_that_another_service_shares_among_its_front_ends_is_refused(service, tmp_path):
     port = service.url.rpartition(":")[2]
-    for number in ("1", "2"):
-        run = program("serve", "--port", port, "--data", str(tmp_path / "data"), "--front-ends", number)
-        assert run.returncode == 1
-        assert f"port {port}: address already in use" in run.stderr
+    run = program("serve", "--port", port, "--data", str(tmp_path / "data"), "--front-ends", "2")
+    assert run.returncode == 1
+    assert f"port {port}: address already in use" in run.stderr

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.service_process import Served, environment, program, served
+from tests.service_process import Served, environment, served
 
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -74,13 +74,3 @@ def test_the_examples_print_what_is_shown(service: Served) -> None:
     outputs = run_examples(service, [command for command, _ in shown])
     for (command, expected), output in zip(shown, outputs, strict=True):
         assert comparable(output) == comparable(expected), command
-
-
-@pytest.mark.ray
-def test_the_demo_prints_what_is_shown_and_ends_when_it_is_to() -> None:
-    run = program("demo", "--exit")
-    assert (run.returncode, run.stderr) == (0, "")
-    printed = iter(run.stdout.splitlines())
-    for line in block("the demo's output").splitlines():
-        assert line in printed, "each line is there, in this order"
-    assert "curl" not in run.stdout

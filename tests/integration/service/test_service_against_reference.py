@@ -1,7 +1,7 @@
 """The running service, over HTTP, answers random scripts as the executable specification does."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,9 @@ from tests.reference import ReferenceDetector
 from tests.service_process import Served, served
 from tests.worlds.scripts import Add, Change, Remove, Step, Submit, World
 
-SCRIPTS = 60
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("reference") / "data") as running:
-        yield running
+SCRIPTS = 20
+RESTARTED = 8
+"""So many of them are in the middle when the service is restarted."""
 
 
 class Remote:
@@ -77,36 +73,33 @@ def answered(status: int, envelope: dict[str, Any]) -> list[tuple[Any, ...]] | N
 
 
 @pytest.mark.ray
-def test_the_service_answers_random_scripts_as_specified(
-    service: Served, seed: int, record_property: Callable[[str, object], None]
+def test_the_service_answers_random_scripts_as_specified_and_a_restart_changes_no_answer(
+    tmp_path: Path, seed: int, record_property: Callable[[str, object], None]
 ) -> None:
     record_property("examples", SCRIPTS)
-    for number in range(SCRIPTS):
-        script = World(random.Random(f"{seed} {number}").choice).script(depth=3, steps_max=14)
-        remote = Remote(service, f"script {number}")
-        for step in script:
-            remote.apply(step)
-        remote.compare_rules()
-        service.call("DELETE", remote.path)
-
-
-@pytest.mark.ray
-def test_a_restart_in_the_middle_of_a_script_changes_no_answer(tmp_path: Path, seed: int) -> None:
     folder = tmp_path / "data"
-    scripts = [World(random.Random(f"{seed} restart {n}").choice).script(depth=3) for n in range(8)]
+    scripts = [
+        World(random.Random(f"{seed} {n}").choice).script(depth=3, steps_max=14) for n in range(SCRIPTS)
+    ]
     remotes: list[Remote] = []
     # Each script has a detector, and each of those would have a process of its own.
-    shared = ("--detectors-per-worker", str(len(scripts)))
+    shared = ("--detectors-per-worker", str(RESTARTED))
     with served(folder, *shared) as running:
         token = running.token
-        for number, script in enumerate(scripts):
+        for number, script in enumerate(scripts[RESTARTED:]):
+            remote = Remote(running, f"whole {number}")
+            for step in script:
+                remote.apply(step)
+            remote.compare_rules()
+            running.call("DELETE", remote.path)
+        for number, script in enumerate(scripts[:RESTARTED]):
             remotes.append(Remote(running, f"script {number}"))
             for step in script[: len(script) // 2]:
                 remotes[-1].apply(step)
         assert running.end() == 0
     with served(folder, *shared) as running:
         running.token = token
-        for remote, script in zip(remotes, scripts, strict=True):
+        for remote, script in zip(remotes, scripts[:RESTARTED], strict=True):
             remote.service = running
             for step in script[len(script) // 2 :]:
                 remote.apply(step)

@@ -128,5 +128,5 @@ def test_rows_are_told_of_what_was_found(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(front, "call", lambda *_, **__: Found())
     rows = [row for part in front.parts(FULL) for row in part.measure()]
-    assert len({row.key for row in rows}) == len(rows) == 6
+    assert len({row.key for row in rows}) == len(rows) == 5
     assert {row.ratio for row in rows} == {0.5, 1.0}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.clock import wall_clock_us
 from snapshots.errors import NoRoom, NothingUsable
+from snapshots.files import wall_clock_us
 from snapshots.folders import create_folder, create_folders, destroy_folder, has_snapshot, is_unused
 from snapshots.format.file_names import CLAIM_NUMBER, segment_name, snapshot_name
 from snapshots.format.snapshot_file import Snapshot

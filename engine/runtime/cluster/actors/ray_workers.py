@@ -25,8 +25,8 @@ from engine.runtime.contract.requests.calls import REPORT, Activated, Address, H
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.process.log_records import LOGGED, Logged
 from engine.runtime.process.processes import Process
+from engine.runtime.transport.link import Note
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.messages import Note
 
 T = TypeVar("T")
 

@@ -27,6 +27,7 @@ from ray._private import utils as ray_utils
 from ray._private import worker as ray_worker
 from ray.job_config import JobConfig
 
+from engine.runtime.cluster.ray_calls import ask_control_store
 from engine.runtime.cluster.session import ray_security
 from engine.runtime.cluster.session.joining import ClusterError, try_joining
 from engine.runtime.cluster.session.ray_processes import RayProcesses
@@ -57,7 +58,6 @@ _START_POLL_S: Final = 0.1
 _JOIN_S: Final = 30.0
 _ASK_S: Final = 2.0
 _OTHER_CLUSTER: Final = "WrongClusterID"
-_ANY_KEY: Final = b"rule-detector"
 _CREDENTIALS: Final = struct.calcsize("3i")
 """The size of what the kernel tells of the other end of a connection: pid, user and group."""
 
@@ -279,9 +279,8 @@ def _raylet_gone() -> RayGoneError:
 def _ask(raylet: RayletLink) -> None:
     """Send a small query to Ray's control store. Raises RayGoneError, and what Ray raises."""
     raylet.check()
-    ours: Any = ray_worker.global_worker
     try:
-        ours.gcs_client.internal_kv_exists(_ANY_KEY, None, timeout=_ASK_S)
+        ask_control_store(_ASK_S)
     except Exception as error:
         if _OTHER_CLUSTER in str(error):
             raise RayGoneError("ray's control store was started again without what it knew") from error

@@ -25,9 +25,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from snapshots.clock import wall_clock_us
 from snapshots.errors import StorageError
-from snapshots.files import Files, OpenFile, write_all
+from snapshots.files import Files, OpenFile, wall_clock_us, write_all
 from snapshots.format.segment_reader import Record
 
 CRASHES_MAX: Final = 2

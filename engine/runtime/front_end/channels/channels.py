@@ -17,8 +17,8 @@ from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.channels.detector_channel import DetectorChannel, Locate
 from engine.runtime.front_end.channels.mailbox import Request
 from engine.runtime.front_end.memory_budget import MemoryBudget
+from engine.runtime.transport.link import Note
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.messages import Note
 
 Connect = Callable[[Address], Awaitable[LinkClient]]
 

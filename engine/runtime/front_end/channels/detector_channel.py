@@ -19,8 +19,8 @@ from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.channels.mailbox import COPIES, Mailbox, Outcomes, Request
 from engine.runtime.front_end.memory_budget import SMALL_BYTES_MAX, MemoryBudget
+from engine.runtime.transport.link import Moved, Response
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.messages import Moved, Response
 
 _log = logging.getLogger(__name__)
 

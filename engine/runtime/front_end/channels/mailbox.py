@@ -17,9 +17,9 @@ from engine.runtime.contract.errors import (
     DetectorUnavailable,
     outcome_unknown,
 )
+from engine.runtime.contract.requests.calls import Took
 from engine.runtime.contract.requests.current_request import CurrentRequest
 from engine.runtime.contract.requests.operations import ANSWERS_MUCH, LONG, LONG_S, Operation
-from engine.runtime.contract.requests.replies import Took
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.memory_budget import (
     BUSY,
@@ -32,8 +32,8 @@ from engine.runtime.front_end.memory_budget import (
     MemoryBudget,
 )
 from engine.runtime.front_end.permits import Shares
+from engine.runtime.transport.link import Answered, Failed, Moved, Response, Unknown
 from engine.runtime.transport.link_client import error_in
-from engine.runtime.transport.messages import Answered, Failed, Moved, Response, Unknown
 from snapshots.errors import StorageError, WriteFailed
 
 COPIES: Final = 2

@@ -12,18 +12,6 @@ from engine.runtime.contract.settings import RuntimeSettings
 _log = logging.getLogger(__name__)
 
 
-class NoNodes(NodesPort):
-    """A cluster whose nodes are unknown: workers start anywhere."""
-
-    here = ""
-
-    async def look(self) -> Sequence[NodeFigures]:
-        return []
-
-    async def drain(self, node: str, *, draining: bool) -> None:
-        """Nothing is drained."""
-
-
 class Nodes:
     """The nodes as Ray last described them."""
 

@@ -11,7 +11,7 @@ from engine.runtime.concurrency.background import Background
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.ports import WorkerPort, WorkerStarter
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.scheduler.workers.cluster_nodes import AvoidedNodes, Nodes, NoNodes
+from engine.runtime.scheduler.workers.cluster_nodes import AvoidedNodes, Nodes
 from engine.runtime.scheduler.workers.detector_worker import DetectorWorker, best
 from engine.runtime.scheduler.workers.worker_starts import WorkerStarts
 from engine.runtime.scheduler.workers.worker_watch import WorkerWatch
@@ -39,15 +39,15 @@ class WorkerPool:
         self,
         starter: WorkerStarter,
         settings: RuntimeSettings,
+        nodes: Nodes,
         changed: Callable[[int], None] = lambda _: None,
-        nodes: Nodes | None = None,
     ) -> None:
         """Start with no worker.
 
         `changed` is called with the number of started workers when that changes, and when the nodes run out
         of room for workers or have room again.
         """
-        self._nodes = nodes or Nodes(NoNodes(), settings)
+        self._nodes = nodes
         self._settings = settings
         self._changed = changed
         self._per_worker = settings.detectors_per_worker

@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, Final
 
-import msgpack
 import msgspec
 
 from engine.evaluation.detector import Detector
@@ -26,7 +25,6 @@ RULES: Final = (
 
 USERS: Final = 1_000
 EVENT_STEP_MS: Final = 10
-LATE_MS_MAX: Final = 250_000
 FIRST_MS: Final = 1_700_000_000_000
 _COUNTRIES: Final = ("DE", "FR", "IT", "DE", "FR", "IT", "DE", "NO")
 _ACTIONS: Final = ("view", "login", "view", "transfer", "view", "view", "logout", "view", "view", "export")
@@ -79,9 +77,7 @@ def head(path: str, token: str, content_type: str, length: int) -> bytes:
     return "\r\n".join((*lines, "", "")).encode()
 
 
-def single_requests(
-    path: str, token: str, *, prepared: int = 2_000, times_ms: Iterator[int] | None = None
-) -> Iterator[bytes]:
+def single_requests(path: str, token: str, *, prepared: int = 2_000) -> Iterator[bytes]:
     """Give one request after another, an event in each, without end.
 
     All but their times is prepared, so that to make one costs next to nothing.
@@ -92,33 +88,11 @@ def single_requests(
         body = msgspec.json.encode({"event": document | {"timestamp_ms": FIRST_MS}})
         before, _, after = (head(path, token, "application/json", len(body)) + body).rpartition(time)
         parts.append((before, after))
-    times_ms = itertools.count(FIRST_MS, EVENT_STEP_MS) if times_ms is None else times_ms
+    times_ms = itertools.count(FIRST_MS, EVENT_STEP_MS)
     for (before, after), time_ms in zip(itertools.cycle(parts), times_ms, strict=False):
         yield b"%b%d%b" % (before, time_ms, after)
-
-
-def keyed_requests(path: str, token: str) -> Iterator[bytes]:
-    """Give the same, each with an Idempotency-Key of its own, every other one with an event that is late."""
-    late_ms = (number % 2 * (number * 7_919 % LATE_MS_MAX) for number in itertools.count())
-    times_ms = (
-        due_ms - late for due_ms, late in zip(itertools.count(FIRST_MS, EVENT_STEP_MS), late_ms, strict=False)
-    )
-    for number, request in enumerate(single_requests(path, token, times_ms=times_ms)):
-        start, _, rest = request.partition(b"\r\n")
-        yield b"%b\r\nIdempotency-Key: keyed-%d\r\n%b" % (start, number, rest)
 
 
 def body_of(request: bytes) -> bytes:
     """Give the body of a request with a length."""
     return request.partition(b"\r\n\r\n")[2]
-
-
-def json_batch(documents: list[Document]) -> bytes:
-    """Give the body of a batch as JSON."""
-    return msgspec.json.encode({"events": documents})
-
-
-def msgpack_batch(documents: list[Document]) -> bytes:
-    """Give the body of a batch as msgpack."""
-    packed: bytes = msgpack.packb({"events": documents})
-    return packed

@@ -2,70 +2,27 @@
 
 from pathlib import Path
 
-import pytest
-from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.cli import main
-from engine import Refusal
-from engine import format as canonical
+from tests.unit.cli.commands import run
 from tests.unit.cli.fake_service import FakeService
-from tests.unit.cli.rule_files.test_writing import names, scalars, texts
-from tests.worlds.conditions import conditions
-
-labels = st.dictionaries(texts.filter(lambda name: 0 < len(name) <= 64), scalars, max_size=2)
-comments = st.lists(texts, max_size=3).map(
-    lambda lines: "".join(f" # {line}\n" for text in lines for line in text.replace("\r", "\n").split("\n"))
-)
-
-
-def run(service: FakeService, *arguments: str, status: int = 0, **given: str) -> Result:
-    with pytest.MonkeyPatch.context() as patch:
-        service.put_in_place(patch)
-        found = CliRunner().invoke(main, arguments, env={"RULE_DETECTOR_TOKEN": "t"}, **given)
-    assert found.exit_code == status, found.output
-    return found
-
-
-EVERY = (
-    {},
-    {"every_secs": 0.5},
-    {"every_secs": 600, "every_by": ["a", "$b"]},
-    {"every_secs": 1, "every_by": []},
-)
+from tests.unit.cli.rule_files.drawn import add_rules, names
 
 
 @given(st.data())
 def test_what_is_exported_is_applied_without_a_change(data: st.DataObject) -> None:
     service = FakeService()
     detector = service.detectors[service.create(data.draw(names, "detector"))]
-    ids: list[str] = []
-    for name in data.draw(st.lists(names, unique=True, max_size=4), "names"):
-        text = canonical(data.draw(conditions)) + data.draw(comments)
-        of = data.draw(st.none() | st.sampled_from(ids) if ids else st.none())
-        given = {
-            "notify": data.draw(st.booleans()),
-            "shadow": of is not None or data.draw(st.booleans()),
-            "description": data.draw(texts),
-            "labels": data.draw(labels),
-            "timed": data.draw(st.booleans()),
-            **data.draw(st.sampled_from(EVERY)),
-        }
-        try:
-            ids.append(detector.add_rule(name, text, draft_of=of, **given))
-        except Refusal:
-            continue
-        if data.draw(st.booleans()):
-            detector.change_rule(ids[-1], enabled=False)
+    add_rules(data, detector)
     before = detector.rules()
-    exported = run(service, "export", *service.detectors).stdout
-    ran = run(service, "apply", "-", "--yes", "--prune", input=exported)
+    exported = run("export", *service.detectors, service=service).stdout
+    ran = run("apply - --yes --prune", service=service, input=exported)
     assert ran.output.endswith("There is nothing to change.\n")
     assert detector.rules() == before
     second = FakeService()
-    run(second, "apply", "-", "--yes", input=exported)
-    assert run(second, "export", *second.detectors).stdout == exported or any(
+    run("apply - --yes", service=second, input=exported)
+    assert run("export", *second.detectors, service=second).stdout == exported or any(
         rule.draft_of for rule in before
     )
 
@@ -76,7 +33,7 @@ def test_sources_are_written_as_they_were(tmp_path: Path) -> None:
     detector.add_rule("commented", "a  ==  1  # why\nand b == 2", notify=True, labels={"level": 7})
     detector.add_rule("plain", "a == 1")
     assert (
-        run(service, "export", "shop").stdout
+        run("export shop", service=service).stdout
         == """\
 detector: shop
 
@@ -99,7 +56,7 @@ def test_rules_are_asked_for_in_pages_not_one_by_one() -> None:
     detector_id = service.create("shop")
     for number in range(20):
         service.detectors[detector_id].add_rule(f"r{number}", f"a == {number}")
-    run(service, "export", "shop")
+    run("export shop", service=service)
     asked = [path for _, path in service.requests if "/rules" in path]
     assert asked == [f"/api/detectors/{detector_id}/rules"] * 2, "a page, and the empty one after it"
 
@@ -109,5 +66,5 @@ def test_rules_of_one_name_cannot_be_told_apart_in_a_file() -> None:
     detector = service.detectors[service.create("shop")]
     for number in range(2):
         detector.add_rule("twice", f"a == {number}")
-    assert "several rules are named `twice`" in run(service, "export", "shop", status=1).stderr
-    assert "no detector has the id or name `other`" in run(service, "export", "other", status=1).stderr
+    assert "several rules are named `twice`" in run("export shop", service=service, status=1).stderr
+    assert "no detector has the id or name `other`" in run("export other", service=service, status=1).stderr

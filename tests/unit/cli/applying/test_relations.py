@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.unit.cli.applying.test_export import run
+from tests.unit.cli.commands import run
 from tests.unit.cli.fake_service import FakeService
-from tests.unit.cli.rule_files.test_writing import scalars, texts
+from tests.unit.cli.rule_files.drawn import scalars, texts
 
 FILE = """
 detector: shop
@@ -23,9 +23,9 @@ tuples = st.integers(0, 3).flatmap(
 )
 
 
-def apply(service: FakeService, folder: Path, text: str, *arguments: str) -> str:
+def apply(folder: Path, text: str, *arguments: str) -> str:
     (folder / "r.yaml").write_text(text, "utf-8")
-    return run(service, "apply", str(folder / "r.yaml"), "--yes", *arguments).output
+    return run(f"apply {folder}/r.yaml --yes", *arguments).output
 
 
 def changes(service: FakeService) -> list[str]:
@@ -34,10 +34,11 @@ def changes(service: FakeService) -> list[str]:
     return found
 
 
-def test_relations_are_stored_before_the_rules_and_only_if_they_differ(tmp_path: Path) -> None:
-    service = FakeService()
+def test_relations_are_stored_before_the_rules_and_only_if_they_differ(
+    service: FakeService, tmp_path: Path
+) -> None:
     (tmp_path / "blocked.txt").write_text("10.0.0.0/8\n# ours\n172.16.0.0/12\n")
-    first = apply(service, tmp_path, FILE)
+    first = apply(tmp_path, FILE)
     assert first.startswith(
         "detector `shop`, which is created\n"
         "  + relation vip: 2 tuples added, 0 removed\n"
@@ -47,38 +48,40 @@ def test_relations_are_stored_before_the_rules_and_only_if_they_differ(tmp_path:
     assert changes(service) == ["POST detectors", "PUT vip", "PUT blocked", "PUT rules"]
     [stored] = service.relations.values()
     assert stored == {"vip": [["ada"], ["bob"]], "blocked": [["10.0.0.0/8"], ["172.16.0.0/12"]]}
-    assert apply(service, tmp_path, FILE).endswith("There is nothing to change.\n")
+    assert apply(tmp_path, FILE).endswith("There is nothing to change.\n")
     assert changes(service) == ["PUT rules"], "only the dry run"
     (tmp_path / "blocked.txt").write_text("10.0.0.0/8\n10.0.0.1\n10.0.0.2\n")
-    assert "  ~ relation blocked: 2 tuples added, 1 removed\n" in apply(service, tmp_path, FILE)
-    assert changes(service) == ["PUT rules", "PUT blocked"]
+    assert "  ~ relation blocked: 2 tuples added, 1 removed\n" in apply(tmp_path, FILE)
+    with_empty = apply(tmp_path, FILE.replace("  vip:", "  none: []\n  vip:"))
+    assert "  + relation none: 0 tuples added, 0 removed\n" in with_empty
+    assert changes(service) == ["PUT rules", "PUT blocked", "PUT rules", "PUT none"]
     assert len(stored["blocked"]) == 3
 
 
-def test_only_relations_that_no_file_has_are_unknown(tmp_path: Path) -> None:
-    service = FakeService()
+def test_only_relations_that_no_file_has_are_unknown(service: FakeService, tmp_path: Path) -> None:
     (tmp_path / "r.yaml").write_text(FILE.replace("{file: blocked.txt}", "[10.0.0.0/8]"))
-    created = run(service, "apply", str(tmp_path / "r.yaml"), "--yes")
+    created = run(f"apply {tmp_path}/r.yaml --yes")
     assert created.stderr == ""
     (tmp_path / "r.yaml").write_text(
         "detector: shop\nrelations: {vip: [ada], new: [x]}\nrules: {s: new(a) and old(b) and vip(c)}"
     )
-    for options in (["--dry-run"], ["--yes"]):
-        told = run(service, "apply", str(tmp_path / "r.yaml"), *options).stderr.splitlines()
+    for option in ("--dry-run", "--yes"):
+        told = run(f"apply {tmp_path}/r.yaml {option}").stderr.splitlines()
         assert [line.partition(", which is not known")[0] for line in told] == [
             "rule-detector: warning: 2003 `s`: `old(b)` looks in the relation `old`"
         ]
 
 
-def test_relations_that_no_file_names_are_removed_if_that_is_asked(tmp_path: Path) -> None:
-    service = FakeService()
+def test_relations_that_no_file_names_are_removed_if_that_is_asked(
+    service: FakeService, tmp_path: Path
+) -> None:
     text = FILE.replace("{file: blocked.txt}", "[10.0.0.0/8]")
-    apply(service, tmp_path, text)
+    apply(tmp_path, text)
     without = text.replace("  vip: [ada, bob]\n", "").replace("vip(user) and ", "")
     [stored] = service.relations.values()
-    assert "relation vip" not in apply(service, tmp_path, without)
+    assert "relation vip" not in apply(tmp_path, without)
     assert list(stored) == ["vip", "blocked"]
-    assert "  - relation vip: 0 tuples added, 2 removed\n" in apply(service, tmp_path, without, "--prune")
+    assert "  - relation vip: 0 tuples added, 2 removed\n" in apply(tmp_path, without, "--prune")
     assert list(stored) == ["blocked"]
 
 
@@ -95,8 +98,8 @@ def test_what_is_exported_is_applied_without_a_change(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("api.cli.applying.export.INLINE_MAX", 5)
         options = ("--relations", str(folder)) if to_files else ()
-        exported = run(service, "export", "shop", *options).stdout
+        exported = run("export shop", *options, service=service).stdout
     (folder / "shop.yaml").write_text(exported, "utf-8")
-    ran = run(service, "apply", str(folder / "shop.yaml"), "--yes", "--prune")
+    ran = run(f"apply {folder}/shop.yaml --yes --prune", service=service)
     assert ran.output.endswith("There is nothing to change.\n")
     assert len([*folder.glob("*.ndjson")]) == sum(len(each) > 5 for each in relations.values() if to_files)

@@ -87,6 +87,13 @@ class Run:
         if not crash:
             await task
 
+    @asynccontextmanager
+    async def following(self, detector: str, at: int = 0) -> AsyncIterator["asyncio.Task[None]"]:
+        """Deliver meanwhile, from when the place of the only detector is kept."""
+        async with self.running() as task:
+            await self.until(lambda: self.places() == {detector: at}, task)
+            yield task
+
     async def until(self, holds: Callable[[], object], task: "asyncio.Task[None]") -> None:
         """Wait until something holds; fail if the deliveries end before."""
         for _ in range(200_000):
@@ -225,8 +232,7 @@ async def test_a_target_is_left_alone_as_long_as_it_asks(run: Run, by: str) -> N
 
     run.receiver.answer = answer
     one = run.feeds.detector("logins")
-    async with run.running() as task:
-        await run.until(lambda: run.places() == {one: 0}, task)
+    async with run.following(one) as task:
         run.feeds.fire(one)
         await run.until(lambda: run.receiver.taken, task)
     assert 600 <= times_s[1] - times_s[0] < 800
@@ -241,8 +247,7 @@ async def test_waits_double_up_to_a_minute_and_differ(run: Run) -> None:
 
     run.receiver.answer = answer
     one = run.feeds.detector("logins")
-    async with run.running() as task:
-        await run.until(lambda: run.places() == {one: 0}, task)
+    async with run.following(one) as task:
         run.feeds.fire(one)
         await run.until(lambda: run.receiver.taken, task)
     waits = [after - before for before, after in itertools.pairwise(times_s)]
@@ -263,8 +268,7 @@ async def test_what_is_refused_for_good_is_a_dead_letter_after_its_attempts(run:
     run.receiver.answer = lambda body: OK if body["seq"] != 2 else httpx.Response(status)
     run.dead_after = 3
     one = run.feeds.detector("logins")
-    async with run.running() as task:
-        await run.until(lambda: run.places() == {one: 0}, task)
+    async with run.following(one) as task:
         run.feeds.fire(one, 3)
         await run.until(lambda: len(run.receiver.taken) == 2, task)
     assert [msgspec.json.decode(each.content)["seq"] for each in run.receiver.requests] == [1, 2, 2, 2, 3]
@@ -283,8 +287,7 @@ async def test_what_may_pass_and_all_without_a_file_for_dead_letters_is_tried_on
     run.dead_after = 0 if status == 410 else 1
     run.receiver.answer = lambda _body: OK if len(run.receiver.requests) > 20 else httpx.Response(status)
     one = run.feeds.detector("logins")
-    async with run.running() as task:
-        await run.until(lambda: run.places() == {one: 0}, task)
+    async with run.following(one) as task:
         run.feeds.fire(one)
         await run.until(lambda: run.receiver.taken, task)
     assert run.figure("failed_attempts_total", one) == 20
@@ -297,8 +300,7 @@ async def test_a_slow_target_is_tried_again(run: Run) -> None:
 
     run.receiver.answer = lambda _body: OK if len(run.receiver.requests) > 1 else hang()
     one = run.feeds.detector("logins")
-    async with run.running() as task:
-        await run.until(lambda: run.places() == {one: 0}, task)
+    async with run.following(one) as task:
         run.feeds.fire(one)
         await run.until(lambda: run.receiver.taken, task)
     assert "it did not answer in time" in run.said[0]
@@ -306,8 +308,8 @@ async def test_a_slow_target_is_tried_again(run: Run) -> None:
 
 async def test_a_gap_is_told_and_counted(run: Run) -> None:
     one = run.feeds.detector("logins")
-    async with run.running() as task:
-        await run.until(lambda: run.places() == {one: 0}, task)
+    async with run.following(one):
+        pass
     run.feeds.kept = 4
     run.feeds.fire(one, 10)
     async with run.running() as task:
@@ -319,8 +321,7 @@ async def test_a_gap_is_told_and_counted(run: Run) -> None:
 
 async def test_new_detectors_are_followed_from_their_beginning_also_over_a_restart(run: Run) -> None:
     old = run.feeds.detector("old", before=2)
-    async with run.running() as task:
-        await run.until(lambda: run.places() == {old: 2}, task)
+    async with run.following(old, at=2) as task:
         new = run.feeds.detector("new", before=2)
         await run.until(lambda: len(run.receiver.taken) == 2, task)
     newer = run.feeds.detector("newer", before=3)
@@ -329,25 +330,20 @@ async def test_new_detectors_are_followed_from_their_beginning_also_over_a_resta
     assert (run.receiver.seqs(new), run.receiver.seqs(newer)) == ([1, 2], [1, 2, 3])
 
 
-async def test_a_detector_that_is_named_later_begins_at_the_newest(run: Run) -> None:
+async def test_only_named_detectors_are_followed_and_one_that_is_named_later_from_the_newest(
+    run: Run,
+) -> None:
     one, other = run.feeds.detector("one"), run.feeds.detector("other", before=3)
-    for names in (["one"], ["one", other]):
-        run.names = names
-        async with run.running() as task:
-            await run.until(lambda: len(run.places()) == len(run.names), task)
-    assert run.places() == {one: 0, other: 3}
-    assert run.receiver.taken == []
-
-
-async def test_only_the_detectors_that_are_named_are_followed(run: Run) -> None:
-    one, other = run.feeds.detector("one"), run.feeds.detector("other")
     run.names = ["one"]
-    async with run.running() as task:
-        await run.until(lambda: run.places() == {one: 0}, task)
+    async with run.following(one) as task:
         run.feeds.fire(other)
         run.feeds.fire(one)
         await run.until(lambda: run.receiver.taken, task)
         await asyncio.sleep(100)
+    run.names = ["one", other]
+    async with run.running() as task:
+        await run.until(lambda: len(run.places()) == 2, task)
+    assert run.places() == {one: 1, other: 4}
     assert run.receiver.seqs(other) == []
 
 
@@ -372,8 +368,7 @@ async def test_a_revoked_token_ends_it_and_what_was_delivered_is_kept(run: Run) 
     one = run.feeds.detector("one")
 
     async def deliver() -> None:
-        async with run.running() as task:
-            await run.until(lambda: run.places() == {one: 0}, task)
+        async with run.following(one) as task:
             run.feeds.fire(one, 2)
             await run.until(lambda: len(run.receiver.taken) == 2, task)
             run.feeds.revoked = True
@@ -386,8 +381,7 @@ async def test_a_revoked_token_ends_it_and_what_was_delivered_is_kept(run: Run) 
 
 async def test_after_a_restored_backup_it_goes_on_with_the_newest(run: Run) -> None:
     one = run.feeds.detector("one", before=5)
-    async with run.running() as task:
-        await run.until(lambda: run.places() == {one: 5}, task)
+    async with run.following(one, at=5) as task:
         del run.feeds.firings[one][3:]
         run.feeds.failing = lambda: True
         await asyncio.sleep(30)
@@ -401,8 +395,7 @@ async def test_after_a_restored_backup_it_goes_on_with_the_newest(run: Run) -> N
 
 async def test_a_service_that_is_away_is_waited_for(run: Run) -> None:
     one = run.feeds.detector("one")
-    async with run.running() as task:
-        await run.until(lambda: run.places() == {one: 0}, task)
+    async with run.following(one) as task:
         run.feeds.failing = lambda: True
         await asyncio.sleep(300)
         run.feeds.fire(one, 3)
@@ -421,8 +414,7 @@ async def test_at_the_end_what_is_under_way_is_finished_or_given_up(run: Run, ta
     run.receiver.answer = lambda _body: slow()
     run.timeout_s = 1_000.0
     one = run.feeds.detector("one")
-    async with run.running() as task:
-        await run.until(lambda: run.places() == {one: 0}, task)
+    async with run.following(one) as task:
         run.feeds.fire(one, 3)
         await run.until(lambda: run.receiver.requests, task)
     finished = takes_s < 5

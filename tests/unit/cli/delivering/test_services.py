@@ -1,7 +1,4 @@
-"""The program with the templates of the page, beside servers that play Slack, PagerDuty and Kafka.
-
-They check what these services ask for, and answer as they document it.
-"""
+"""What is sent with the templates of the page, judged as Slack, PagerDuty and Kafka document it."""
 
 import json
 import re
@@ -12,18 +9,14 @@ import httpx
 import pytest
 
 import api
-from tests.unit.cli.delivering.feeds import served
-from tests.unit.cli.delivering.test_command import Delivering, until
+from api.cli.delivering.targets import DeliveryError, Webhook
+from api.cli.delivering.templates import form_of
+from rule_detector_client import Detector, Firing
 
 TEMPLATES = Path(api.__file__).parent / "deploy" / "delivering"
 HOSTILE = '<!channel> & "quoted" \\ $rule ${keys.user} \n ünï'
 LONG = "x" * 9_000
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)")
-
-
-@pytest.fixture
-def delivering(tmp_path: Path) -> Delivering:
-    return Delivering(tmp_path)
 
 
 def slack(request: httpx.Request) -> httpx.Response:
@@ -84,27 +77,32 @@ SERVICES = {
 }
 
 
+def answer_to(service: str, template: str, firing: Firing) -> httpx.Response:
+    """What a service answers to what is sent for a firing."""
+    answer, path, _ = SERVICES[service]
+    form = form_of(template)
+    headers = {"Content-Type": form.content_type}
+    body = form.body(Detector("7" * 32, "<shop> & co"), firing)
+    return answer(httpx.Request("POST", f"http://s{path}", headers=headers, content=body))
+
+
+FIRINGS = (
+    Firing(1, 1_709_542_800_000.0, "r", "forced", 1, {"user": "ada"}),
+    Firing(
+        *(2, 0.0, "r", HOSTILE, 1, {"user": HOSTILE, "n": 1 << 70, "b": True}),
+        found={"count(a) within 1h": 3},
+        labels={"severity": "high"},
+        suppressed=7,
+    ),
+    Firing(3, 0.0, "r", "n" * 255, 1, {"user": LONG}, timed=True),
+)
+
+
 @pytest.mark.parametrize("service", SERVICES)
-def test_a_service_takes_each_firing_as_it_documents_it(delivering: Delivering, service: str) -> None:
-    answer, path, template = SERVICES[service]
-    one = delivering.feeds.detector("<shop> & co")
-    answers = list[httpx.Response]()
-
-    async def checked(request: httpx.Request) -> httpx.Response:
-        answers.append(answer(request))
-        return answers[-1]
-
-    dead = delivering.folder / "dead"
-    with served(delivering.feeds) as port, served(checked) as hook:
-        options = ("--all", "--to", f"http://127.0.0.1:{hook}{path}", "--template", template)
-        with delivering.running(port, *options, "--dead-letters", str(dead), "--attempts", "1"):
-            delivering.feeds.fire(one)
-            more = {"found": {"count(a) within 1h": 3}, "labels": {"severity": "high"}, "suppressed": 7}
-            delivering.feeds.fire(one, name=HOSTILE, keys={"user": HOSTILE, "n": 1 << 70, "b": True}, **more)
-            delivering.feeds.fire(one, name="n" * 255, keys={"user": LONG}, timed=True)
-            until(lambda: delivering.places == {one: 3})
-    assert [each.is_success for each in answers] == [True] * 3
-    assert not dead.exists() or not dead.read_bytes()
+def test_a_service_takes_each_firing_as_it_documents_it(service: str) -> None:
+    for firing in FIRINGS:
+        answer = answer_to(service, SERVICES[service][2], firing)
+        assert (answer.is_success, b'"error_code":4' in answer.content) == (True, False)
 
 
 WRONG: dict[str, dict[str, Any]] = {
@@ -115,33 +113,22 @@ WRONG: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("service", WRONG)
-def test_what_a_service_refuses_is_a_dead_letter(delivering: Delivering, service: str) -> None:
-    answer, path, _ = SERVICES[service]
-    one = delivering.feeds.detector("shop")
-
-    async def checked(request: httpx.Request) -> httpx.Response:
-        return answer(request)
-
-    template, dead = delivering.folder / "template.json", delivering.folder / "dead"
-    template.write_text(json.dumps(WRONG[service]))
-    with served(delivering.feeds) as port, served(checked) as hook:
-        options = ("--all", "--to", f"http://127.0.0.1:{hook}{path}", "--template", str(template))
-        with delivering.running(port, *options, "--dead-letters", str(dead), "--attempts", "1"):
-            delivering.feeds.fire(one)
-            until(lambda: delivering.places == {one: 1})
-    [letter] = dead.read_text().splitlines()
-    assert re.search("it answered (400|200, with the error 400 inside)", letter)
+async def test_what_a_service_refuses_is_refused_for_good(service: str, tmp_path: Path) -> None:
+    (tmp_path / "template.json").write_text(json.dumps(WRONG[service]))
+    answer = answer_to(service, str(tmp_path / "template.json"), FIRINGS[0])
+    with pytest.raises(DeliveryError, match=r"it answered (400|200, with the error 400 inside)$") as refused:
+        await webhook(answer).send(b"{}", "application/json", "key")
+    assert refused.value.final
 
 
-def test_answers_that_report_no_error_are_successes(delivering: Delivering) -> None:
-    one = delivering.feeds.detector("shop")
-    bodies = [b"", b"ok", b"[]", b'{"error_code": null}', b'{"error_code": 0}', b"[" * 9_999]
-    delivering.receiver.answer = lambda body: httpx.Response(200, content=bodies[body["seq"] - 1])
-    with (
-        served(delivering.feeds) as port,
-        served(delivering.receiver) as hook,
-        delivering.running(port, "--all", "--to", f"http://127.0.0.1:{hook}/"),
-    ):
-        delivering.feeds.fire(one, len(bodies))
-        until(lambda: delivering.places == {one: len(bodies)})
-    assert delivering.receiver.seqs(one) == [*range(1, len(bodies) + 1)]
+def webhook(answer: httpx.Response) -> Webhook:
+    """A target that gives this answer."""
+    http = httpx.AsyncClient(transport=httpx.MockTransport(lambda _: answer))
+    return Webhook(http, httpx.URL("http://h"), None, 1.0)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"ok", b"[]", b'{"error_code": null}', b'{"error_code": 0}', b"[" * 9_999]
+)
+async def test_answers_that_report_no_error_are_successes(body: bytes) -> None:
+    await webhook(httpx.Response(200, content=body)).send(b"{}", "application/json", "key")

@@ -4,24 +4,23 @@ import json
 from pathlib import Path
 from typing import Any
 
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from api.cli import main
 from engine.runtime.contract.requests.operations import add_rule, change_rule, evaluate, rules
 from tests.local_runtime.service import LocalService
+from tests.unit.cli.commands import run
 
 SECOND = "0" * 32
 
 
-def inspect(*arguments: object) -> Result:
-    return CliRunner().invoke(main, ["inspect", *map(str, arguments)])
+def inspect(*arguments: object, code: int = 0) -> Result:
+    return run("inspect", *arguments, status=code)
 
 
 def told(*arguments: object, code: int = 0) -> Any:
-    run = inspect(*arguments, "--json")
-    assert run.exit_code == code, run.output
-    assert bool(run.stderr) is (code == 1)
-    return json.loads(run.stdout)
+    found = inspect(*arguments, "--json", code=code)
+    assert bool(found.stderr) is (code == 1)
+    return json.loads(found.stdout)
 
 
 def event(number: int) -> bytes:

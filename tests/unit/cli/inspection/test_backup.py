@@ -11,9 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from api.cli import main
 from api.cli.inspection.data_folder import read_data_folder
 from engine.runtime.catalogue.catalogue_state import STATE_VERSION, CatalogueState, encode_state
 from engine.runtime.catalogue.offline import copy_data_folder, opened_offline
@@ -33,15 +31,8 @@ from snapshots.folders import create_folder
 from snapshots.format.file_names import listing
 from tests.faulty_files import Died, FaultyFiles
 from tests.local_runtime.service import LocalService, local_service
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [*map(str, arguments)])
-
-
-def event(number: int) -> bytes:
-    fields = {"user": f"u{number}", "ok": number % 2 == 0}
-    return json.dumps({"event": {"fields": fields, "timestamp_ms": 1_700_000_000_000 + number}}).encode()
+from tests.unit.cli.commands import run
+from tests.unit.cli.inspection.inspecting import event
 
 
 async def filled(service: LocalService, *names: str) -> list[str]:
@@ -66,11 +57,12 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_a_backup_is_restored_to_a_folder_that_a_service_goes_on_with(data: Path, tmp_path: Path) -> None:
-    copied = run("backup", "--data", data, tmp_path / "backup")
-    assert copied.exit_code == 0
+    copied = run("backup --data", data, tmp_path / "backup")
     assert f"{tmp_path / 'backup'}: copied 2 detectors, " in copied.stdout
     shutil.rmtree(data)
-    assert run("restore", "--data", data, tmp_path / "backup").exit_code == 0
+    run("restore --data", data, tmp_path / "backup")
+    # A copy has no id, so it is another folder.
+    assert read_data_folder(tmp_path / "backup").identity is None
     assert read_data_folder(data).whole
 
     async def go_on() -> list[int]:
@@ -88,15 +80,6 @@ def test_a_backup_is_restored_to_a_folder_that_a_service_goes_on_with(data: Path
 def test_relations_and_versions_are_copied_and_restored_with_one_detector(data: Path, tmp_path: Path) -> None:
     one, two = (entry.id for entry in read_data_folder(data).detectors)
 
-    async def change(service: LocalService) -> None:
-        [rule] = json.loads((await service.backend.call(one, rules())).result)["rules"]
-        for operation in (
-            change_rule(rule["id"], name="renamed"),
-            stage_tuples("u", 0, TuplesPart("ndjson", b'["a",1]\n["b",2]\n')),
-            put_relation("owns", "u", 1),
-        ):
-            await service.backend.call(one, operation)
-
     async def held(detector: str) -> list[bytes]:
         async with local_service(data) as service:
             [rule] = json.loads((await service.backend.call(detector, rules())).result)["rules"]
@@ -105,11 +88,17 @@ def test_relations_and_versions_are_copied_and_restored_with_one_detector(data: 
 
     async def changed() -> None:
         async with local_service(data) as service:
-            await change(service)
+            [rule] = json.loads((await service.backend.call(one, rules())).result)["rules"]
+            for operation in (
+                change_rule(rule["id"], name="renamed"),
+                stage_tuples("u", 0, TuplesPart("ndjson", b'["a",1]\n["b",2]\n')),
+                put_relation("owns", "u", 1),
+            ):
+                await service.backend.call(one, operation)
 
     asyncio.run(changed())
     before = asyncio.run(held(one))
-    assert run("backup", "--data", data, tmp_path / "backup").exit_code == 0
+    run("backup --data", data, tmp_path / "backup")
     said = run("inspect", tmp_path / "backup", "--detector", one).stdout
     assert "  relations  1, with 2 tuples\n" in said
     assert re.search(r"\n  versions   [0-9]+ bytes of earlier ones\n", said)
@@ -121,7 +110,7 @@ def test_relations_and_versions_are_copied_and_restored_with_one_detector(data: 
             await service.backend.delete_detector(one)
 
     asyncio.run(deleted())
-    assert run("restore", "--data", data, tmp_path / "backup", "--detector", one).exit_code == 0
+    run("restore --data", data, tmp_path / "backup", "--detector", one)
     assert asyncio.run(held(one)) == before
 
 
@@ -160,20 +149,16 @@ async def test_a_backup_of_a_service_at_work_has_everything_acknowledged_before(
     assert acknowledged > 10
 
 
-def test_a_copy_has_no_id_so_it_is_another_folder(data: Path, tmp_path: Path) -> None:
-    run("backup", "--data", data, tmp_path / "backup")
-    assert read_data_folder(data).identity is not None
-    assert read_data_folder(tmp_path / "backup").identity is None
-
-
 def test_what_is_no_backup_or_would_overwrite_something_is_refused(data: Path, tmp_path: Path) -> None:
-    run("backup", "--data", data, tmp_path / "whole")
+    run("backup --data", data, tmp_path / "whole")
     before = sorted(data.rglob("*"))
-    refused = run("restore", "--data", data, tmp_path / "whole")
-    assert (refused.exit_code, "is not empty: name a new" in refused.stderr) == (1, True)
+    refused = run("restore --data", data, tmp_path / "whole", status=1)
+    assert "is not empty: name a new" in refused.stderr
+    for target in (data / "backup", data / "detectors" / "backup"):
+        refused = run("backup --data", data, target, status=1)
+        assert refused.stderr == f"rule-detector: {target} is in {data}, which is to be copied\n"
     assert sorted(data.rglob("*")) == before
-    refused = run("backup", "--data", tmp_path / "nothing", tmp_path / "backup")
-    assert refused.exit_code == 1
+    refused = run("backup --data", tmp_path / "nothing", tmp_path / "backup", status=1)
     assert "is no data folder" in refused.stderr
     assert not (tmp_path / "backup").exists()
 
@@ -192,42 +177,33 @@ def odd_files(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def test_a_backup_is_not_followed_out_of_its_folder_and_cannot_block(data: Path, tmp_path: Path) -> None:
-    assert run("backup", "--data", data, tmp_path / "backup").exit_code == 0
+    backup, new = tmp_path / "backup", tmp_path / "new"
+    run("backup --data", data, backup)
     tried = 0
-    for path, said in odd_files(tmp_path / "backup"):
-        refused = run("restore", "--data", tmp_path / "new", tmp_path / "backup")
-        assert (refused.exit_code, said in refused.stderr, str(path) in refused.stderr) == (1, True, True)
-        assert not list((tmp_path / "new").glob("*/*"))
-        looked = run("inspect", tmp_path / "backup")
+    for path, said in odd_files(backup):
+        refused = run("restore --data", new, backup, status=1)
+        assert (said in refused.stderr, str(path) in refused.stderr) == (True, True)
+        assert not list(new.glob("*/*"))
         # Claims and marks are empty, so nobody reads them.
-        assert (
-            (looked.exit_code == 1 and said in looked.output)
-            or listing([path.name]).claims
-            or listing([path.name]).marks
-        )
+        unread = bool(listing([path.name]).claims or listing([path.name]).marks)
+        assert unread or said in run("inspect", backup, status=1).output
         tried += 1
     assert tried >= 6
-    assert run("restore", "--data", tmp_path / "new", tmp_path / "backup").exit_code == 0
-
-
-def test_no_folder_of_a_backup_is_a_link(data: Path, tmp_path: Path) -> None:
-    backup = tmp_path / "backup"
-    assert run("backup", "--data", data, backup).exit_code == 0
     [one, *_] = (backup / "detectors").iterdir()
     for folder in (backup / "directory", backup / "detectors", one):
         elsewhere = folder.rename(tmp_path / "elsewhere")
         folder.symlink_to(elsewhere)
-        refused = run("restore", "--data", tmp_path / "new", backup)
-        assert refused.exit_code == 1
+        refused = run("restore --data", new, backup, status=1)
         assert f"{folder} is a symbolic link, and must not be" in refused.stderr
         folder.unlink()
         elsewhere.rename(folder)
+    run("restore --data", new, backup)
 
 
 def test_a_service_may_have_its_detectors_on_another_disk(data: Path, tmp_path: Path) -> None:
     (data / "detectors").rename(tmp_path / "disk")
     (data / "detectors").symlink_to(tmp_path / "disk")
-    assert "copied 2 detectors" in run("backup", "--data", data, tmp_path / "backup").stdout
+    assert "copied 2 detectors" in run("backup --data", data, tmp_path / "backup").stdout
 
 
 @pytest.mark.parametrize("member", ["detectors", "removed"])
@@ -239,32 +215,13 @@ def test_a_catalogue_cannot_name_a_folder_outside(data: Path, tmp_path: Path, me
     create_folder(tmp_path / "outside", b"", version=1)
     for command in ("backup", "restore"):
         arguments = (data, tmp_path / "new") if command == "backup" else (tmp_path / "new", data)
-        refused = run(command, "--data", *arguments)
-        assert refused.exit_code == 1
+        refused = run(f"{command} --data", *arguments, status=1)
         assert "a detector with the id '../../outside', which no service gives" in refused.stderr
-    assert "which no service gives" in run("inspect", data).stdout
+    assert "which no service gives" in run("inspect", data, status=1).stdout
     shutil.rmtree(data / "detectors")
     with pytest.raises(StorageError, match="no service gives"), opened_offline(data):
         pass
     assert list((tmp_path / "outside").iterdir())
-
-
-def test_a_catalogue_that_is_none_is_told(data: Path, tmp_path: Path) -> None:
-    shutil.rmtree(data / "directory")
-    create_folder(data / "directory", b"\x93\x01", version=STATE_VERSION)
-    refused = run("backup", "--data", data, tmp_path / "new")
-    assert (refused.exit_code, "the catalogue of detectors cannot be read" in refused.stderr) == (1, True)
-
-
-def test_a_folder_is_not_copied_into_itself(data: Path) -> None:
-    before = sorted(data.rglob("*"))
-    for target in (data / "backup", data / "detectors" / "backup"):
-        refused = run("backup", "--data", data, target)
-        assert (refused.exit_code, refused.stderr) == (
-            1,
-            f"rule-detector: {target} is in {data}, which is to be copied\n",
-        )
-    assert sorted(data.rglob("*")) == before
 
 
 @pytest.mark.storm
@@ -300,12 +257,11 @@ def test_a_copy_whose_process_is_killed_anywhere_is_whole_or_no_data_folder(
         if (target / "directory").exists():
             whole += 1
             assert read_data_folder(target).whole
-            assert run("restore", "--data", again, target).exit_code == 0
+            run("restore --data", again, target)
         elif target.exists():
-            assert "is no data folder" in run("restore", "--data", again, target).stderr
+            assert "is no data folder" in run("restore --data", again, target, status=1).stderr
             started = set(target.iterdir()) - {target / "lock"}
-            refused = run("backup", "--data", data, target)
-            assert refused.exit_code == (1 if started else 0)
+            refused = run("backup --data", data, target, status=1 if started else 0)
             if started:
                 assert "holds a copy that was interrupted: remove it" in refused.stderr
                 with pytest.raises(NothingUsable, match="interrupted"), opened_offline(target):
@@ -320,8 +276,7 @@ def test_damage_is_copied_and_told(data: Path, tmp_path: Path) -> None:
     detector = min((data / "detectors").iterdir())
     for snapshot in detector.glob("snapshot-*"):
         snapshot.write_bytes(snapshot.read_bytes()[:-1] + b"?")
-    copied = run("backup", "--data", data, tmp_path / "backup")
-    assert copied.exit_code == 1
+    copied = run("backup --data", data, tmp_path / "backup", status=1)
     assert f"warning: {tmp_path / 'backup' / 'detectors' / detector.name}: " in copied.stderr
     assert "1 folder damaged" in copied.stderr
     assert len(read_data_folder(tmp_path / "backup").detectors) == 2
@@ -333,7 +288,6 @@ def test_a_detector_that_lost_its_snapshots_does_not_keep_the_others_from_being_
     lost = min((data / "detectors").iterdir())
     for snapshot in lost.glob("snapshot-*"):
         snapshot.unlink()
-    copied = run("backup", "--data", data, tmp_path / "backup")
-    assert copied.exit_code == 1
+    copied = run("backup --data", data, tmp_path / "backup", status=1)
     assert f"warning: {lost} holds no snapshot" in copied.stderr
     assert [path.name for path in (tmp_path / "backup" / "detectors").iterdir()] != [lost.name]

@@ -100,11 +100,6 @@ def test_rules_are_told_where_they_were_asked_for() -> None:
     }
 
 
-def test_a_detector_without_events_has_no_clock() -> None:
-    held = msgspec.structs.replace(HELD, clock_us=None, events_seen=0)
-    assert "  events     0 seen" in list(to_lines(changed(WHOLE, contents=held)))
-
-
 def test_damage_is_told_at_the_end_with_file_and_offset_and_what_is_lost_is_left_out() -> None:
     storage = msgspec.structs.replace(
         STORAGE, position=None, refusal="a hole", set_aside=["snapshot-9.rds.damaged"]
@@ -143,19 +138,6 @@ def test_damage_is_told_at_the_end_with_file_and_offset_and_what_is_lost_is_left
         "  /d/j.rdj, offset 118: record 14 does not fit its checksum",
         "  /d/s.rds: it is gone",
     ]
-
-
-def test_json_has_the_whole_report() -> None:
-    damage = [Defect(path="/d/j.rdj", offset=118, reason="r")]
-    document = json.loads(to_json(msgspec.structs.replace(WHOLE, damage=damage)))
-    assert document["whole"] is False
-    assert document["damage"] == [{"path": "/d/j.rdj", "offset": 118, "reason": "r"}]
-    assert document["catalogue"]["tokens"][0] == {"id": "t1", "hint": "aB3_"}
-    [detector] = document["detectors"]
-    assert (detector["id"], detector["name"]) == (ID, "shop")
-    assert detector["contents"]["clock_us"] == 1_700_000_000_500_000
-    assert detector["storage"]["segments"][0]["last"] == 17
-    assert json.loads(to_json(WHOLE))["whole"] is True
 
 
 def test_sizes_are_told_in_the_unit_in_which_they_read_best() -> None:

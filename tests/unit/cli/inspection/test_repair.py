@@ -4,9 +4,7 @@ import contextlib
 import shutil
 
 import pytest
-from click.testing import CliRunner
 
-from api.cli import main
 from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
 from engine.runtime.contract.tokens import StoredToken
 from snapshots.data_folder.lock import FolderLock
@@ -14,13 +12,14 @@ from snapshots.inspection import inspect_folder, read_only
 from snapshots.repair import finish_repairs, repair, what_can_be_kept
 from snapshots.store import Store
 from tests.faulty_files import Died, FaultyFiles
+from tests.unit.cli.commands import run
 from tests.unit.snapshots.owners import change
 
 A, B, C = "a" * 32, "b" * 32, "c" * 32
 
 
-def run(data, *options):
-    return CliRunner().invoke(main, ["repair", str(data), *options])
+def repaired(data, *, status=0):
+    return run("repair --yes", data, status=status).output
 
 
 @pytest.fixture
@@ -56,22 +55,21 @@ def tokens(data):
 
 
 def test_a_whole_folder_is_left_alone(data):
-    before = {path: path.read_bytes() for path in data.rglob("*") if path.is_file() and path.name != "lock"}
-    result = run(data, "--yes")
-    assert (result.exit_code, "nothing to repair" in result.output) == (0, True)
-    after = {path: path.read_bytes() for path in data.rglob("*") if path.is_file() and path.name != "lock"}
-    assert after == before
+    def held():
+        return {path: path.read_bytes() for path in data.rglob("*") if path.is_file() and path.name != "lock"}
+
+    before = held()
+    assert "nothing to repair" in repaired(data)
+    assert held() == before
 
 
 def test_every_flipped_bit_of_the_catalogues_journal_costs_at_most_its_own_record(data):
     path = segment(data / "directory")
     place = path.read_bytes().index(bytes(B, "ascii"))
     change(path, place)
-    result = run(data, "--yes")
-    assert result.exit_code == 0, result.output
-    assert "1 record among them cannot be read" in result.output
+    assert "1 record among them cannot be read" in repaired(data)
     assert tokens(data) == [A, C]
-    assert "nothing to repair" in run(data, "--yes").output
+    assert "nothing to repair" in repaired(data)
 
 
 def test_a_detector_keeps_what_came_before_the_damage_and_nothing_is_written_unasked(data):
@@ -79,11 +77,9 @@ def test_a_detector_keeps_what_came_before_the_damage_and_nothing_is_written_una
     path = segment(folder)
     # The third of four records, which have 41 bytes each.
     change(path, 44 + 2 * 41 + 36)
-    result = CliRunner().invoke(main, ["repair", str(data)], input="n\n")
-    assert "everything up to record 2" in result.output
+    assert "everything up to record 2" in run("repair", data, input="n\n", status=1).output
     assert inspect_folder(folder).refusal
-    result = run(data, "--yes")
-    assert result.exit_code == 0, result.output
+    repaired(data)
     assert [one.payload for one in read_only(folder).records] == [b"0", b"1"]
     assert inspect_folder(data / "damaged" / "detectors" / f"{A}.damaged-1").refusal
 
@@ -93,12 +89,11 @@ def test_a_folder_that_lost_files_is_repaired_or_left_as_it_is(data, kind):
     folder = data / "detectors" / A
     for path in folder.glob(f"{kind}-*"):
         path.unlink()
-    result = run(data, "--yes")
-    assert result.exit_code == 0, result.output
+    said = repaired(data)
     if kind == "journal":
         assert [*read_only(folder).records] == []
     else:
-        assert "nothing can be kept" in result.output
+        assert "nothing can be kept" in said
         assert segment(folder).exists()
 
 
@@ -107,13 +102,13 @@ def test_a_repair_that_was_killed_between_its_renames_is_run_again(data):
     change(segment(folder), 44 + 36)
     (aside / f"{A}.unfinished").mkdir(parents=True)
     folder.rename(aside / f"{A}.damaged-1")
-    assert run(data, "--yes").exit_code == 0
+    repaired(data)
     assert inspect_folder(folder).refusal is None
 
 
 def test_a_folder_in_use_is_refused(data):
     with FolderLock(data):
-        assert run(data, "--yes").exit_code == 1
+        repaired(data, status=1)
 
 
 @pytest.mark.parametrize("options", [(), ("--new-id",)])
@@ -121,16 +116,12 @@ def test_a_detector_is_restored_from_a_backup_where_it_is_damaged_or_beside_itse
     data, tmp_path_factory, options
 ):
     backup = tmp_path_factory.mktemp("backup")
-    assert CliRunner().invoke(main, ["backup", "--data", str(data), str(backup)]).exit_code == 0
-    command = ["restore", "--data", str(data), str(backup), "--detector", A, *options]
+    run("backup --data", data, backup)
+    restore = ("restore --data", data, backup, "--detector", A, *options)
     if not options:
-        result = CliRunner().invoke(main, command)
-        assert result.exit_code == 1
-        assert "that is whole" in result.output
+        assert "that is whole" in run(*restore, status=1).output
         change(segment(data / "detectors" / A), 44 + 36)
-    result = CliRunner().invoke(main, command)
-    assert result.exit_code == 0, result.output
-    restored = data / "detectors" / result.output.split()[-1]
+    restored = data / "detectors" / run(*restore).output.split()[-1]
     assert (restored.name == A) is not bool(options)
     assert [one.payload for one in read_only(restored).records] == [b"0", b"1", b"2", b"3"]
     directory = Catalogue(CatalogueSettings(data, 3, lock_wait_s=0))

@@ -26,8 +26,8 @@ _CHANGES = (
     "os.chmod",
     "os.truncate",
     "os.link",
+    *("fcntl.flock", "fcntl.lockf", "fcntl.fcntl"),
 )
-LOCKS = ("fcntl.flock", "fcntl.lockf", "fcntl.fcntl")
 
 
 def _watch(name: str, arguments: tuple[object, ...]) -> None:
@@ -35,7 +35,7 @@ def _watch(name: str, arguments: tuple[object, ...]) -> None:
         return
     writes = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
     opens = name == "open" and isinstance(arguments[2], int) and arguments[2] & writes
-    if opens or name in _CHANGES or name in LOCKS:
+    if opens or name in _CHANGES:
         _watched.append((name, arguments))
 
 

@@ -4,12 +4,12 @@ import os
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from api.cli import main
 from api.cli.options import service_options
 from api.secret_files import SECRET_BYTES_MAX, SecretFileError, read_secret, readable_by_others
 from rule_detector_client import ServiceError
+from tests.unit.cli.commands import run
 
 TOKEN = "rd_" + "a" * 43
 
@@ -80,35 +80,32 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def invoke(*arguments: str, **variables: str) -> Result:
-    return CliRunner().invoke(main, ["replay", "-", "--detector", "d", *arguments], env=variables)
+def replayed(*arguments: object, status: int = 1, **variables: object) -> Result:
+    env = {"RULE_DETECTOR_TOKEN": None, **{name: str(value) for name, value in variables.items()}}
+    return run("replay - --detector d", *arguments, status=status, env=env)
 
 
 def test_replay_takes_its_token_from_a_file(file: Path, used: list[str]) -> None:
-    assert "is open to other users" not in invoke("--token-file", str(file)).stderr
-    invoke(RULE_DETECTOR_TOKEN_FILE=str(file))
+    assert "is open to other users" not in replayed("--token-file", file).stderr
+    replayed(RULE_DETECTOR_TOKEN_FILE=file)
     assert used == [TOKEN, TOKEN]
     file.chmod(0o644)
-    assert "is open to other users (its mode is 0644)" in invoke("--token-file", str(file)).stderr
+    assert "is open to other users (its mode is 0644)" in replayed("--token-file", file).stderr
 
 
 def test_what_is_typed_wins_over_a_variable(file: Path, used: list[str]) -> None:
-    invoke("--token-file", str(file), RULE_DETECTOR_TOKEN="other")
-    invoke("--token", "other", RULE_DETECTOR_TOKEN_FILE=str(file))
-    invoke(RULE_DETECTOR_TOKEN="other")
+    replayed("--token-file", file, RULE_DETECTOR_TOKEN="other")
+    replayed("--token", "other", RULE_DETECTOR_TOKEN_FILE=file)
+    replayed(RULE_DETECTOR_TOKEN="other")
     assert used == [TOKEN, "other", "other"]
 
 
 def test_no_token_two_of_them_and_a_bad_file_are_wrong_usage(file: Path, used: list[str]) -> None:
-    none = invoke()
-    two = invoke("--token", "x", "--token-file", str(file))
-    two_variables = invoke(RULE_DETECTOR_TOKEN="x", RULE_DETECTOR_TOKEN_FILE=str(file))
-    bad = invoke("--token-file", str(file) + ".none")
-    assert [run.exit_code for run in (none, two, two_variables, bad)] == [2, 2, 2, 2]
-    assert "A token is needed" in none.stderr
+    assert "A token is needed" in replayed(status=2).stderr
+    assert "exclude each other" in replayed("--token", "x", "--token-file", file, status=2).stderr
+    two = replayed(RULE_DETECTOR_TOKEN="x", RULE_DETECTOR_TOKEN_FILE=file, status=2)
     assert "exclude each other" in two.stderr
-    assert "exclude each other" in two_variables.stderr
-    assert "no such file" in bad.stderr
+    assert "no such file" in replayed("--token-file", f"{file}.none", status=2).stderr
     assert used == []
 
 
@@ -121,16 +118,13 @@ def test_serve_refuses_a_weak_token_and_warns_of_an_open_file(
     monkeypatch.setattr(
         api.process.supervisor, "run", lambda chosen, _: started.append(chosen.bootstrap_token)
     )
-    weak = CliRunner().invoke(main, ["serve"], env={"RULE_DETECTOR_BOOTSTRAP_TOKEN": "hunter2"})
-    assert weak.exit_code == 2
+    weak = run("serve", env={"RULE_DETECTOR_BOOTSTRAP_TOKEN": "hunter2"}, status=2)
     assert "expected at least 32" in " ".join(weak.stderr.split())
     assert "hunter2" not in weak.output
     assert started == []
     file.chmod(0o644)
-    run = CliRunner().invoke(main, ["serve", "--bootstrap-token-file", str(file)])
-    assert run.exit_code == 0
-    assert "is open to other users" in run.stderr
-    assert "can read --bootstrap-token;" not in run.stderr
-    run = CliRunner().invoke(main, ["serve", "--bootstrap-token", TOKEN])
-    assert "can read --bootstrap-token;" in run.stderr
+    said = run("serve --bootstrap-token-file", file).stderr
+    assert "is open to other users" in said
+    assert "can read --bootstrap-token;" not in said
+    assert "can read --bootstrap-token;" in run("serve --bootstrap-token", TOKEN).stderr
     assert started == [TOKEN, TOKEN]

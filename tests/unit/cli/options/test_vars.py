@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from api.cli import main
+from engine import Detector
+from tests.unit.cli.commands import run
 from tests.unit.cli.fake_service import FakeService
 
 CONDITION = "per $who (user == $who and owns(user, $limit.of))"
@@ -15,21 +15,12 @@ EVENT = {"time": "2024-03-04T09:00:00Z", "user": "ada"}
 
 
 @pytest.fixture(autouse=True)
-def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeService:
+def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shop: Detector) -> None:
     monkeypatch.chdir(tmp_path)
-    service = FakeService()
-    service.put_in_place(monkeypatch)
-    service.detectors[service.create("shop")].add_rule("r", CONDITION)
+    shop.add_rule("r", CONDITION)
     Path("rules.yaml").write_text(f"r: {CONDITION}\n")
     Path("e.ndjson").write_text(json.dumps(EVENT) + "\n")
     Path("vars.json").write_text("\ufeff" + json.dumps(VARS), "utf-8")
-    return service
-
-
-def run(*arguments: str, code: int = 0) -> Result:
-    found = CliRunner().invoke(main, arguments, env={"RULE_DETECTOR_TOKEN": "t"})
-    assert found.exit_code == code, found.output
-    return found
 
 
 @pytest.mark.parametrize(
@@ -42,17 +33,17 @@ def run(*arguments: str, code: int = 0) -> Result:
     ],
 )
 def test_the_variables_come_with_every_event(command: str, fires: str, silent: str) -> None:
-    with_vars = run(*command.split(), "--vars", "vars.json")
+    with_vars = run(f"{command} --vars vars.json")
     assert (fires in with_vars.output, silent in with_vars.output) == (True, False)
-    without = run(*command.split())
+    without = run(command)
     assert (fires in without.output, silent in without.output) == (False, True)
 
 
-def test_try_says_which_names_have_no_value(service: FakeService) -> None:
-    said = run("try", "rules.yaml", "e.ndjson").stderr
+def test_try_says_which_names_have_no_value() -> None:
+    said = run("try rules.yaml e.ndjson").stderr
     assert "r: no event has `$who`" in said
     assert "the relation `owns`, which is not known" in said
-    assert "warning" not in run("try", "rules.yaml", "e.ndjson", "--vars", "vars.json").stderr.replace(
+    assert "warning" not in run("try rules.yaml e.ndjson --vars vars.json").stderr.replace(
         "rule-detector: warning: r: it fired at every event", ""
     )
 
@@ -79,8 +70,8 @@ def test_what_is_no_object_of_variables_is_refused_before_anything_is_sent(
 ) -> None:
     Path("wrong.json").write_bytes(text)
     for command in ("try rules.yaml", "replay --detector shop", "explain --detector shop"):
-        refused = run(*command.split(), "e.ndjson", "--vars", "wrong.json", code=2)
+        refused = run(f"{command} e.ndjson --vars wrong.json", status=2)
         assert "'--vars': wrong.json" in refused.stderr
         assert said in refused.stderr
     assert service.requests == []
-    assert "no such file" in run("explain", "--detector", "shop", "--vars", "none.json", code=2).stderr
+    assert "no such file" in run("explain --detector shop --vars none.json", status=2).stderr

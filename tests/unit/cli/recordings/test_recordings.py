@@ -193,11 +193,7 @@ def test_the_usual_time_fields_are_found_in_their_order(tmp_path: Path) -> None:
         ("e", b'{"ts": 1}\n{"a":' + b"[" * 200_000 + b"\n", "line 2: not JSON: it is nested too deeply"),
         ("e", b'{"ts": 1}\n\n{"other": 2}\n', "line 3: the event has no field `ts`"),
         ("e", b'{"ts": 1}\n{"ts": "noon"}\n', "line 2: `ts`: expected a time .* got `noon`"),
-        (
-            "e",
-            b'{"when": 1}\n',
-            "line 1: the event has none of .* \\(it has when\\); .* --time-field$",
-        ),
+        ("e", b'{"when": 1}\n', "line 1: the event has none of .* \\(it has when\\); .* --time-field$"),
         ("e.log", b"Dec 10 root: no\nDec 11 root: yes\n", "line 2: the event has none of .* need --pattern"),
         ("e.log", b"Dec 10, root: no\nDec 11, 12, root: yes\n", "expected 2 cells, got 3.* need --pattern"),
         ("e.log", b"a;a;b\n1;2;3\n", "line 1: two columns are named `a`.* need --pattern"),

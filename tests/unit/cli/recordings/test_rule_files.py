@@ -70,10 +70,7 @@ def test_what_begins_without_a_brace_is_yaml_whatever_its_name() -> None:
         ("a: [1]\n", "line 1, column 1: `a`: expected a condition as text or as an object"),
         ("on: x == 1\n", "line 1, column 1: the name `on` is read as true; quote it"),
         ("a: 'x\n", "line 2, column 1: found unexpected end of stream"),
-        (
-            "a: &x {b: *x}\n",
-            "line 1, column 11: `*x` is an alias; write out what it stands for",
-        ),
+        ("a: &x {b: *x}\n", "line 1, column 11: `*x` is an alias; write out what it stands for"),
         ("a: {<<: {b: 1}, b: 2}", "line 1, column 5: `<<` would merge mappings; quote it if it is a name"),
         ("a: {b: 1, c: 2,\n b: 3}", "line 2, column 2: `b` is defined twice, first in line 1"),
         (

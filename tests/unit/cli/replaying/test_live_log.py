@@ -5,7 +5,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +12,7 @@ import httpx
 import pytest
 
 from engine import Detector
+from tests.unit.cli.delivering.feeds import served
 from tests.unit.cli.fake_service import FakeService
 
 PATTERN: Final = "^(?P<time>.{15}) host sshd: Failed password for (?P<user>.*)$"
@@ -55,49 +55,18 @@ def url(seen: Seen) -> Iterator[str]:
     detector.add_rule("failed", "user == user")
     detector.observers.append(seen)
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    async def answer(request: httpx.Request) -> httpx.Response:
+        return service(request)
 
-        def answer(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            asked = httpx.Request(self.command, f"http://s{self.path}", content=body)
-            answer = service(asked)
-            self.send_response(answer.status_code)
-            self.send_header("Content-Length", str(len(answer.content)))
-            self.end_headers()
-            self.wfile.write(answer.content)
-
-        do_GET = do_POST = answer  # noqa: N815 -- http.server's names
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with served(answer) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 def test_lines_that_are_newer_than_the_command_are_of_this_year(url: str, seen: Seen, tmp_path: Path) -> None:
     log = tmp_path / "auth.log"
     log.write_text(logged("ada"))
     program = Path(sys.executable).with_name("rule-detector")
-    command = [
-        program,
-        "replay",
-        "-",
-        "--detector",
-        "shop",
-        "--url",
-        url,
-        "--token",
-        "t",
-        "--pattern",
-        PATTERN,
-    ]
+    command = [program, *f"replay - --detector shop --token t --url {url} --pattern".split(), PATTERN]
     begun_s = int(time.time())
     with subprocess.Popen(["tail", "-n", "+1", "-F", log], stdout=subprocess.PIPE) as tail:
         run = subprocess.Popen(

@@ -4,13 +4,12 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from click.testing import CliRunner
 from rich.console import Console
 
-from api.cli import main
 from api.cli.printing.tables import print_table
 from api.cli.replaying.run import HEADER, Replay
-from tests.unit.cli.fake_service import FakeService
+from engine import Detector
+from tests.unit.cli.commands import run
 
 ROWS = [
     (
@@ -51,49 +50,30 @@ def test_a_recording_without_rules_prints_the_header_alone() -> None:
 
 
 def test_a_missing_file_is_reported_before_the_service_is_called() -> None:
-    arguments = [
-        "replay",
-        "nowhere.csv",
-        "--detector",
-        "d",
-        "--create",
-        "--token",
-        "t",
-        "--url",
-        "http://[::1]:9",
-    ]
-    run = CliRunner().invoke(main, arguments)
-    assert (run.exit_code, run.stderr) == (1, "rule-detector: nowhere.csv: no such file\n")
+    told = run("replay nowhere.csv --detector d --create --url http://[::1]:9", status=1)
+    assert told.stderr == "rule-detector: nowhere.csv: no such file\n"
 
 
-def test_ctrl_c_ends_it_with_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    service = FakeService()
-    service.put_in_place(monkeypatch)
-    service.detectors[service.create("shop")].add_rule("logins", "a == 1")
+def test_ctrl_c_ends_it_with_the_table(shop: Detector, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.add_rule("logins", "a == 1")
 
     def interrupted(*_: object) -> NoReturn:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Replay, "run", interrupted)
-    run = CliRunner().invoke(main, ["replay", "-", "--detector", "shop", "--token", "t"])
-    assert (run.exit_code, run.stderr) == (130, "")
-    assert run.stdout.splitlines()[1].split() == ["logins", "0"]
+    ended = run("replay - --detector shop", status=130)
+    assert ended.stderr == ""
+    assert ended.stdout.splitlines()[1].split() == ["logins", "0"]
 
 
-def test_keys_are_asked_for_where_they_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    service = FakeService()
-    service.put_in_place(monkeypatch)
-    service.detectors[service.create("shop")].add_rule("failed", "per user once ok == false")
-    events = tmp_path / "e.ndjson"
-    events.write_text(
+def test_keys_are_asked_for_where_they_are_counted(shop: Detector, tmp_path: Path) -> None:
+    shop.add_rule("failed", "per user once ok == false")
+    (tmp_path / "e.ndjson").write_text(
         "".join(f'{{"time": {1_700_000_000 + n}, "user": "u{n // 2}", "ok": false}}\n' for n in range(3))
     )
-    arguments = ["replay", str(events), "--detector", "shop", "--token", "t"]
-    run = CliRunner().invoke(main, [*arguments, "--keys"])
-    assert run.exit_code == 0, run.output
-    rows = [line.split()[:3] for line in run.stdout.splitlines() if line.startswith("failed")]
-    assert rows == [["failed", "user=u0", "2"], ["failed", "user=u1", "1"]]
-    plain = CliRunner().invoke(main, arguments)
-    assert [line.split()[:2] for line in plain.stdout.splitlines() if line.startswith("failed")] == [
-        ["failed", "3"]
-    ]
+    for option, expected in (
+        ("--keys", [["failed", "user=u0", "2"], ["failed", "user=u1", "1"]]),
+        ("", [["failed", "3", "2023-11-14T22:13:20.000Z"]]),
+    ):
+        shown = run(f"replay {tmp_path}/e.ndjson --detector shop {option}").stdout.splitlines()
+        assert [line.split()[:3] for line in shown if line.startswith("failed")] == expected

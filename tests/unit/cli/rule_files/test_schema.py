@@ -8,12 +8,11 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from click.testing import CliRunner
 
 import api
-from api.cli import main
 from api.cli.rule_files.documents import Document
 from api.cli.sample import RULES
+from tests.unit.cli.commands import run
 
 PAGES = [
     path
@@ -25,9 +24,7 @@ REFUSED = Path(__file__).parent / "refused"
 
 @pytest.fixture(scope="module")
 def schema() -> jsonschema.Draft202012Validator:
-    shown = CliRunner().invoke(main, ["check", "--schema"])
-    assert shown.exit_code == 0
-    document = json.loads(shown.stdout)
+    document = json.loads(run("check --schema").stdout)
     jsonschema.Draft202012Validator.check_schema(document)
     return jsonschema.Draft202012Validator(document)
 

@@ -7,74 +7,15 @@ from hypothesis import strategies as st
 
 from api.cli.rule_files.reading import rules_file_of
 from api.cli.rule_files.writing import rules_file_text
+from tests.unit.cli.rule_files.drawn import labels, names, scalars, texts
 
-TRAPS = (
-    *(
-        "on",
-        "no",
-        "null",
-        "~",
-        "1",
-        "1e3",
-        "0x1",
-        "1:30",
-        "2024-01-01",
-        "<<",
-        "=",
-        "-",
-        "?",
-        "- a",
-        "a: b",
-        " a",
-    ),
-    *(
-        "a ",
-        "#",
-        "a #b",
-        "'",
-        '"',
-        "{}",
-        "[",
-        "&a",
-        "*a",
-        "!a",
-        "|",
-        ">",
-        "%",
-        "@",
-        "`",
-        ".inf",
-        "true",
-        "\ufeff",
-    ),
-    *(
-        "\u2028",
-        "\x85",
-        "😀",
-        "a" * 255,
-        "\t",
-        "a\nb",
-        "\n",
-        "use 'x'",
-        "define",
-        "rules",
-        "condition",
-        "...",
-        "---",
-    ),
-)
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30) | st.sampled_from(TRAPS)
-names = texts.filter(
-    lambda name: 0 < len(name) < 256 and not any(ord(char) < 32 and char not in "\t\n" for char in name)
-).filter(lambda name: not any("\x7f" <= char <= "\x9f" for char in name))
 lines = st.lists(texts, max_size=4).map("\n".join)
-scalars = texts | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 members = st.fixed_dictionaries(
     {"condition": lines.map(lambda text: f"a == 1 # {text.replace(chr(10), chr(10) + '# ')}")},
     optional={
         "description": lines,
         "notify": st.booleans(),
-        "labels": st.dictionaries(texts.filter(lambda name: 0 < len(name) <= 64), scalars, max_size=3),
+        "labels": labels,
     },
 )
 

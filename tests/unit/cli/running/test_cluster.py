@@ -6,13 +6,12 @@ from typing import Any
 
 import httpx
 import pytest
-from click.testing import CliRunner
 
-from api.cli import main
 from api.schema.examples import CLUSTER
 from api.schema.messages.cluster import Busiest
 from engine.runtime.contract.figures import DetectorFigures, WorkerFigures
 from rule_detector_client import Client
+from tests.unit.cli.commands import run
 
 _SILENT = {"name": "worker-2", "answers": False, "detectors": [{"id": "f" * 32, "epoch": 9}]}
 
@@ -34,9 +33,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def shown(*options: str) -> str:
-    run = CliRunner().invoke(main, ["cluster", "--token", "t", *options])
-    assert run.exit_code == 0, run.output
-    return run.stdout
+    return run("cluster", *options).stdout
 
 
 def test_tables_show_nodes_front_ends_and_workers(answer: dict[str, Any]) -> None:

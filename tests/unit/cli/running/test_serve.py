@@ -4,15 +4,16 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from api.cli import main
+from api.cli import COMMANDS
 from api.cli.running.serve import serve
 from api.settings import Settings, settings
+from tests.unit.cli.commands import run
 
 
-def invoke(*arguments: str, **variables: str) -> Result:
-    return CliRunner().invoke(main, list(arguments), env=variables)
+def served(words: str = "", status: int = 0, **variables: str) -> Result:
+    return run(f"serve {words}", status=status, env=variables)
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
 
 def test_help_shows_every_setting_with_its_variable_and_default() -> None:
     # Lines break at blanks and hyphens, wherever they are full.
-    shown = "".join(invoke("serve", "--help").output.split())
+    shown = "".join(served("--help").output.split())
     for setting in settings():
         assert setting.option in shown
         assert f"[env{setting.variable}" in shown
@@ -41,37 +42,36 @@ def test_every_setting_is_an_option_and_every_option_a_setting() -> None:
 
 
 def test_an_option_wins_over_its_variable_and_that_over_the_default(chosen: list[Settings]) -> None:
-    assert invoke("serve", "--port", "1", RULE_DETECTOR_PORT="2", RULE_DETECTOR_HOST="::1").exit_code == 0
+    served("--port 1", RULE_DETECTOR_PORT="2", RULE_DETECTOR_HOST="::1")
     assert (chosen[0].port, chosen[0].host, chosen[0].max_resident) == (1, "::1", Settings().max_resident)
 
 
 @pytest.mark.parametrize(
     ("arguments", "variables", "expected"),
     [
-        (["--access-log"], {}, True),
-        (["--no-access-log"], {"RULE_DETECTOR_ACCESS_LOG": "1"}, False),
-        ([], {"RULE_DETECTOR_ACCESS_LOG": "yes"}, True),
-        ([], {}, False),
+        ("--access-log", {}, True),
+        ("--no-access-log", {"RULE_DETECTOR_ACCESS_LOG": "1"}, False),
+        ("", {"RULE_DETECTOR_ACCESS_LOG": "yes"}, True),
+        ("", {}, False),
     ],
 )
 def test_a_switch_can_be_set_both_ways(
-    chosen: list[Settings], arguments: list[str], variables: dict[str, str], expected: bool
+    chosen: list[Settings], arguments: str, variables: dict[str, str], expected: bool
 ) -> None:
-    assert invoke("serve", *arguments, **variables).exit_code == 0
+    served(arguments, **variables)
     assert chosen[0].access_log is expected
 
 
 def test_wrong_settings_are_wrong_usage_and_all_told() -> None:
-    run = invoke("serve", "--port", "x", "--max-ahead-ms", "400000", RULE_DETECTOR_MAX_RESIDENT="0")
-    assert run.exit_code == 2
-    assert "port: expected a whole number from 0 to 65535, got `x`" in run.stderr
-    assert "max_resident" in run.stderr
-    assert "max_ahead_ms" in run.stderr
+    ran = served("--port x --max-ahead-ms 400000", status=2, RULE_DETECTOR_MAX_RESIDENT="0")
+    assert "port: expected a whole number from 0 to 65535, got `x`" in ran.stderr
+    assert "max_resident" in ran.stderr
+    assert "max_ahead_ms" in ran.stderr
 
 
 def test_a_variable_that_is_no_setting_is_warned_of(chosen: list[Settings]) -> None:
-    run = invoke("serve", RULE_DETECTOR_PROT="1")
-    assert "RULE_DETECTOR_PROT is set, but there is no such setting" in run.stderr
+    ran = served(RULE_DETECTOR_PROT="1")
+    assert "RULE_DETECTOR_PROT is set, but there is no such setting" in ran.stderr
     assert len(chosen) == 1
 
 
@@ -84,9 +84,7 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_no_variables")
 def test_a_folder_that_cannot_be_made_is_refused_with_the_mend() -> None:
-    run = invoke("serve", "--port", "0", "--data", "/proc/data")
-    assert run.exit_code == 1
-    assert run.stderr.endswith(
+    assert served("--port 0 --data /proc/data", status=1).stderr.endswith(
         "rule-detector: the data folder /proc/data cannot be used: No such file or directory; "
         "name a folder that this user can create and write to\n"
     )
@@ -95,23 +93,13 @@ def test_a_folder_that_cannot_be_made_is_refused_with_the_mend() -> None:
 @pytest.mark.usefixtures("_no_variables")
 def test_a_folder_that_others_can_write_to_is_refused_before_anything_is_started(tmp_path: Path) -> None:
     tmp_path.chmod(0o720)
-    run = invoke("serve", "--port", "0", "--data", str(tmp_path))
-    assert run.exit_code == 1
-    assert f"chmod go-w {tmp_path}" in run.stderr
+    assert f"chmod go-w {tmp_path}" in served(f"--port 0 --data {tmp_path}", status=1).stderr
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        *([], ["serve"], ["demo"], ["token"], ["token", "new"], ["check"], ["try"], ["replay"]),
-        *(["inspect"], ["retry"], ["backup"], ["restore"], ["detectors"], ["rules"], ["tokens"]),
-    ],
-)
-def test_every_command_explains_itself(command: list[str]) -> None:
-    run = invoke(*command, "--help")
-    assert run.exit_code == 0
-    usage, *lines = run.output.splitlines()
+@pytest.mark.parametrize("command", [name for names in COMMANDS.values() for name in names])
+def test_every_command_explains_itself(command: str) -> None:
+    usage, *lines = run(f"{command} --help").output.splitlines()
     assert "Usage: " in usage
     assert len(lines) > 4
     # Click shortens what does not fit.
@@ -119,21 +107,14 @@ def test_every_command_explains_itself(command: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    "words",
     [
-        ["serve", "--nonsense"],
-        ["nonsense"],
-        ["replay"],
-        ["replay", "f"],
-        ["token", "new"],
-        ["demo", "extra"],
-        ["inspect"],
-        ["inspect", "x", "y"],
-        ["inspect", "x", "--nonsense"],
+        *("serve --nonsense", "nonsense", "replay", "replay f", "token new", "demo extra"),
+        *("inspect", "inspect x y", "inspect x --nonsense"),
     ],
 )
-def test_wrong_usage_ends_with_status_2(arguments: list[str]) -> None:
-    assert invoke(*arguments).exit_code == 2
+def test_wrong_usage_ends_with_status_2(words: str) -> None:
+    run(words, status=2)
 
 
 def test_it_says_where_it_is_described_and_last_where_it_listens(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,11 +123,11 @@ def test_it_says_where_it_is_described_and_last_where_it_listens(monkeypatch: py
     monkeypatch.delenv("RULE_DETECTOR_PROFILE", raising=False)
     import api.process.supervisor  # noqa: PLC0415 -- as above
 
-    def run(_: Settings, work: api.process.supervisor.Work) -> None:
+    def started(_: Settings, work: api.process.supervisor.Work) -> None:
         assert asyncio.run(work(api.process.supervisor.Running("http://here:1", "rd_x", minted=True)))
 
-    monkeypatch.setattr(api.process.supervisor, "run", run)
-    assert invoke("serve").output.splitlines() == [
+    monkeypatch.setattr(api.process.supervisor, "run", started)
+    assert served().output.splitlines() == [
         "The first token, shown only now: rd_x",
         "Console at http://here:1/console, API documentation at http://here:1/docs",
         "Listening on http://here:1; Ctrl-C or SIGTERM ends it.",

@@ -5,27 +5,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from api.cli import main
 from api.cli.things import shadow as command
 from engine import Detector
 from engine.evaluation.explanation.looking.differences import DIFFERENCES_KEPT, Samples
-from tests.unit.cli.fake_service import FakeService
+from tests.unit.cli.commands import run
 
 LOGINS = "per user count(ok == false) within 1m >= 2"
 DRAFT = "per user (ok == false and count(ok == false) within 1m >= 2)"
 
 
 @pytest.fixture
-def detector(monkeypatch: pytest.MonkeyPatch) -> Detector:
+def detector(shop: Detector) -> Detector:
     """A detector of a service with one rule and an event."""
-    service = FakeService()
-    service.put_in_place(monkeypatch)
-    detector = service.detectors[service.create("shop")]
-    detector.add_rule("logins", LOGINS)
-    event(detector, 0, "ada", ok=True)
-    return detector
+    shop.add_rule("logins", LOGINS)
+    event(shop, 0, "ada", ok=True)
+    return shop
 
 
 def event(detector: Detector, at_s: int, user: str, *, ok: bool) -> list[str]:
@@ -33,9 +28,7 @@ def event(detector: Detector, at_s: int, user: str, *, ok: bool) -> list[str]:
 
 
 def shadow(*arguments: str, status: int = 0) -> str:
-    run = CliRunner().invoke(main, ["shadow", "logins", "--detector", "shop", "--token", "t", *arguments])
-    assert run.exit_code == status, run.output
-    return run.output
+    return run("shadow logins --detector shop", *arguments, status=status).output
 
 
 def test_a_draft_is_compared_promoted_and_taken_back(detector: Detector) -> None:
@@ -67,11 +60,8 @@ def test_a_draft_is_compared_promoted_and_taken_back(detector: Detector) -> None
 
 def test_a_draft_has_no_draft(detector: Detector) -> None:
     shadow("--draft", DRAFT)
-    asked = ["shadow", "logins, draft", "--detector", "shop", "--token", "t"]
-    run = CliRunner().invoke(main, asked)
-    assert (run.exit_code, run.output) == (
-        1,
-        "rule-detector: `logins, draft` is itself a draft, that of the rule `logins`\n",
+    assert run("shadow 'logins, draft' --detector shop", status=1).output == (
+        "rule-detector: `logins, draft` is itself a draft, that of the rule `logins`\n"
     )
 
 
@@ -179,10 +169,7 @@ def test_with_explain_examples_are_told_with_the_trees_that_are_kept(detector: D
 def test_a_long_name_leaves_room_for_what_a_draft_is_called(detector: Detector) -> None:
     [rule] = detector.rules()
     detector.change_rule(rule.id, name="n" * 255)
-    run = CliRunner().invoke(
-        main, ["shadow", rule.id, "--detector", "shop", "--token", "t", "--draft", "ok == true"]
-    )
-    assert run.exit_code == 0, run.output
+    run(f"shadow {rule.id} --detector shop --draft 'ok == true'")
     assert len(detector.rules()[1].name) == 255
     assert detector.rules()[1].name.endswith("n, draft")
 

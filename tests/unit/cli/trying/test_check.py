@@ -3,31 +3,30 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from api.cli import main
 from api.cli.rule_files.reading import line_conditions
 from engine import format, parse  # noqa: A004 -- the engine's name for it
 from engine.language.json.writer import condition_to_document
+from tests.unit.cli.commands import run
 
 
-def check(text: str, *arguments: str) -> Result:
-    return CliRunner().invoke(main, ["check", *arguments], input=text)
+def check(text: str | bytes, *arguments: object, status: int = 0) -> Result:
+    return run("check", *arguments, input=text, status=status)
 
 
-def test_a_condition_is_shown_in_both_forms() -> None:
-    run = check("a=1 and\n  b>2 # sugar\n")
-    assert run.exit_code == 0
+def check_file(path: Path, content: str | bytes, status: int = 0) -> Result:
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return run("check", path, status=status)
+
+
+@pytest.mark.parametrize("arguments", [[], ["-"]])
+def test_a_condition_is_shown_in_both_forms(arguments: list[str]) -> None:
     condition = parse("a == 1 and b > 2")
-    name, text, document = run.stdout.splitlines()
+    name, text, document = check("a=1 and\n  b>2 # sugar\n", *arguments).stdout.splitlines()
     assert name == "line 1:"
     assert text == f"  text  {format(condition)}"
     assert json.loads(document.split("json")[1]) == condition_to_document(condition)
-
-
-@pytest.mark.parametrize("argument", [[], ["-"]])
-def test_standard_input_is_read_with_and_without_a_dash(argument: list[str]) -> None:
-    assert check("a == 1", *argument).exit_code == 0
 
 
 def test_the_code_of_a_condition_is_shown_and_is_python() -> None:
@@ -39,24 +38,20 @@ def test_the_code_of_a_condition_is_shown_and_is_python() -> None:
 
 
 def test_what_is_refused_is_said_on_standard_error_with_its_place_and_the_rest_is_shown() -> None:
-    run = check("a == 1\nb ==\nc == 3\n")
-    assert run.exit_code == 1
-    assert "line 1:" in run.stdout
-    assert "line 3:" in run.stdout
-    assert "line 2: refused\n  1300 line 1, column 5: " in run.stderr
-    assert run.stderr.endswith("rule-detector: 1 of 3 conditions refused\n")
+    found = check("a == 1\nb ==\nc == 3\n", status=1)
+    assert "line 1:" in found.stdout
+    assert "line 3:" in found.stdout
+    assert "line 2: refused\n  1300 line 1, column 5: " in found.stderr
+    assert found.stderr.endswith("rule-detector: 1 of 3 conditions refused\n")
 
 
 def test_all_defects_of_a_condition_are_shown() -> None:
-    run = check("a between 2 and 1 or b in [1, 'x']")
-    assert run.stderr.count("  1301 ") == 2
+    assert check("a between 2 and 1 or b in [1, 'x']", status=1).stderr.count("  1301 ") == 2
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# nothing\n"])
 def test_no_condition_at_all_is_a_failure(text: str) -> None:
-    run = check(text)
-    assert run.exit_code == 1
-    assert "standard input: no condition in it" in run.stderr
+    assert "standard input: no condition in it" in check(text, status=1).stderr
 
 
 def test_lines_that_go_on_with_a_condition_are_indented_or_begin_with_a_joining_word() -> None:
@@ -69,12 +64,9 @@ def test_lines_that_go_on_with_a_condition_are_indented_or_begin_with_a_joining_
 
 
 def test_rule_files_show_each_rule_under_its_name(tmp_path: Path) -> None:
-    path = tmp_path / "r.yaml"
-    path.write_text("one: a == 1\ntwo: b ==\n")
-    run = check("", str(path))
-    assert run.exit_code == 1
-    assert run.stdout.startswith("one:\n  text  a == 1\n")
-    assert run.stderr.startswith("two: refused\n")
+    found = check_file(tmp_path / "r.yaml", "one: a == 1\ntwo: b ==\n", status=1)
+    assert found.stdout.startswith("one:\n  text  a == 1\n")
+    assert found.stderr.startswith("two: refused\n")
 
 
 @pytest.mark.parametrize(
@@ -83,39 +75,23 @@ def test_rule_files_show_each_rule_under_its_name(tmp_path: Path) -> None:
         ('{"not": {"leaf": {"fact": "a", "op": "eq", "value": 1}}}', ["line 1"]),
         ('{"name": "a == 1"}', ["name"]),
         ('{"not": "a == 1", "other": "b == 2"}', ["not", "other"]),
+        *((text, []) for text in ("[1]", '["a == 1"]', "{}", "7")),
+        ('{\n "not": {\n  "leaf": {"fact": "a", "op": "eq", "value": 1}\n }\n}', ["line 1"]),
     ],
 )
 def test_a_json_file_holds_one_condition_or_rules(tmp_path: Path, text: str, names: list[str]) -> None:
     path = tmp_path / "r.json"
-    path.write_text(text)
-    run = check("", str(path))
-    assert run.exit_code == 0, run.stderr
-    assert [line.rstrip(":") for line in run.stdout.splitlines() if line.endswith(":")] == names
+    found = check_file(path, text, status=0 if names else 1)
+    if not names:
+        assert found.stderr == f"rule-detector: {path}: expected a mapping `name: condition`\n"
+    assert [line.rstrip(":") for line in found.stdout.splitlines() if line.endswith(":")] == names
 
 
-@pytest.mark.parametrize("text", ["[1]", '["a == 1"]', "{}", "7"])
-def test_json_that_holds_neither_is_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "r.json"
-    path.write_text(text)
-    run = check("", str(path))
-    assert run.stderr == f"rule-detector: {path}: expected a mapping `name: condition`\n"
-
-
-def test_a_condition_as_json_may_go_over_several_lines() -> None:
-    document = json.dumps({"not": {"leaf": {"fact": "a", "op": "eq", "value": 1}}}, indent=2)
-    assert check(document).stdout.startswith("line 1:\n  text  not a == 1\n")
-
-
-@pytest.mark.parametrize(("content", "said"), [(b"\xff", "byte 0 is not valid UTF-8")])
-def test_what_cannot_be_read_is_said(tmp_path: Path, content: bytes, said: str) -> None:
-    path = tmp_path / "r.txt"
-    path.write_bytes(content)
-    run = check("", str(path))
-    assert run.exit_code == 1
-    assert said in run.stderr
-    assert check("", str(tmp_path / "nowhere")).exit_code == 1
-    piped = CliRunner().invoke(main, ["check"], input=content)
-    assert piped.stderr == f"rule-detector: standard input: {said}\n"
+def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
+    said = "byte 0 is not valid UTF-8"
+    assert said in check_file(tmp_path / "r.txt", b"\xff", status=1).stderr
+    check("", tmp_path / "nowhere", status=1)
+    assert check(b"\xff", status=1).stderr == f"rule-detector: standard input: {said}\n"
 
 
 EVENTS = '{"user": {"id": 7}, "kind": "failed"}\n{"user": {"id": 8}, "kind": "accepted", "tags": ["a"]}\n'
@@ -132,9 +108,8 @@ EVENTS = '{"user": {"id": 7}, "kind": "failed"}\n{"user": {"id": 8}, "kind": "ac
 )
 def test_what_is_valid_but_hardly_meant_is_warned_of(condition: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "e.ndjson").write_text(EVENTS)
-    run = check(f"user.id == 7\n{condition}\n", "--events", str(tmp_path / "e.ndjson"))
-    assert run.exit_code == 0
-    [warning] = run.stderr.splitlines()
+    found = check(f"user.id == 7\n{condition}\n", "--events", tmp_path / "e.ndjson")
+    [warning] = found.stderr.splitlines()
     assert warning.startswith("line 2: warning: ")
     assert said in warning
 
@@ -142,13 +117,6 @@ def test_what_is_valid_but_hardly_meant_is_warned_of(condition: str, said: str, 
 def test_without_events_only_relations_can_be_warned_of() -> None:
     assert "which is not known" in check("owns(ip)").stderr
     assert check("owns(ip) and kynd == 1", "--relation", "owns").stderr == ""
-
-
-def test_events_that_cannot_be_read_are_said(tmp_path: Path) -> None:
-    (tmp_path / "e.ndjson").write_text("[1]\n")
-    run = check("a == 1", "--events", str(tmp_path / "e.ndjson"))
-    assert run.exit_code == 1
-    assert "line 1: expected one JSON object" in run.stderr
 
 
 def test_rules_of_a_file_that_are_equal_are_told_unless_one_is_a_shadow_rule(tmp_path: Path) -> None:
@@ -159,8 +127,7 @@ def test_rules_of_a_file_that_are_equal_are_told_unless_one_is_a_shadow_rule(tmp
         "c: y == 2 and x == 1",
         "d: {condition: x == 1, shadow: true}",
     ]
-    path.write_text("".join(f"{rule}\n" for rule in rules), "utf-8")
-    [warning] = CliRunner().invoke(main, ["check", str(path)]).stderr.splitlines()
+    [warning] = check_file(path, "".join(f"{rule}\n" for rule in rules)).stderr.splitlines()
     said = (
         "the condition is equal to that of the rule `a`, up to the order of its parts; remove one of the two"
     )
@@ -169,11 +136,7 @@ def test_rules_of_a_file_that_are_equal_are_told_unless_one_is_a_shadow_rule(tmp
 
 def test_a_warning_names_the_line_of_its_rule_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "rules.yaml"
-    path.write_text(
-        "detector: d\nrules:\n  fine: a == 1\n\n  doubtful:\n    condition: previous x != x\n", "utf-8"
-    )
-    found = CliRunner().invoke(main, ["check", str(path)])
-    assert found.exit_code == 0
-    assert found.stderr
-    lines = found.stderr.splitlines()
+    rules = "detector: d\nrules:\n  fine: a == 1\n\n  doubtful:\n    condition: previous x != x\n"
+    lines = check_file(path, rules).stderr.splitlines()
+    assert lines
     assert all(line.startswith(f"{path}, line 5: doubtful: warning: ") for line in lines)

@@ -7,11 +7,6 @@ from tests.unit.cli.fake_service import FakeService
 
 
 @pytest.fixture
-def service() -> FakeService:
-    return FakeService()
-
-
-@pytest.fixture
 def detector(service: FakeService) -> str:
     return service.create("shop")
 

@@ -20,14 +20,10 @@ from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector import active_detector
 from engine.runtime.detector.executor import OperationExecutor
-from snapshots.errors import WriteFailed
 from tests.local_runtime.catalogues import newborn
+from tests.local_runtime.owners import event
 
 ID = "a" * 32
-
-
-def event(timestamp_ms: int, **fields: Any) -> Operation:
-    return ops.evaluate(json.dumps({"event": {"fields": fields, "timestamp_ms": timestamp_ms}}).encode())
 
 
 LARGE = event(2, text="x" * 100_000)
@@ -37,9 +33,13 @@ def made(data: Path) -> OperationExecutor:
     return OperationExecutor(RuntimeSettings(data=data), measures=Measures())
 
 
-@pytest.fixture
-def detector(tmp_path, monkeypatch):
+@pytest.fixture(autouse=True)
+def _heap(monkeypatch):
     monkeypatch.setattr(detector_thread, "FrozenHeap", lambda _: Mock())
+
+
+@pytest.fixture
+def detector(tmp_path):
     newborn(tmp_path, ID)
     return DetectorThread(made(tmp_path), WorkerThreads(1))
 
@@ -111,8 +111,7 @@ async def test_what_has_nothing_to_write_and_is_small_is_passivated_in_the_event
     assert (threads == [threading.current_thread()]) is (at_once and not holds_many)
 
 
-async def test_detectors_that_share_a_worker_do_not_wait_for_each_others_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr(detector_thread, "FrozenHeap", lambda _: Mock())
+async def test_detectors_that_share_a_worker_do_not_wait_for_each_others_disk(tmp_path):
     threads = WorkerThreads(2)
     one, other = (DetectorThread(made(tmp_path), threads, lambda: False, lambda: True) for _ in range(2))
     go_on = threading.Event()
@@ -130,9 +129,8 @@ async def test_detectors_that_share_a_worker_do_not_wait_for_each_others_disk(tm
     ("others_wait", "took_s", "in_the_loop"), [(False, 0.0, True), (True, 0.0, False), (False, 0.03, False)]
 )
 async def test_a_batch_that_comes_alone_is_executed_in_the_loop_unless_the_last_one_was_slow(
-    tmp_path, monkeypatch, others_wait, took_s, in_the_loop
+    tmp_path, others_wait, took_s, in_the_loop
 ):
-    monkeypatch.setattr(detector_thread, "FrozenHeap", lambda _: Mock())
     detector = DetectorThread(made(tmp_path), WorkerThreads(2), lambda: False, lambda: others_wait)
     took = [took_s, 0.0, 0.0]
     detector._actor.handle = lambda *_: time.sleep(took.pop(0)) or threading.current_thread()
@@ -145,10 +143,7 @@ async def test_a_batch_that_comes_alone_is_executed_in_the_loop_unless_the_last_
 @pytest.mark.parametrize(
     ("busy_bytes", "other_bytes"), [(100_000, 10), (2_000_000, 10), (2_000_000, 100_000)]
 )
-async def test_what_is_quick_waits_for_no_thread_of_longer_batches(
-    tmp_path, monkeypatch, busy_bytes, other_bytes
-):
-    monkeypatch.setattr(detector_thread, "FrozenHeap", lambda _: Mock())
+async def test_what_is_quick_waits_for_no_thread_of_longer_batches(tmp_path, busy_bytes, other_bytes):
     threads = WorkerThreads(20)
     go_on = threading.Event()
 
@@ -170,8 +165,7 @@ async def test_what_is_quick_waits_for_no_thread_of_longer_batches(
     assert all(await asyncio.gather(*waiting))
 
 
-async def test_long_batches_take_turns_and_so_does_a_detector_that_computes_for_long(tmp_path, monkeypatch):
-    monkeypatch.setattr(detector_thread, "FrozenHeap", lambda _: Mock())
+async def test_long_batches_take_turns_and_so_does_a_detector_that_computes_for_long(tmp_path):
     threads = WorkerThreads(2)
     detector = DetectorThread(made(tmp_path), threads, lambda: False, lambda: True)
     turns = []
@@ -192,9 +186,8 @@ async def test_long_batches_take_turns_and_so_does_a_detector_that_computes_for_
     assert turns == [threads.turns, free, threads.turns, free, free], "waiting for the disk is not computing"
 
 
-async def test_one_detector_is_activated_after_another(tmp_path, monkeypatch):
+async def test_one_detector_is_activated_after_another(tmp_path):
     """Otherwise the crash of a replay would be taken for one of every replay under way."""
-    monkeypatch.setattr(detector_thread, "FrozenHeap", lambda _: Mock())
     threads = WorkerThreads(2)
     inside, most = 0, 0
 
@@ -210,52 +203,6 @@ async def test_one_detector_is_activated_after_another(tmp_path, monkeypatch):
         place._actor.activate = slow
     await asyncio.gather(*(place.activate(ID, 1) for place in places))
     assert most == 1
-
-
-async def test_the_loop_goes_on_while_a_large_batch_is_evaluated_and_calls_take_turns(detector):
-    inside, most, turned = 0, 0, threading.Event()
-
-    def slow(*_: object) -> None:
-        nonlocal inside, most
-        inside += 1
-        most = max(most, inside)
-        turned.clear()
-        assert turned.wait(60), "the loop goes on"
-        inside -= 1
-
-    detector._actor.handle = detector._actor.sync = slow
-
-    async def look() -> None:
-        while True:
-            turned.set()
-            await asyncio.sleep(0.001)
-
-    looking = asyncio.create_task(look())
-    await asyncio.gather(*(detector.handle([LARGE]) for _ in range(3)), detector.sync())
-    looking.cancel()
-    assert most == 1
-
-
-async def test_what_the_detector_raises_is_raised_and_the_next_call_is_made(detector):
-    def fail(*_: object) -> None:
-        raise WriteFailed("the disk is full")
-
-    detector._actor.sync = fail
-    for _ in range(2):
-        with pytest.raises(WriteFailed, match="full"):
-            await detector.sync()
-
-
-async def test_a_caller_that_gives_up_leaves_the_thread_in_step(detector):
-    go_on = threading.Event()
-    detector._actor.sync = lambda: go_on.wait(60)
-    detector._actor.begin_saving = lambda: "begun"
-    given_up = asyncio.ensure_future(detector.sync())
-    await asyncio.sleep(0.01)
-    given_up.cancel()
-    begun = asyncio.ensure_future(detector.begin_saving())
-    go_on.set()
-    assert await begun == "begun"
 
 
 def test_the_title_of_a_worker_names_some_detectors_and_how_many_more_there_are():

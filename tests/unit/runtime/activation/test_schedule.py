@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from engine.runtime.activation.schedule import Schedule
-from engine.runtime.contract.requests.replies import Reply
+from engine.runtime.contract.requests.calls import Reply
 from engine.runtime.contract.settings import RuntimeSettings
 
 SETTINGS = RuntimeSettings(

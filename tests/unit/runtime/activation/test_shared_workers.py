@@ -1,7 +1,6 @@
 """Detectors that share a worker: each is as safe, and as much by itself, as in a process of its own."""
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
@@ -10,29 +9,22 @@ from hypothesis import strategies as st
 
 from engine.evaluation.wire.events import Refused
 from engine.language.diagnostics import Refusal
-from engine.runtime.activation.loads import Leaver, Load, leaver
+from engine.runtime.activation.loads import Leaver, Load, RateMeter, Rates, Totals, leaver
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from snapshots.errors import WriteFailed
+from tests.local_runtime.owners import event
 from tests.local_runtime.service import LocalService, local_service, until
 from tests.local_runtime.workers import LocalWorker
+from tests.unit.runtime.backend.requests import fired
 
 pytestmark = pytest.mark.skipping_clock
 
 
 SHARED = {"detectors_per_worker": 4, "max_resident": 4, "spares": 1, "retry_s": 0.01}
-
-
-def event(timestamp_ms: float, **fields: Any) -> Operation:
-    return ops.evaluate(json.dumps({"event": {"fields": fields, "timestamp_ms": timestamp_ms}}).encode())
-
-
-async def fired(service: LocalService, detector_id: str, timestamp_ms: float, **fields: Any) -> list[str]:
-    answer = await asyncio.wait_for(service.backend.call(detector_id, event(timestamp_ms, **fields)), 10)
-    return [action["name"] for action in json.loads(answer.result)["actions"]]
 
 
 async def outcome(service: LocalService, detector_id: str, operation: Operation) -> int | str:
@@ -49,7 +41,7 @@ async def detectors(service: LocalService, count: int) -> list[str]:
     ids = [await service.backend.create_detector(f"{number}") for number in range(count)]
     for detector_id in ids:
         await service.backend.call(detector_id, ops.add_rule("seen", "once a == 1"))
-        assert await fired(service, detector_id, 1, a=1) == ["seen"]
+        assert await fired(service.backend, detector_id, 1, a=1) == ["seen"]
     return ids
 
 
@@ -71,16 +63,6 @@ def events_seen(service: LocalService, detector_id: str) -> int:
     return active.detector.events_seen
 
 
-async def test_detectors_share_a_worker_and_remember_each_their_own(tmp_path):
-    async with local_service(tmp_path, **SHARED) as service:
-        ids = await detectors(service, 4)
-        home(service, *ids)
-        for number, detector_id in enumerate(ids):
-            for step in range(number):
-                await fired(service, detector_id, 2 + step)
-        assert [events_seen(service, detector_id) for detector_id in ids] == [1, 2, 3, 4]
-
-
 async def test_one_that_waits_for_its_disk_does_not_hold_the_others(tmp_path):
     async with local_service(tmp_path, **SHARED) as service:
         slow, *others = await detectors(service, 3)
@@ -94,10 +76,10 @@ async def test_one_that_waits_for_its_disk_does_not_hold_the_others(tmp_path):
                 await go_on.wait()
 
         worker.before = before
-        waits = asyncio.create_task(fired(service, slow, 2))
+        waits = asyncio.create_task(fired(service.backend, slow, 2))
         await until(lambda: held)
         for detector_id in others:
-            assert await fired(service, detector_id, 2) == ["seen"]
+            assert await fired(service.backend, detector_id, 2) == ["seen"]
         assert not waits.done()
         go_on.set()
         assert await waits == ["seen"]
@@ -110,24 +92,14 @@ async def test_one_is_passivated_beside_the_others(tmp_path):
         step = 2
         async with asyncio.timeout(10):
             while worker.hosts != {busy}:
-                assert await fired(service, busy, step) == ["seen"]
+                assert await fired(service.backend, busy, step) == ["seen"]
                 step += 1
         assert not worker.dead
         channels = service.backend.channels._channels
         assert channels[idle]._client is None, "its front end was told"
         assert channels[busy]._client is not None
-        assert await fired(service, idle, 2) == ["seen"]
+        assert await fired(service.backend, idle, 2) == ["seen"]
         assert home(service, idle, busy) is worker
-
-
-async def test_one_gives_way_to_another_and_comes_back(tmp_path):
-    async with local_service(tmp_path, **{**SHARED, "turn_s": 0.0}) as service:
-        ids = await detectors(service, 7)
-        for step in range(2, 5):
-            for detector_id in ids:
-                assert await fired(service, detector_id, step) == ["seen"]
-        assert service.scheduler.active_detectors <= 4
-        assert sum(not worker.dead for worker in service.actors.started) <= 3
 
 
 async def test_when_the_worker_dies_all_recover_and_nothing_acknowledged_is_lost(tmp_path):
@@ -135,68 +107,27 @@ async def test_when_the_worker_dies_all_recover_and_nothing_acknowledged_is_lost
         ids = await detectors(service, 4)
         killed = home(service, *ids)
         killed.die()
-        assert await asyncio.gather(*(fired(service, one, 2) for one in ids)) == [["seen"]] * 4
+        assert await asyncio.gather(*(fired(service.backend, one, 2) for one in ids)) == [["seen"]] * 4
         assert all(service.actors.with_detector(one) is not killed for one in ids)
         assert [events_seen(service, one) for one in ids] == [2] * 4
         assert service.scheduler.counts["detectors_lost"] == 4
-
-
-async def test_one_that_breaks_the_engine_leaves_the_others_alone(tmp_path, monkeypatch):
-    async with local_service(tmp_path, **SHARED) as service:
-        broken, other = await detectors(service, 2)
-        worker = home(service, broken, other)
-        real = OperationExecutor._take
-
-        def breaks(self: OperationExecutor, active: Any, operation: Operation, now_us: int) -> Any:
-            if b"break" in operation.payload:
-                raise ZeroDivisionError("an assertion")
-            return real(self, active, operation, now_us)
-
-        monkeypatch.setattr(OperationExecutor, "_take", breaks)
-        kept = worker.service.queues
-        (epoch,) = [epoch for epoch, queue in kept.items() if queue.detector_id == other]
-        assert await outcome(service, broken, event(2, a="break")) == 1500
-        assert await fired(service, other, 2) == ["seen"]
-        assert epoch in worker.service.queues, "it was not activated again"
-        assert not worker.dead
-        assert await fired(service, broken, 3) == ["seen"]
-        assert events_seen(service, broken) == 2
-
-
-@pytest.mark.parametrize("method", ["handle", "sync", "begin_saving"])
-async def test_one_whose_disk_fails_leaves_the_others_alone(tmp_path, method):
-    settings = {**SHARED, "journal_sync": "interval", "snapshot_interval_s": 0.02}
-    async with local_service(tmp_path, **settings, journal_sync_interval_s=0.01) as service:
-        broken, other = await detectors(service, 2)
-        worker = home(service, broken, other)
-        (actor,) = [
-            one for one in worker.actors if one._active is not None and one._active.detector_id == broken
-        ]
-        failed: list[str] = []
-
-        def fails(*_: Any) -> None:
-            failed.append(method)
-            actor.discard()
-            raise WriteFailed("the disk is gone")
-
-        setattr(actor, method, fails)
-        await outcome(service, broken, event(2))
-        await until(lambda: failed)
-        assert await fired(service, other, 2) == ["seen"]
-        assert await fired(service, broken, 3) == ["seen"]
-        assert not worker.dead
-        assert len(failed) == 1
+        assert service.scheduler.counts["journal_records_read"] == 2 * 4
 
 
 async def test_one_that_has_a_later_owner_is_dropped_alone(tmp_path):
     async with local_service(tmp_path, **SHARED) as service:
         fenced, other = await detectors(service, 2)
         worker = home(service, fenced, other)
-        OperationExecutor(RuntimeSettings(data=tmp_path)).activate(fenced, 2**40)
+        owner = OperationExecutor(RuntimeSettings(data=tmp_path))
+        owner.activate(fenced, 2**40)
         assert await outcome(service, fenced, event(2)) == 1502
         await until(lambda: worker.hosts == {other})
-        assert await fired(service, other, 2) == ["seen"]
+        assert await fired(service.backend, other, 2) == ["seen"]
         assert not worker.dead
+        assert service.scheduler.counts["owners_fenced"] == 1
+        # The directory's epochs are earlier than that of the later owner, which nobody has ended.
+        assert await outcome(service, fenced, event(3)) == 1501
+        assert b"seen" in owner.handle([event(4)]).answers[0].result
 
 
 async def test_what_an_activation_that_failed_leaves_in_memory_is_dropped(tmp_path):
@@ -212,7 +143,7 @@ async def test_what_an_activation_that_failed_leaves_in_memory_is_dropped(tmp_pa
         assert await outcome(service, broken, event(2)) == 1500
         await until(lambda: worker.hosts == {other})
         await until(lambda: not any(_has(actor, broken) for actor in worker.actors))
-        assert await fired(service, broken, 3) == ["seen"]
+        assert await fired(service.backend, broken, 3) == ["seen"]
         assert home(service, broken, other) is worker
 
 
@@ -228,10 +159,13 @@ async def test_one_that_hangs_takes_the_worker_with_it_and_all_recover(tmp_path)
                 await asyncio.Event().wait()
 
         worker.before = before
-        assert await outcome(service, hung, event(2)) == 1502
+        first = asyncio.create_task(outcome(service, hung, event(2)))
+        await until(lambda: stuck)
+        behind = asyncio.create_task(outcome(service, hung, event(2)))
+        assert [await first, await behind] == [1502, "done"]
         await until(lambda: worker.dead)
         for detector_id in (hung, other):
-            assert await fired(service, detector_id, 3) == ["seen"]
+            assert await fired(service.backend, detector_id, 3) == ["seen"]
 
 
 async def test_one_that_is_deleted_while_it_is_activated_leaves_the_others_alone(tmp_path):
@@ -256,7 +190,7 @@ async def test_one_that_is_deleted_while_it_is_activated_leaves_the_others_alone
         await until(lambda: worker.hosts == set(others))
         assert not worker.dead
         assert not (tmp_path / "detectors" / deleted).exists()
-        assert await fired(service, others[0], 2) == ["seen"]
+        assert await fired(service.backend, others[0], 2) == ["seen"]
         more = await detectors(service, 1)
         home(service, *others, *more)
 
@@ -270,7 +204,7 @@ async def test_one_that_takes_too_much_of_the_processor_gets_a_worker_of_its_own
         await until(lambda: queue.epoch in worker.service._cpu_s)
         queue.activation.port.cpu_s += 1
         await until(lambda: worker.hosts == set(others))
-        assert await fired(service, busy, 2) == ["seen"]
+        assert await fired(service.backend, busy, 2) == ["seen"]
         own = home(service, busy)
         assert own is not worker
         more = await detectors(service, 1)
@@ -287,13 +221,13 @@ async def test_the_largest_leaves_a_worker_that_holds_too_much_memory(tmp_path, 
         worker = home(service, large, small)
         await service.backend.call(large, ops.add_rule("per", "per k once a == 1"))
         for key in range(50):
-            await fired(service, large, 2, a=1, k=str(key))
+            await fired(service.backend, large, 2, a=1, k=str(key))
         await asyncio.sleep(0.1)
         assert worker.hosts == {large, small}
         held[0] = 2**41
         await until(lambda: worker.hosts == {small})
         held[0] = 0
-        assert await fired(service, large, 3) == ["seen"]
+        assert await fired(service.backend, large, 3) == ["seen"]
         assert not worker.dead
 
 
@@ -314,6 +248,19 @@ LIGHT, BUSY, LARGE = Load(0.1, 100), Load(1.3, 200), Load(0.2, 300)
 )
 def test_who_takes_too_much_leaves(loads, resident_bytes, leaves):
     assert leaver(loads, 5.0, resident_bytes, 1_000) == leaves
+
+
+def test_rates_are_those_since_the_last_look_and_one_that_is_alone_has_all_of_the_processor_time() -> None:
+    used_s = 100.0
+    meter = RateMeter(lambda: used_s)
+    assert meter.measure(1_000.0, {7: Totals(50, 0.0)}) == {}
+    used_s = 101.0
+    assert meter.measure(1_005.0, {7: Totals(60, 0.0)}) == {7: Rates(2.0, 0.2)}
+    used_s = 104.0
+    two = {7: Totals(60, 0.5), 8: Totals(1_000, 4.0)}
+    assert meter.measure(1_010.0, two) == {7: Rates(0.0, 0.1)}
+    both = {7: Totals(110, 0.5), 8: Totals(1_001, 6.0)}
+    assert meter.measure(1_015.0, both) == {7: Rates(10.0, 0.0), 8: Rates(0.2, 0.4)}
 
 
 STEP = st.one_of(

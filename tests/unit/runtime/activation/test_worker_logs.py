@@ -13,17 +13,14 @@ from engine.evaluation.explanation import firings
 from engine.runtime.cluster.actors.ray_workers import RayWorkerPort
 from engine.runtime.cluster.ray_calls import RayActor
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.requests.calls import Address
-from engine.runtime.contract.requests.current_request import CurrentRequest, begin_request
-from engine.runtime.contract.requests.replies import Crash
+from engine.runtime.contract.requests.calls import Address, Crash
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.process import log_records
 from engine.runtime.process.log_records import LOGGED, ForwardedLogs, Logged
 from engine.runtime.process.processes import Process
-from engine.runtime.transport.link import Link
+from engine.runtime.transport.link import Link, Note, responses
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.messages import Note, responses
 from tests.local_runtime.catalogues import newborn
 from tests.local_runtime.service import local_service, until
 
@@ -69,28 +66,6 @@ async def test_a_traceback_names_the_detector_and_the_operation(tmp_path, monkey
     assert found[0].fields == of_request
     assert found[0].detail.endswith("RuntimeError: an explanation that breaks\n")
     assert found[1].fields == {}
-
-
-async def test_what_a_worker_logs_carries_the_id_of_the_request_that_caused_it(tmp_path, monkeypatch):
-    def breaks(*_: Any) -> Any:
-        raise RuntimeError("an explanation that breaks")
-
-    async with local_service(tmp_path) as service:
-        detector_id = await service.backend.create_detector("d")
-        await service.backend.call(detector_id, ops.add_rule("r", "a == 1"))
-        monkeypatch.setattr(firings, "requirements_of", breaks)
-        event = ops.evaluate(b'{"event": {"fields": {"a": 1}, "timestamp_ms": 0}}', explained=True)
-
-        async def asked(request_id: str) -> None:
-            begin_request(CurrentRequest(request_id))
-            await service.backend.call(detector_id, event)
-
-        with forwarded() as found:
-            # They arrive in one batch.
-            await asyncio.gather(asked("one"), asked(""), asked("three"))
-            await until(lambda: len(found) == 3)
-    assert [one.fields.get("request") for one in found] == ["one", None, "three"]
-    assert {one.fields["detector"] for one in found} == {detector_id}
 
 
 async def test_records_beyond_the_rate_are_counted():

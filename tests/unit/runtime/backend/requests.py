@@ -10,12 +10,7 @@ import pytest
 from engine.evaluation.wire.events import Refused
 from engine.language.diagnostics import Refusal
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.requests.operations import Operation
-
-
-def event(timestamp_ms: float, **fields: Any) -> Operation:
-    return ops.evaluate(json.dumps({"event": {"fields": fields, "timestamp_ms": timestamp_ms}}).encode())
+from tests.local_runtime.owners import event
 
 
 async def fired(backend: Any, detector_id: str, timestamp_ms: float, **fields: Any) -> list[str]:

@@ -7,8 +7,9 @@ import pytest
 
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.tokens import digest_of
+from tests.local_runtime.owners import event
 from tests.local_runtime.service import local_backend, local_service, until
-from tests.unit.runtime.backend.requests import event, fired, refused
+from tests.unit.runtime.backend.requests import fired, refused
 
 pytestmark = pytest.mark.skipping_clock
 
@@ -77,6 +78,7 @@ async def test_more_detectors_than_places_take_turns_and_forget_nothing(tmp_path
             assert await fired(backend, detector_id, 2001, a=1) == []
         assert {await fired(backend, detector_id, 2002, a=0) == [] for detector_id in ids} == {True}
         assert sum(not actor.dead for actor in service.actors.started) <= 4
+        await until(lambda: len(service.scheduler._placed) <= 2)
 
 
 @pytest.mark.parametrize("spares", [1, 2])
@@ -101,42 +103,6 @@ async def test_the_first_processes_serve_all_detectors_while_no_others_come_up(t
         assert await asyncio.wait_for(asyncio.gather(*calls), 30) == [[]] * 300
         assert len(actors.started) == 2
         assert service.scheduler.active_detectors == 2, "both processes are of use"
-
-
-async def test_busy_detectors_do_not_starve_the_one_that_waits(tmp_path):
-    async with local_backend(tmp_path, max_resident=1, turn_s=0.001) as backend:
-        busy, patient = await backend.create_detector("busy"), await backend.create_detector("patient")
-        flood = [asyncio.create_task(_flood(backend, busy)) for _ in range(5)]
-        await asyncio.sleep(0.01)
-        await asyncio.wait_for(backend.call(patient, event(1)), 5)
-        for task in flood:
-            task.cancel()
-        await asyncio.gather(*flood, return_exceptions=True)
-
-
-async def _flood(backend: Any, detector_id: str) -> None:
-    while True:
-        await backend.call(detector_id, event(1))
-
-
-async def test_an_idle_detector_is_passivated_and_its_queue_is_forgotten(tmp_path):
-    async with local_service(tmp_path, passivate_after_s=0.01) as service:
-        backend = service.backend
-        detector_id = await backend.create_detector("one")
-        await backend.call(detector_id, ops.add_rule("r", "once a == 1"))
-        await fired(backend, detector_id, 1, a=1)
-        await until(lambda: not service.scheduler._placed)
-        assert service.scheduler.active_detectors == 0
-        assert await fired(backend, detector_id, 2) == ["r"]
-
-
-async def test_many_detectors_are_activated_and_passivated_without_leaving_anything(tmp_path):
-    async with local_service(tmp_path, max_resident=5, turn_s=0.0) as service:
-        backend = service.backend
-        ids = [await backend.create_detector("") for _ in range(60)]
-        await asyncio.gather(*(backend.call(detector_id, event(1)) for detector_id in ids for _ in range(3)))
-        await until(lambda: len(service.scheduler._placed) <= 5)
-        assert sum(not actor.dead for actor in service.actors.started) <= 7
 
 
 async def test_a_changed_detector_is_saved_after_the_interval_and_not_again_without_a_change(tmp_path):
@@ -206,13 +172,42 @@ async def test_a_detector_that_nobody_waits_for_any_more_is_not_activated(tmp_pa
         assert calls.count("activate") == 1
 
 
-async def test_actors_are_replaced_after_many_activations(tmp_path):
-    async with local_service(tmp_path, max_resident=1, turn_s=0.0, activations_max=3, spares=1) as service:
-        backend = service.backend
-        ids = [await backend.create_detector("") for _ in range(4)]
-        for round_ in range(6):
-            for detector_id in ids:
-                await backend.call(detector_id, event(round_))
-        activations = [sum(call == "activate" for call, _ in actor.calls) for actor in service.actors.started]
-        assert sum(activations) == 24
-        assert max(activations) == 3
+async def test_callers_that_never_pause_keep_no_other_detector_waiting(tmp_path):
+    async with local_service(tmp_path, max_resident=2, spares=0) as service:
+        backend, loop = service.backend, asyncio.get_running_loop()
+        service.actors.before = lambda call: asyncio.sleep(0.1 * (call == "handle"))
+        busy = [await backend.create_detector(f"busy {number}") for number in range(5)]
+        sent = dict.fromkeys(busy, 0)
+
+        async def send(detector_id: str) -> None:
+            while True:
+                assert await fired(backend, detector_id, 1) == []
+                sent[detector_id] += 1
+
+        tasks = [asyncio.create_task(send(one)) for one in busy for _ in range(2)]
+        await asyncio.sleep(2)
+        before = dict(sent)
+        await asyncio.sleep(2)
+        assert all(sent[one] > before[one] for one in busy), "they take turns"
+        other, began_s = await backend.create_detector("other"), loop.time()
+        assert await fired(backend, other, 1) == []
+        assert loop.time() - began_s < 1
+        for task in tasks:
+            assert not task.done(), task.exception()
+            task.cancel()
+
+
+async def test_a_detector_counts_as_large_until_it_leaves(tmp_path):
+    async with local_service(tmp_path) as service:
+        detector = await service.backend.create_detector("large at first")
+        route = await service.scheduler.route(detector, 0, large=True)
+        (placed,) = service.scheduler._placed.values()
+        assert placed.large
+        small = asyncio.create_task(service.scheduler.route(detector, route.epoch))
+        await asyncio.sleep(0.01)
+        worker = service.actors.with_detector(detector)
+        assert worker is not None
+        worker.make_room(route.epoch)
+        assert (await small).epoch > route.epoch
+        assert service.scheduler._placed[detector] is placed
+        assert not placed.large

@@ -9,28 +9,12 @@ import pytest
 
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.executor import OperationExecutor
 from tests.faulty_files import FaultyFiles
+from tests.local_runtime.owners import event
 from tests.local_runtime.service import local_service, until
-from tests.unit.runtime.backend.requests import event, fired, fired_at_last, refused
+from tests.unit.runtime.backend.requests import fired, fired_at_last, refused
 
 pytestmark = pytest.mark.skipping_clock
-
-
-async def test_what_was_answered_survives_the_actor_however_fast_it_came(tmp_path):
-    async with local_service(tmp_path) as service:
-        backend = service.backend
-        detector_id = await backend.create_detector("one")
-        for number in range(10):
-            await backend.call(detector_id, ops.add_rule(f"{number}", "once a == 1"))
-        await fired(backend, detector_id, 1, a=1)
-        actor = service.actors.with_detector(detector_id)
-        assert actor is not None
-        actor.die()
-        await until(lambda: not service.scheduler.active_detectors)
-        assert len(await fired(backend, detector_id, 2)) == 10
-        assert service.scheduler.counts["journal_records_read"] == 11
 
 
 async def test_a_long_journal_brings_the_next_snapshot_forward_and_batches_go_on_meanwhile(tmp_path):
@@ -55,34 +39,29 @@ async def test_a_long_journal_brings_the_next_snapshot_forward_and_batches_go_on
         await until(lambda: service.scheduler.counts["snapshots_written"])
 
 
-async def test_what_an_interval_leaves_is_synced_in_time(tmp_path):
-    async with local_service(tmp_path, journal_sync="interval", journal_sync_interval_s=0.01) as service:
-        detector_id = await service.backend.create_detector("one")
-        await service.backend.call(detector_id, event(1))
-        actor = service.actors.with_detector(detector_id)
-        assert actor is not None
-        await until(lambda: ("sync", 0) in actor.calls)
-        await asyncio.sleep(0.05)
-        assert actor.calls.count(("sync", 0)) == 1
-
-
 @pytest.mark.parametrize("call", ["handle", "sync", "begin_saving"])
-async def test_a_journal_that_fails_is_told_and_the_detector_comes_back(tmp_path, call):
+async def test_a_journal_that_fails_is_told_and_the_detector_comes_back_beside_the_others(tmp_path, call):
     files = FaultyFiles()
     settings = {"handle": {}, "sync": {"journal_sync": "interval", "journal_sync_interval_s": 0.01}}
     chosen = settings.get(call, {"journal_sync": "interval", "snapshot_interval_s": 0.01})
-    async with local_service(tmp_path, files=files, retry_s=0.01, **chosen) as service:
+    shared = {"detectors_per_worker": 2, "retry_s": 0.01}
+    async with local_service(tmp_path, files=files, **shared, **chosen) as service:
         backend = service.backend
-        detector_id = await backend.create_detector("one")
-        await backend.call(detector_id, ops.add_rule("r", "once a == 1"))
+        detector_id, other = await backend.create_detector("one"), await backend.create_detector("other")
+        for each in (other, detector_id):
+            await backend.call(each, ops.add_rule("r", "once a == 1"))
+        worker = service.actors.with_detector(other)
+        assert worker is service.actors.with_detector(detector_id)
         files.fail_next("sync_data")
         if call == "handle":
             assert await refused(backend.call(detector_id, event(1))) == 1502
         else:
             await backend.call(detector_id, event(1))
         await until(lambda: service.scheduler.counts["journal_failures"] == 1)
-        assert await fired(backend, detector_id, 2, a=1) == ["r"]
-        assert await fired(backend, detector_id, 3) == ["r"]
+        for each in (other, detector_id):
+            assert await fired(backend, each, 2, a=1) == ["r"]
+            assert await fired(backend, each, 3) == ["r"]
+        assert service.actors.with_detector(other) is worker
 
 
 async def test_a_record_that_cannot_be_written_was_certainly_not_evaluated(tmp_path):
@@ -169,24 +148,6 @@ async def test_a_full_disk_refuses_what_must_be_kept_until_there_is_room(tmp_pat
         assert await fired(backend, one, 3) == ["r"]
         assert await fired_at_last(backend, two, 1) == []
         await until(lambda: not service.scheduler._problems.current)
-
-
-async def test_a_detector_that_has_a_later_owner_is_given_up_and_activated_from_what_that_one_did(tmp_path):
-    async with local_service(tmp_path) as service:
-        backend = service.backend
-        detector_id = await backend.create_detector("one")
-        await backend.call(detector_id, ops.add_rule("r", "once a == 1"))
-        fenced = service.actors.with_detector(detector_id)
-        assert fenced is not None
-        await backend.call(detector_id, event(1))
-        other = OperationExecutor(RuntimeSettings(data=tmp_path))
-        other.activate(detector_id, 2**40)
-        assert await refused(backend.call(detector_id, event(5, a=1))) == 1502
-        await until(lambda: fenced.dead)
-        assert service.scheduler.counts["owners_fenced"] == 1
-        # The directory's epochs are earlier than that of the other, which nobody has ended.
-        assert await refused(backend.call(detector_id, event(6))) == 1501
-        assert not json.loads(other.handle([event(7)]).answers[0].result)["actions"]
 
 
 async def test_a_process_that_is_lost_loses_nothing_that_it_wrote_but_what_was_never_written(tmp_path):

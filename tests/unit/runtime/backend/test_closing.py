@@ -7,26 +7,11 @@ import pytest
 
 from engine.runtime.contract.requests import operations as ops
 from tests.faulty_files import FaultyFiles
+from tests.local_runtime.owners import event
 from tests.local_runtime.service import local_backend, local_service, until
-from tests.unit.runtime.backend.requests import event, fired, refused
+from tests.unit.runtime.backend.requests import fired, refused
 
 pytestmark = pytest.mark.skipping_clock
-
-
-async def test_closing_tells_which_detectors_could_not_be_saved(tmp_path):
-    files = FaultyFiles(for_good=True)
-    async with local_service(tmp_path, files=files, journal_sync="off") as service:
-        backend = service.backend
-        changed, unchanged = (
-            await backend.create_detector("changed"),
-            await backend.create_detector("unchanged"),
-        )
-        await backend.call(changed, event(1))
-        await backend.call(unchanged, ops.rules())
-        files.fails_at = len(files.calls)
-        (sentence,) = await backend.close()
-        assert changed in sentence
-        assert "cannot be written" in sentence
 
 
 async def test_one_that_cannot_be_saved_does_not_keep_its_place_from_others_that_can(tmp_path):

@@ -9,20 +9,11 @@ from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from snapshots.data_folder.identity import begin_folder
-from snapshots.errors import StorageError
-from tests.local_runtime.service import local_backend, local_service, until
-from tests.unit.runtime.backend.requests import event, fired, fired_at_last, refused
+from tests.local_runtime.owners import event
+from tests.local_runtime.service import local_service, until
+from tests.unit.runtime.backend.requests import fired, fired_at_last, refused
 
 pytestmark = pytest.mark.skipping_clock
-
-
-async def test_a_second_service_on_a_folder_is_refused(tmp_path):
-    async with local_backend(tmp_path):
-        with pytest.raises(StorageError, match="is in use"):
-            async with local_backend(tmp_path):
-                pass
-    async with local_backend(tmp_path):
-        pass
 
 
 def held(folder):

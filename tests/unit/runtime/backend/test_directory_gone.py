@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.tokens import StoredToken, digest_of
 from snapshots.errors import StorageError
+from tests.local_runtime.owners import event
 from tests.local_runtime.service import local_backend, local_service, until
-from tests.unit.runtime.backend.requests import event, refused
+from tests.unit.runtime.backend.requests import refused
 
 pytestmark = pytest.mark.skipping_clock
 
@@ -36,23 +36,6 @@ async def test_warm_detectors_go_on_while_the_directory_is_gone(tmp_path):
         await until(lambda: backend.exists(three))
         assert len(service.directories.started) > 1
         assert [name for _, name in await backend.detectors()] == ["warm", "cold", "three"]
-
-
-async def test_tokens_are_not_trusted_when_the_directory_has_been_silent_too_long(tmp_path):
-    async with local_service(tmp_path, poll_s=0.005, directory_answer_age_max_s=0.3, deadline_s=2) as service:
-        backend = service.backend
-        minted = await backend.mint_token()
-        assert (await backend.status()).reasons == []
-        service.directories.refuse = True
-        service.directories.fail()
-        await until(lambda: not backend.answer_is_fresh)
-        assert "has not answered recently" in (await backend.status()).reasons[-1]
-        with pytest.raises(DetectorUnavailable, match="has not answered") as caught:
-            backend.permit(digest_of(minted.token))
-        assert caught.value.code == 1501
-        service.directories.refuse = False
-        await until(lambda: backend.answer_is_fresh)
-        assert backend.permit(digest_of(minted.token))
 
 
 async def test_an_unknown_token_is_asked_for_and_a_flood_of_them_costs_few_questions(tmp_path):

@@ -64,48 +64,6 @@ def test_what_is_told_one_by_one_is_bounded():
     assert len(owner.since(1).changes) == UPDATES_MAX
 
 
-def test_a_change_from_here_shows_at_once_and_is_not_undone_by_an_earlier_word():
-    owner, copy = Owner(), TableCopy[str, str]()
-    owner.add("kept")
-    early = owner.since(0)
-    version = owner.add("new")
-    copy.note_added("new", "value of new", version)
-    assert "new" in copy
-    copy.take(early)
-    assert copy.entries() == list(owner.table.items())
-    under_way = owner.since(copy.seen)
-    copy.note_removed("new", owner.remove("new"))
-    copy.note_removed("kept", owner.remove("kept"))
-    assert not copy
-    copy.take(under_way)
-    copy.take(early)
-    assert copy.entries() == []
-    copy.take(owner.since(copy.seen))
-    assert copy.entries() == []
-
-
-def test_entries_come_in_the_order_of_their_creation_whoever_made_them():
-    owner, copy = Owner(), TableCopy[str, str]()
-    versions = {key: owner.add(key) for key in "abcde"}
-    # What was added from here is known before what others added earlier.
-    for key in "ecb":
-        copy.note_added(key, "value of " + key, versions[key])
-    assert [key for key, _ in copy.entries()] == ["b", "c", "e"]
-    copy.take(owner.since(0))
-    assert [key for key, _ in copy.entries()] == list("abcde")
-    copy.note_added("a", "value of a", versions["a"])
-    assert [key for key, _ in copy.entries()] == list("abcde")
-
-
-def test_what_the_owner_has_told_already_is_not_noted_again():
-    owner, copy = Owner(), TableCopy[str, str]()
-    version = owner.add("a")
-    owner.remove("a")
-    copy.take(owner.since(0))
-    copy.note_added("a", "value of a", version)
-    assert "a" not in copy, "it was removed by another meanwhile"
-
-
 def all_pages(copy: TableCopy[str, str], most: int) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     while page := copy.page(found[-1][0] if found else None, most):

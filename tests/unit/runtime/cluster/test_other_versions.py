@@ -1,6 +1,8 @@
 """What neighbouring releases hand to each other, and how those that are too far apart are refused."""
 
 import pickle
+import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +76,16 @@ def test_a_release_that_is_too_far_away_is_refused_with_both_versions(
         refuse_other_versions()
     assert build_version() in str(refused.value)
     assert f"the node {'a' if own else 'b'} " in str(refused.value)
+
+
+def test_a_node_with_an_install_from_before_there_were_numbers_tells_its_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = node_checks.what_is_installed()
+    assert asked() == OURS
+    monkeypatch.setitem(sys.modules, "engine.runtime.contract.build", None)
+    monkeypatch.delattr("engine.runtime.contract.build")
+    assert asked() == (metadata.version("rule-detector"), None)
 
 
 @pytest.mark.parametrize(

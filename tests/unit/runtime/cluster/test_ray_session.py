@@ -1,6 +1,7 @@
 """How Ray is started, as far as that shows without starting it."""
 
 import logging
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,53 +14,63 @@ from engine.runtime.cluster.session import ray_session as cluster
 from engine.runtime.cluster.session.joining import ClusterError
 
 
-def test_ray_leaves_the_log_of_this_process_as_it_is_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """Starts Ray, or joins it, up to what Ray itself would do; returns what Ray was given."""
+
+    def begin(
+        address: str = "127.0.0.1:1", fails: str = "that is enough", init: Any = None
+    ) -> dict[str, Any]:
+        seen: dict[str, Any] = {}
+
+        def stop(**options: Any) -> None:
+            seen.update(options)
+            if init is not None:
+                init()
+            raise RuntimeError("that is enough")
+
+        monkeypatch.setattr(cluster.ray, "init", stop)
+        monkeypatch.setattr(cluster, "try_joining", lambda *_: None)
+        monkeypatch.setattr(cluster.ray_security, "require_token", lambda _: None)
+        monkeypatch.setattr(cluster.ray_security, "listen_on_loopback", lambda: None)
+        with pytest.raises(ClusterError, match=fails):
+            cluster.start(address)
+        return seen
+
+    return begin
+
+
+Begun = Callable[..., dict[str, Any]]
+
+
+def test_ray_leaves_the_log_of_this_process_as_it_is_set_up(begun: Begun) -> None:
     """Else it sets its logger up anew, and its warnings go to the terminal."""
-    seen: dict[str, Any] = {}
-
-    def init(**options: Any) -> None:
-        seen.update(options)
-        raise RuntimeError("that is enough")
-
-    monkeypatch.setattr(cluster.ray, "init", init)
-    monkeypatch.setattr(cluster, "try_joining", lambda *_: None)
-    with pytest.raises(ClusterError, match="that is enough"):
-        cluster.start("127.0.0.1:1")
+    seen = begun()
     assert seen["configure_logging"] is False
     assert seen["log_to_driver"] is False
 
 
-def test_ray_does_not_learn_the_command_line_which_may_have_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ray_does_not_learn_the_command_line_which_may_have_a_token(
+    begun: Begun, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It stores that in its list of jobs, for whoever asks."""
     secret = "a" * 32
     monkeypatch.setattr("psutil.Process.cmdline", lambda _: ["rule-detector", "--bootstrap-token", secret])
     monkeypatch.setattr(ray_utils, "get_entrypoint_name", ray_utils.get_entrypoint_name)
-    seen = []
-
-    def init(**_: Any) -> None:
-        seen.append(ray_utils.get_entrypoint_name())
-        raise RuntimeError("that is enough")
-
-    monkeypatch.setattr(cluster.ray, "init", init)
-    monkeypatch.setattr(cluster, "try_joining", lambda *_: None)
-    with pytest.raises(ClusterError, match="that is enough"):
-        cluster.start("127.0.0.1:1")
+    seen: list[str] = []
+    begun(init=lambda: seen.append(ray_utils.get_entrypoint_name()))
     assert seen == ["rule-detector"]
 
 
 def test_what_ray_says_of_a_worker_that_was_killed_goes_to_the_log(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    begun: Begun,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     """Ray prints it in spite of `log_to_driver=False`."""
-
-    def init(**_: Any) -> None:
-        raise RuntimeError("that is enough")
-
     monkeypatch.setattr(ray_worker, "print_to_stdstream", ray_worker.print_to_stdstream)
-    monkeypatch.setattr(cluster.ray, "init", init)
-    monkeypatch.setattr(cluster, "try_joining", lambda *_: None)
-    with pytest.raises(ClusterError, match="that is enough"):
-        cluster.start("127.0.0.1:1")
+    begun()
     given: list[dict[str, Any]] = []
 
     class Subscriber:
@@ -86,26 +97,13 @@ def test_what_ray_says_of_a_worker_that_was_killed_goes_to_the_log(
     assert capfd.readouterr().out == ""
 
 
-def test_an_embedded_ray_does_not_take_a_raylet_that_was_stopped_for_a_while_for_dead(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    seen: dict[str, Any] = {}
-
-    def init(**options: Any) -> None:
-        seen.update(options)
-        raise RuntimeError("that is enough")
-
-    monkeypatch.setattr(cluster.ray, "init", init)
-    monkeypatch.setattr(cluster.ray_security, "require_token", lambda _: None)
-    monkeypatch.setattr(cluster.ray_security, "listen_on_loopback", lambda: None)
-    with pytest.raises(ClusterError, match="that is enough"):
-        cluster.start()
-    assert seen["_system_config"]["health_check_failure_threshold"] == WANTED
+def test_an_embedded_ray_does_not_take_a_raylet_that_was_stopped_for_a_while_for_dead(begun: Begun) -> None:
+    assert begun(cluster.LOCAL)["_system_config"]["health_check_failure_threshold"] == WANTED
 
 
 @pytest.mark.parametrize(("registers_after_s", "starts"), [(80.0, True), (200.0, False)])
 def test_a_busy_machine_may_take_longer_to_start_ray_than_ray_allows(
-    monkeypatch: pytest.MonkeyPatch, registers_after_s: float, starts: bool
+    begun: Begun, monkeypatch: pytest.MonkeyPatch, registers_after_s: float, starts: bool
 ) -> None:
     """Ray asks for its node for 30 s, and then gives up."""
     now_s = 0.0
@@ -119,19 +117,14 @@ def test_a_busy_machine_may_take_longer_to_start_ray_than_ray_allows(
             raise RuntimeError("no node is found")
         return "the node"
 
-    found = []
-
-    def init(**_: Any) -> None:
-        found.append(cluster.ray_services.get_node("address", "id"))
-        raise RuntimeError("that is enough")
-
+    found: list[str] = []
     # Looking through all processes at each of 2 000 polls would take seconds.
     monkeypatch.setattr(cluster.RayProcesses, "ended_early", lambda _: [])
     monkeypatch.setattr(cluster, "time", SimpleNamespace(monotonic=lambda: now_s, sleep=sleep))
     monkeypatch.setattr(cluster.ray_services, "get_node", get_node)
-    monkeypatch.setattr(cluster.ray, "init", init)
-    monkeypatch.setattr(cluster, "try_joining", lambda *_: None)
-    with pytest.raises(ClusterError, match="that is enough" if starts else "no node is found"):
-        cluster.start("127.0.0.1:1")
+    begun(
+        fails="that is enough" if starts else "no node is found",
+        init=lambda: found.append(cluster.ray_services.get_node("address", "id")),
+    )
     assert found == (["the node"] if starts else [])
     assert cluster.ray_services.get_node is get_node

@@ -190,34 +190,19 @@ def test_a_shutdown_that_never_comes_back_is_given_up_and_every_process_killed(
 # -- calls that may block ------------------------------------------------------------------------------------
 
 
-async def test_the_loop_goes_on_while_a_call_blocks():
+async def test_the_loop_goes_on_while_a_call_blocks_and_whoever_waits_gets_what_it_returns_or_raises():
     go_on = threading.Event()
-    outcome = off_loop(lambda: go_on.wait() and "done", "test")
+    returns = off_loop(lambda: go_on.wait() and "done", "test")
+    raises = off_loop(lambda: go_on.wait() and {}["gone"], "test")
+    gone = off_loop(go_on.wait, "test")
     for _ in range(5):
         await asyncio.sleep(0)
-    assert not outcome.done()
+    assert not returns.done()
+    # Nobody minds if a caller has gone.
+    gone.cancel()
     go_on.set()
-    assert await outcome == "done"
-
-
-async def test_what_a_call_raises_is_raised_to_whoever_waits():
-    def fail() -> None:
-        raise LookupError("gone")
-
-    with pytest.raises(LookupError, match="gone"):
-        await off_loop(fail, "test")
-
-
-async def test_nobody_minds_a_call_that_ends_after_its_caller_has_gone():
-    go_on, ended = threading.Event(), threading.Event()
-
-    def call() -> None:
-        go_on.wait()
-        ended.set()
-
-    outcome = off_loop(call, "test")
-    outcome.cancel()
-    go_on.set()
-    await until(ended.is_set)
+    assert await returns == "done"
+    with pytest.raises(KeyError, match="gone"):
+        await raises
     await asyncio.sleep(0.01)
-    assert outcome.cancelled()
+    assert gone.cancelled()

@@ -24,6 +24,16 @@ async def test_threads_execute_every_call_before_their_end():
     await until(lambda: not alive("of the test"))
 
 
+async def test_a_caller_that_gives_up_changes_nothing_for_the_next_one():
+    threads, go_on = Threads("of the test"), threading.Event()
+    given_up, next_one = threads.call(lambda: go_on.wait(60)), threads.call(lambda: "next")
+    await asyncio.sleep(0)
+    given_up.cancel()
+    go_on.set()
+    assert await next_one == "next"
+    threads.end()
+
+
 async def test_what_a_call_raises_is_raised_and_the_thread_goes_on():
     threads = Threads("of the test")
     with pytest.raises(ZeroDivisionError):

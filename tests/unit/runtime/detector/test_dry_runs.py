@@ -11,9 +11,8 @@ from engine.evaluation.wire.events import Done, Refused
 from engine.evaluation.wire.inspecting import explanations as wire
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
-from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
-from tests.local_runtime.catalogues import newborn
+from tests.local_runtime.owners import Owners
 
 IDS = ("1" * 32, "2" * 32)
 RULES = ("per user (count(a == 1) within 1m >= 2)", "per user (previous a == 1) and not a == 2", "b > 1")
@@ -32,15 +31,11 @@ def tried(operation: Operation) -> Operation:
 @pytest.fixture
 def actors(tmp_path: Path) -> list[OperationExecutor]:
     """Give two workers with equal detectors."""
-    made = []
-    for detector_id in IDS:
-        newborn(tmp_path, detector_id)
-        actor = OperationExecutor(RuntimeSettings(data=tmp_path), now_us=lambda: 10**12)
-        actor.activate(detector_id, 1)
+    made = [Owners(tmp_path, detector_id) for detector_id in IDS]
+    for owners in made:
         for number, rule in enumerate(RULES):
-            actor._the_active().detector.add_rule(rule, rule, rule_id=str(number) * 32)
-        made.append(actor)
-    return made
+            owners.detector.add_rule(rule, rule, rule_id=str(number) * 32)
+    return [owners.actor for owners in made]
 
 
 def test_a_twin_that_never_saw_a_dry_run_is_equal(actors: list[OperationExecutor], tmp_path: Path) -> None:
@@ -69,21 +64,6 @@ def test_a_twin_that_never_saw_a_dry_run_is_equal(actors: list[OperationExecutor
     folders = [tmp_path / "detectors" / each for each in IDS]
     lengths = [sum(path.stat().st_size for path in folder.glob("*.rdj")) for folder in folders]
     assert lengths[0] == lengths[1] > 0
-
-
-def test_an_explained_evaluation_is_journaled_as_any_other(actors: list[OperationExecutor]) -> None:
-    one, two = actors
-    for fields in ({"user": "ada", "a": 1}, {"user": "ada", "a": 1, "b": 2}):
-        (explained,) = one.handle([ops.evaluate(body(fields), explained=True)]).answers
-        (plain,) = two.handle([ops.evaluate(body(fields))]).answers
-        assert isinstance(explained, Done)
-        assert isinstance(plain, Done)
-        actions = json.loads(explained.result)["actions"]
-        nodes = [action.pop("node") for action in actions]
-        assert {"actions": actions} == json.loads(plain.result)
-        assert all(node["verdict"] for node in nodes)
-    assert len(nodes) == 3
-    assert one._the_active().store.journal_bytes == two._the_active().store.journal_bytes
 
 
 def test_rules_beyond_the_bounds_have_no_node_or_are_no_longer_tried(

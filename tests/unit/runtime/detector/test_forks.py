@@ -9,16 +9,15 @@ from typing import Any
 
 import pytest
 
-from engine.language.diagnostics import Refusal
-from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from snapshots.errors import Fenced, StorageError
 from tests.faulty_files import FaultyFiles
 from tests.local_runtime.catalogues import newborn
-from tests.local_runtime.service import LocalService, front_end, local_service, until
+from tests.local_runtime.owners import event
+from tests.local_runtime.service import LocalService, local_service, until
+from tests.unit.runtime.backend.requests import fired, refused
 
 pytestmark = pytest.mark.skipping_clock
 
@@ -26,32 +25,17 @@ pytestmark = pytest.mark.skipping_clock
 QUICK: dict[str, Any] = {"retry_s": 0.01}
 
 
-def event(timestamp_ms: float, **fields: Any) -> Operation:
-    return ops.evaluate(json.dumps({"event": {"fields": fields, "timestamp_ms": timestamp_ms}}).encode())
-
-
-async def fired(service: LocalService, detector_id: str, timestamp_ms: float, **fields: Any) -> list[str]:
-    answer = await asyncio.wait_for(service.backend.call(detector_id, event(timestamp_ms, **fields)), 10)
-    return [action["name"] for action in json.loads(answer.result)["actions"]]
-
-
 async def source_of(service: LocalService) -> str:
     """A detector with a rule and an event that it remembers."""
     detector_id = await service.backend.create_detector("source")
     await service.backend.call(detector_id, ops.add_rule("seen", "per user once a == 1"))
-    assert await fired(service, detector_id, 1, a=1, user="ada") == ["seen"]
+    assert await fired(service.backend, detector_id, 1, a=1, user="ada") == ["seen"]
     return detector_id
 
 
 async def rule_ids(service: LocalService, detector_id: str) -> list[str]:
     answer = await service.backend.call(detector_id, ops.rules())
     return [rule["id"] for rule in json.loads(answer.result)["rules"]]
-
-
-async def refused(work: Any) -> int:
-    with pytest.raises((Refusal, DetectorUnavailable)) as caught:
-        await asyncio.wait_for(work, 10)
-    return int(caught.value.code)
 
 
 def folders(data: Path) -> set[str]:
@@ -85,24 +69,15 @@ async def test_a_fork_remembers_what_its_source_saw_and_then_goes_its_own_way(tm
         source = await source_of(service)
         fork = await service.backend.fork_detector(source, "fork")
         assert await service.backend.detectors() == [(source, "source"), (fork, "fork")]
-        assert await fired(service, fork, 2, user="ada") == ["seen"]
-        assert await fired(service, source, 3, a=1, user="bob") == ["seen"]
-        assert await fired(service, fork, 4, user="bob") == []
+        assert await fired(service.backend, fork, 2, user="ada") == ["seen"]
+        assert await fired(service.backend, source, 3, a=1, user="bob") == ["seen"]
+        assert await fired(service.backend, fork, 4, user="bob") == []
         await service.backend.call(source, ops.remove_rule((await rule_ids(service, source))[0]))
         assert len(await rule_ids(service, fork)) == 1
     async with local_service(tmp_path) as service:
-        assert await fired(service, fork, 5, user="ada") == ["seen"]
-        assert await fired(service, fork, 6, user="bob") == []
+        assert await fired(service.backend, fork, 5, user="ada") == ["seen"]
+        assert await fired(service.backend, fork, 6, user="bob") == []
         assert await rule_ids(service, source) == []
-
-
-async def test_a_rule_of_a_fork_is_as_young_as_the_one_it_is_a_copy_of(tmp_path):
-    async with local_service(tmp_path) as service:
-        source = await source_of(service)
-        await service.backend.call(source, ops.add_rule("young", "historically b == 1"))
-        fork = await service.backend.fork_detector(source, "fork")
-        for detector in (source, fork):
-            assert await fired(service, detector, 2, b=1) == ["young"]
 
 
 async def test_rules_of_a_fork_have_ids_of_their_own(tmp_path):
@@ -123,12 +98,12 @@ async def test_the_source_evaluates_while_its_fork_is_written_and_that_is_not_in
         gate = Gate(service, "finish_fork")
         forking = asyncio.create_task(service.backend.fork_detector(source, "fork"))
         await gate.met.wait()
-        assert await fired(service, source, 2, a=1, user="bob") == ["seen"]
+        assert await fired(service.backend, source, 2, a=1, user="bob") == ["seen"]
         assert not forking.done()
         gate.open.set()
         fork = await forking
-        assert await fired(service, fork, 3, user="bob") == []
-        assert await fired(service, fork, 4, user="ada") == ["seen"]
+        assert await fired(service.backend, fork, 3, user="bob") == []
+        assert await fired(service.backend, fork, 4, user="ada") == ["seen"]
 
 
 async def test_forks_of_one_detector_are_written_one_at_a_time(tmp_path):
@@ -137,13 +112,17 @@ async def test_forks_of_one_detector_are_written_one_at_a_time(tmp_path):
         gate = Gate(service, "finish_fork")
         forking = [asyncio.create_task(service.backend.fork_detector(source, f"{n}")) for n in range(3)]
         await gate.met.wait()
-        await fired(service, source, 2, a=1, user="bob")
+        await fired(service.backend, source, 2, a=1, user="bob")
         worker = service.actors.with_detector(source)
         assert worker is not None
         assert [call for call, _ in worker.calls].count("begin_fork") == 1
         gate.open.set()
         forks = await asyncio.gather(*forking)
-        assert [await fired(service, fork, 3, user="bob") for fork in forks] == [[], ["seen"], ["seen"]]
+        assert [await fired(service.backend, fork, 3, user="bob") for fork in forks] == [
+            [],
+            ["seen"],
+            ["seen"],
+        ]
 
 
 async def test_a_passivated_detector_can_be_forked(tmp_path):
@@ -151,7 +130,7 @@ async def test_a_passivated_detector_can_be_forked(tmp_path):
         source = await source_of(service)
         await until(lambda: service.scheduler.active_detectors == 0)
         fork = await service.backend.fork_detector(source, "fork")
-        assert await fired(service, fork, 2, user="ada") == ["seen"]
+        assert await fired(service.backend, fork, 2, user="ada") == ["seen"]
 
 
 async def test_a_detector_that_must_make_room_is_passivated_after_its_fork(tmp_path):
@@ -161,13 +140,13 @@ async def test_a_detector_that_must_make_room_is_passivated_after_its_fork(tmp_p
         forking = asyncio.create_task(service.backend.fork_detector(source, "fork"))
         await gate.met.wait()
         other = await service.backend.create_detector("other")
-        waits = asyncio.create_task(fired(service, other, 1))
+        waits = asyncio.create_task(fired(service.backend, other, 1))
         await asyncio.sleep(0.05)
         assert not waits.done()
         gate.open.set()
         fork = await forking
         assert await waits == []
-        assert await fired(service, fork, 2, user="ada") == ["seen"]
+        assert await fired(service.backend, fork, 2, user="ada") == ["seen"]
 
 
 @pytest.mark.parametrize("sync", ["always", "interval", "off"])
@@ -176,7 +155,7 @@ async def test_a_fork_has_what_its_source_has_only_in_memory(tmp_path, sync):
         source = await source_of(service)
         fork = await service.backend.fork_detector(source, "fork")
         service.actors.with_detector(source).die()  # type: ignore[union-attr]
-        assert await fired(service, fork, 2, user="ada") == ["seen"]
+        assert await fired(service.backend, fork, 2, user="ada") == ["seen"]
 
 
 async def test_a_fork_does_not_have_the_answers_to_keys_of_its_source(tmp_path):
@@ -216,7 +195,7 @@ async def test_a_source_that_is_deleted_meanwhile_leaves_a_whole_fork(tmp_path):
         gate.open.set()
         fork = await forking
         await deleting
-        assert await fired(service, fork, 2, user="ada") == ["seen"]
+        assert await fired(service.backend, fork, 2, user="ada") == ["seen"]
         await until(lambda: folders(tmp_path) == {fork})
 
 
@@ -247,7 +226,7 @@ async def test_if_the_process_dies_nothing_is_left(tmp_path, call):
         gate.open.set()
         assert await forking == 1501
         await nothing_is_left_but(service, source)
-        assert await fired(service, source, 2, user="ada") == ["seen"]
+        assert await fired(service.backend, source, 2, user="ada") == ["seen"]
 
 
 @pytest.mark.parametrize("call", ["make_folder", "create", "write", "sync", "rename", "sync_folder"])
@@ -264,7 +243,7 @@ async def test_if_its_folder_cannot_be_made_nothing_is_left_and_the_source_goes_
         assert await forking == 1501
         assert files.failed
         await nothing_is_left_but(service, source)
-        assert await fired(service, source, 2, user="ada") == ["seen"]
+        assert await fired(service.backend, source, 2, user="ada") == ["seen"]
 
 
 async def test_a_directory_that_opens_again_in_between_takes_the_folder_for_a_leftover(tmp_path):
@@ -282,22 +261,7 @@ async def test_a_directory_that_opens_again_in_between_takes_the_folder_for_a_le
         assert len(service.directories.started) == 2
         await nothing_is_left_but(service, source)
         fork = await service.backend.fork_detector(source, "fork")
-        assert await fired(service, fork, 2, user="ada") == ["seen"]
-
-
-async def test_a_fork_whose_caller_is_gone_is_completed(tmp_path):
-    async with local_service(tmp_path) as service:
-        source = await source_of(service)
-        gate = Gate(service, "finish_fork")
-        forking = asyncio.create_task(service.backend.fork_detector(source, "fork"))
-        await gate.met.wait()
-        forking.cancel()
-        await asyncio.wait({forking})
-        gate.open.set()
-        catalogue = service.directories.started[-1]._state.detectors
-        await until(lambda: len(catalogue) == 2)
-        (fork,) = catalogue.keys() - {source}
-        assert await fired(service, fork, 2, user="ada") == ["seen"]
+        assert await fired(service.backend, fork, 2, user="ada") == ["seen"]
 
 
 async def test_a_fork_that_is_asked_for_again_is_the_same(tmp_path):
@@ -305,17 +269,9 @@ async def test_a_fork_that_is_asked_for_again_is_the_same(tmp_path):
         source = await source_of(service)
         fork = "f" * 32
         version = await service.scheduler.fork_detector(source, fork, "fork")
-        assert await fired(service, fork, 2, a=1, user="bob") == ["seen"]
+        assert await fired(service.backend, fork, 2, a=1, user="bob") == ["seen"]
         assert await service.scheduler.fork_detector(source, fork, "fork") == version
-        assert await fired(service, fork, 3, user="bob") == ["seen"]
-
-
-async def test_another_front_end_can_fork(tmp_path):
-    async with local_service(tmp_path) as service, front_end(service) as other:
-        source = await source_of(service)
-        fork = await other.backend.fork_detector(source, "fork")
-        assert await refused(other.backend.fork_detector("0" * 32, "fork")) == 1200
-        assert await fired(service, fork, 2, user="ada") == ["seen"]
+        assert await fired(service.backend, fork, 3, user="bob") == ["seen"]
 
 
 async def test_a_service_that_stops_completes_what_it_began(tmp_path):
@@ -330,7 +286,7 @@ async def test_a_service_that_stops_completes_what_it_began(tmp_path):
         await closing
         fork = await forking
     async with local_service(tmp_path) as service:
-        assert await fired(service, fork, 2, user="ada") == ["seen"]
+        assert await fired(service.backend, fork, 2, user="ada") == ["seen"]
 
 
 async def _go_on(_: str) -> None:

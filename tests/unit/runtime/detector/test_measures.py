@@ -1,7 +1,6 @@
 """What a worker measures of its detectors' calls."""
 
 import itertools
-import json
 from pathlib import Path
 
 import pytest
@@ -18,12 +17,12 @@ from engine.runtime.contract.measures import (
     Measures,
 )
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.requests.tuples import TuplesPart
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector import executor
 from engine.runtime.detector.executor import OperationExecutor
 from tests.local_runtime.catalogues import newborn
+from tests.local_runtime.owners import event
 
 ONE = "1" * 32
 
@@ -33,10 +32,6 @@ def actor(tmp_path: Path) -> OperationExecutor:
     newborn(tmp_path, ONE)
     settings = RuntimeSettings(data=tmp_path, limits=Limits(keys_max=1))
     return OperationExecutor(settings, measures=Measures(), now_us=lambda: 0)
-
-
-def event(timestamp_ms: int, **fields: object) -> Operation:
-    return ops.evaluate(json.dumps({"event": {"fields": fields, "timestamp_ms": timestamp_ms}}).encode())
 
 
 def test_each_call_is_timed_with_all_that_it_waits_for(

@@ -14,13 +14,13 @@ import pytest
 from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.runtime.contract.requests import operations as ops
+from engine.runtime.contract.requests.calls import Reply
 from engine.runtime.contract.requests.operations import Operation, PutRule
-from engine.runtime.contract.requests.replies import Reply
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.taking_over import ReadOnlyDetector
 from snapshots.files import RealFiles
-from tests.local_runtime.catalogues import newborn
+from tests.local_runtime.owners import Owners
 from tests.local_runtime.service import local_service
 
 PLACES = ("engine/evaluation/", "engine/language/", "engine/patterns/", "detector/apply.py")
@@ -107,10 +107,8 @@ def made(tmp_path: Path) -> Made:
     """Gives workers with equal detectors, which have seen a few events."""
 
     def make(detector_id: str) -> OperationExecutor:
-        newborn(tmp_path, detector_id)
-        actor = OperationExecutor(RuntimeSettings(data=tmp_path, journal_sync="off"), now_us=lambda: 10**12)
-        actor.activate(detector_id, 1)
-        detector = actor._the_active().detector
+        owners = Owners(tmp_path, detector_id, journal_sync="off")
+        actor, detector = owners.actor, owners.detector
         detector.add_rule("rule", RULES[0], rule_id=RULE)
         for number, rule in enumerate(RULES[1:]):
             detector.add_rule(rule, rule, rule_id=str(number) * 32)

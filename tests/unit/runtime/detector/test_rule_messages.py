@@ -14,8 +14,7 @@ from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import PutRule
 from engine.runtime.detector.apply import apply
 from engine.runtime.detector.persistence.idempotency import IdempotencyCache
-from tests.unit.runtime.detector.executor.requests import ONE
-from tests.unit.runtime.detector.test_shadows import Activations
+from tests.local_runtime.owners import ONE, Owners
 
 TEMPORAL = "once within 5m a == 1"
 
@@ -162,22 +161,22 @@ def test_rules_that_are_put_at_once_are_compared_with_each_other_and_with_those_
 ADA = f"{'a' * 32} ada"
 
 
-def put(detector: Activations, *rules: PutRule, **how: bool) -> Any:
+def put(detector: Owners, *rules: PutRule, **how: bool) -> Any:
     return detector(ops.put_rules(list(rules), **how)._replace(by=ADA))
 
 
-def listed(detector: Activations) -> Any:
+def listed(detector: Owners) -> Any:
     rules = detector(ops.rules())["rules"]
     return rules, [detector(ops.versions(rule["id"])) for rule in rules]
 
 
 def test_a_change_of_many_is_one_record_and_survives_a_crash_and_a_snapshot(tmp_path: Path) -> None:
-    detector = Activations(tmp_path)
+    detector = Owners(tmp_path)
     detector.event(1, a=1)
-    records = len([*detector.versions()])
+    records = len(detector.entries())
     rules = [PutRule(f"r{number}", f"once a == {number}", labels='{"level": 1}') for number in range(20)]
     assert len(put(detector, *rules, PutRule("d", "a == 9", shadow=True, draft_of="r0"))["created"]) == 21
-    assert len([*detector.versions()]) == records + 1
+    assert len(detector.entries()) == records + 1
     detector.event(2, a=1)
     rules[1] = PutRule("r1", "once a == 1", notify=True)
     result = put(detector, *rules[1:], prune=True)
@@ -193,10 +192,10 @@ def test_a_change_of_many_is_one_record_and_survives_a_crash_and_a_snapshot(tmp_
 
 
 def test_a_dry_run_and_a_change_of_nothing_write_nothing(tmp_path: Path) -> None:
-    detector = Activations(tmp_path)
+    detector = Owners(tmp_path)
     rule = PutRule("r", "a == 1")
     put(detector, rule)
-    before, records = listed(detector), [*detector.versions()]
+    before, records = listed(detector), detector.entries()
     other = PutRule("s", "a == 2")
     assert put(detector, other, prune=True, dry_run=True) == {
         "created": ["s"],
@@ -205,11 +204,11 @@ def test_a_dry_run_and_a_change_of_nothing_write_nothing(tmp_path: Path) -> None
         "unchanged": [],
     }
     assert put(detector, rule)["unchanged"] == ["r"]
-    assert (listed(detector), [*detector.versions()]) == (before, records)
+    assert (listed(detector), detector.entries()) == (before, records)
 
 
 def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
-    detector = Activations(tmp_path)
+    detector = Owners(tmp_path)
     put(detector, PutRule("r", "a == 1"))
     before = listed(detector)
     (answer,) = detector.actor.handle([ops.put_rules([PutRule("r", "a == 2"), PutRule("s", "a ==")])]).answers
@@ -218,7 +217,7 @@ def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_messages_name_their_rules(tmp_path: Path) -> None:
-    detector = Activations(tmp_path)
+    detector = Owners(tmp_path)
     put(detector, PutRule("r", "once a == 1"))
     rules = [PutRule("r", "once a == 2"), PutRule("s", "exist(a)")]
     (answer,) = detector.actor.handle([ops.put_rules(rules)]).answers
@@ -228,7 +227,7 @@ def test_messages_name_their_rules(tmp_path: Path) -> None:
 
 
 def test_a_fork_has_the_versions(tmp_path: Path) -> None:
-    detector = Activations(tmp_path)
+    detector = Owners(tmp_path)
     put(detector, PutRule("r", "a == 1"))
     put(detector, PutRule("r", "a == 2"))
     [[before]] = [found["versions"][1:] for found in listed(detector)[1]]
@@ -245,7 +244,7 @@ LABELS: dict[str, Any] = {"severity": "high", "level": 10**30, "urgent": True, "
 
 
 def test_they_survive_in_the_journal_and_in_snapshots(tmp_path: Path) -> None:
-    detector = Activations(tmp_path)
+    detector = Owners(tmp_path)
     rule_id = detector(ops.add_rule("r", "a == 1", description="why\n", labels=LABELS))["id"]
     plain_id = detector(ops.add_rule("plain", "a == 1"))["id"]
     for keep in (detector.crash, detector.save, detector.crash):
@@ -257,13 +256,3 @@ def test_they_survive_in_the_journal_and_in_snapshots(tmp_path: Path) -> None:
     detector(ops.change_rule(rule_id, labels={}, description=""))
     detector.crash()
     assert not {"description", "labels"} & detector(ops.rule(rule_id)).keys()
-
-
-def test_a_fork_has_them(tmp_path: Path) -> None:
-    detector = Activations(tmp_path)
-    detector(ops.add_rule("r", "a == 1", description="why", labels=LABELS))
-    detector.actor.begin_fork("2" * 32)()
-    detector.actor.discard()
-    detector.actor.activate("2" * 32, 1)
-    [rule] = detector(ops.rules())["rules"]
-    assert (rule["description"], rule["labels"]) == ("why", LABELS)

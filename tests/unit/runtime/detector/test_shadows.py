@@ -2,76 +2,34 @@
 
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.requests.operations import Operation
-from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.executor import OperationExecutor
-from engine.runtime.detector.persistence import detector_snapshot
-from snapshots.inspection import read_only
-from tests.local_runtime.catalogues import newborn
-from tests.property.looking.test_forks import opened
+from tests.local_runtime.owners import Owners
 
-ONE = "1" * 32
 CONDITIONS = ("once within 3s a == 1", "per k once within 5s a == 1", "a == 1", "a in [1, 2]")
 
 
-class Activations:
-    """A detector that is activated again and again in a data folder."""
-
-    def __init__(self, data: Path) -> None:
-        self.data, self.epoch = data, 0
-        newborn(data, ONE)
-        self.begin()
-
-    def begin(self) -> None:
-        self.epoch += 1
-        self.actor = OperationExecutor(RuntimeSettings(data=self.data), now_us=lambda: 10**12)
-        self.actor.activate(ONE, self.epoch)
-
-    def crash(self) -> None:
-        self.actor.discard()
-        self.begin()
-
-    def save(self) -> None:
-        if self.actor.begin_saving():
-            self.actor.finish_saving()
-
-    def __call__(self, operation: Operation) -> Any:
-        (answer,) = self.actor.handle([operation]).answers
-        return json.loads(answer.result)
-
-    def event(self, at_ms: int, **fields: Any) -> Any:
-        body = {"event": {"fields": fields, "timestamp_ms": at_ms}}
-        return self(ops.evaluate(json.dumps(body).encode()))["actions"]
-
-    @property
-    def comparisons(self) -> list[Any]:
-        return [one.dump() for one in self.actor._the_active().detector.shadows.comparisons.values()]
-
-    def versions(self) -> Iterator[int]:
-        for record in read_only(self.data / "detectors" / ONE, self.actor._files).records:
-            yield record.version
+def compared(activations: Owners) -> list[Any]:
+    return [one.dump() for one in activations.detector.shadows.comparisons.values()]
 
 
 @pytest.fixture
-def activations(tmp_path: Path) -> Activations:
-    return Activations(tmp_path)
+def activations(tmp_path: Path) -> Owners:
+    return Owners(tmp_path)
 
 
-def with_draft(activations: Activations) -> tuple[str, str]:
+def with_draft(activations: Owners) -> tuple[str, str]:
     rule = activations(ops.add_rule("rule", "a == 1"))["id"]
     draft = activations(ops.add_rule("draft", "a in [1, 2]", shadow=True, draft_of=rule))["id"]
     return rule, draft
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_comparisons_survive_crashes_snapshots_and_promotions(activations: Activations, seed: int) -> None:
+def test_comparisons_survive_crashes_snapshots_and_promotions(activations: Owners, seed: int) -> None:
     drawn = random.Random(seed)
     rule, draft = with_draft(activations)
     for number in range(60):
@@ -79,9 +37,8 @@ def test_comparisons_survive_crashes_snapshots_and_promotions(activations: Activ
             case 0:
                 activations.save()
             case 1:
-                activations.actor.passivate()
-                activations.begin()
-            case 2 if activations.comparisons:
+                activations.rest()
+            case 2 if compared(activations):
                 activations(ops.promote(rule))
             case 3:
                 activations(ops.change_rule(draft, condition=drawn.choice(CONDITIONS)))
@@ -90,20 +47,20 @@ def test_comparisons_survive_crashes_snapshots_and_promotions(activations: Activ
                 activations(ops.change_rule(drawn.choice((rule, draft)), enabled=True))
             case _:
                 activations.event(number * 700, a=drawn.randrange(4), k=drawn.randrange(2))
-        before = activations.comparisons, activations(ops.rules())
+        before = compared(activations), activations(ops.rules())
         if drawn.random() < 0.3:
             activations.crash()
-        assert (activations.comparisons, activations(ops.rules())) == before
+        assert (compared(activations), activations(ops.rules())) == before
 
 
-def test_a_worker_explains_examples_while_nobody_looks(activations: Activations) -> None:
+def test_a_worker_explains_examples_while_nobody_looks(activations: Owners) -> None:
     rule, _ = with_draft(activations)
     activations.event(1, a=2)
     (example,) = activations(ops.comparison(rule))["examples"]["only_draft"]
     assert (example["rule"]["verdict"], example["draft"]["verdict"]) == (False, True)
 
 
-def test_its_answers_leave_out_what_a_shadow_rule_does_until_it_acts(activations: Activations) -> None:
+def test_its_answers_leave_out_what_a_shadow_rule_does_until_it_acts(activations: Owners) -> None:
     rule = activations(ops.add_rule("r", "once a == 1", shadow=True))["id"]
     assert activations(ops.rules())["rules"][0]["shadow"] is True
     assert activations.event(1, a=1) == []
@@ -117,7 +74,7 @@ def test_its_answers_leave_out_what_a_shadow_rule_does_until_it_acts(activations
     assert activations(ops.evaluate(body, "key")) == {"actions": []}, "as it was answered the first time"
 
 
-def test_examples_are_those_of_the_journal(activations: Activations) -> None:
+def test_examples_are_those_of_the_journal(activations: Owners) -> None:
     rule, _ = with_draft(activations)
     activations.event(1, a=1)
     activations.save()
@@ -129,16 +86,3 @@ def test_examples_are_those_of_the_journal(activations: Activations) -> None:
     [example] = told["examples"]["only_draft"]
     assert (example["number"], example["cut"], len(example["fields"]["text"])) == (2, True, 992)
     assert told["examples"]["both"] == []
-
-
-def test_a_fork_has_its_own_draft_and_goes_on_counting(activations: Activations) -> None:
-    with_draft(activations)
-    activations.event(1, a=2)
-    source = activations.actor._the_active().detector
-    fork = opened(detector_snapshot.take_snapshot(source))
-    rule, draft = fork.rules()
-    assert not {rule.id, draft.id} & source.live.keys()
-    assert (draft.shadow, draft.draft_of) == (True, rule.id)
-    fork.evaluate({"a": 1}, 2)
-    assert fork.comparison(rule.id).counts == {"both": 1, "only_rule": 0, "only_draft": 1}
-    assert activations.comparisons == [[0, None, None, 0, 0, 1]]

@@ -13,8 +13,7 @@ from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.tokens import digest_of
-from engine.runtime.transport.link import MESSAGES, pieces
-from engine.runtime.transport.messages import Ask, encode, encoder
+from engine.runtime.transport.link import MESSAGES, Ask, encode, encoder, pieces
 from engine.runtime.transport.server_connection import ServerConnection
 from tests.local_runtime.service import FrontEnd, LocalService, front_end, local_service, until
 
@@ -85,28 +84,6 @@ async def test_what_several_ask_at_once_goes_on_as_one_batch(tmp_path):
         await asyncio.gather(first, *calls)
         assert [size for call, size in actor.calls if call == "handle"] == [1, 1, 1, 1, 40]
         assert actor.in_flight_most == 1
-
-
-async def test_what_is_bounded_for_a_batch_is_bounded_for_several_front_ends_together(tmp_path):
-    chosen = {"batch_operations_max": 30}
-    async with (
-        local_service(tmp_path, **chosen) as service,
-        front_end(service) as one,
-        front_end(service) as two,
-    ):
-        detector_id = await one.backend.create_detector("busy")
-        await two.backend.detectors()
-        for each in (one, two):
-            await each.backend.call(detector_id, event(1))
-        gate = held_back(service)
-        first = asyncio.create_task(service.backend.call(detector_id, event(2)))
-        actor = service.actors.with_detector(detector_id)
-        await until(lambda: actor.in_flight)
-        calls = [asyncio.create_task(each.backend.call(detector_id, event(3))) for each in (one, two) * 20]
-        await until(lambda: actor.waiting == 2)
-        gate.set()
-        await asyncio.gather(first, *calls)
-        assert [size for call, size in actor.calls if call == "handle"] == [1, 1, 1, 20, 20]
 
 
 async def test_a_refusal_is_the_same_by_either_way(tmp_path):
@@ -248,17 +225,6 @@ async def test_what_front_ends_count_is_added_up(tmp_path):
         assert front_end_counts == {("requests", "evaluate", "200"): 5, ("seconds", "evaluate"): 0.5}
 
 
-async def test_bodies_of_any_size_arrive_whole(tmp_path):
-    async with local_service(tmp_path) as service, front_end(service) as apart:
-        detector_id = await apart.backend.create_detector("large")
-        await apart.backend.call(detector_id, ops.add_rule("long", "text contains 'y'"))
-        sizes = [0, 1, 70_000, 5_000_000, 3, 9_000_000]
-        answers = await asyncio.gather(
-            *(apart.backend.call(detector_id, event(1, text="x" * size + "y")) for size in sizes)
-        )
-        assert all(len(json.loads(answer.result)["actions"]) == 1 for answer in answers)
-
-
 async def test_one_that_does_not_take_answers_is_not_read_from(tmp_path):
     async with local_service(tmp_path) as service:
         for number in range(200):
@@ -287,15 +253,3 @@ async def test_one_that_does_not_take_answers_is_not_read_from(tmp_path):
         assert server.under_way + server.waiting < 20_000
         theirs.close()
         await until(lambda: server.under_way == 0)
-
-
-async def test_garbage_ends_the_connection_and_what_was_asked_through_it(tmp_path):
-    async with local_service(tmp_path) as service, front_end(service) as other:
-        ours, theirs = socket.socketpair()
-        gone: list[str] = []
-        server = ServerConnection(other.serves.methods, lost=lambda: gone.append("it"))
-        await server.start(ours)
-        theirs.sendall(b"".join(pieces(MESSAGES, b"\xc1\xc1")))
-        await until(lambda: gone)
-        assert await other.backend.detectors() == []
-        theirs.close()

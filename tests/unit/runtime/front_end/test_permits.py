@@ -20,8 +20,8 @@ def told(rate: Rate, debts: Debts, now_s: float) -> None:
     rate.others(reported, *debts.add({"t": reported / rate.per_s}, now_s)["t"])
 
 
-@pytest.mark.parametrize("per_s", [0.5, 1, 7, 100])
-@pytest.mark.parametrize("sent_per_s", [5, 1_000])
+@pytest.mark.parametrize("per_s", [0.5, 7, 100])
+@pytest.mark.parametrize("sent_per_s", [5, 200])
 @pytest.mark.parametrize("events", [1, 40])
 def test_in_the_long_run_a_token_has_its_rate_and_no_more(per_s: float, sent_per_s: int, events: int) -> None:
     found = admitted(Rate(per_s, 0), 600, sent_per_s, events)

@@ -1,128 +1,135 @@
-"""What the garbage collector scans in an actor, while a detector is active and afterwards."""
-
-import gc
-from collections.abc import Iterator
+"""What the garbage collector scans in a worker, while a detector is active and afterwards."""
 
 import pytest
 
 from engine.runtime.process import collector
 from engine.runtime.process.collector import FrozenHeap, collect_seldom, settle
 
+OWN = frozenset({"own 1", "own 2"})
 
-class Cycle:
+
+class Collector:
+    """Python's collector, over objects that are used or garbage."""
+
     def __init__(self) -> None:
-        self.itself = self
-        self.freed: list[str] = []
+        self.used: set[str] = {*OWN}
+        self.garbage: set[str] = set()
+        self.frozen: set[str] = set()
+        self.scanned: list[int] = []
+        """How many objects each collection has looked at."""
+        self.lists = 0
+        self.count = (0, 0, 0)
+        self.threshold: tuple[int, ...] = (700, 10, 10)
 
-    def __del__(self) -> None:
-        self.freed.append("freed")
+    def freeze(self) -> None:
+        self.frozen |= self.used | self.garbage
+
+    def unfreeze(self) -> None:
+        self.frozen.clear()
+
+    def collect(self) -> None:
+        self.scanned.append(len(self.visible))
+        self.garbage &= self.frozen
+
+    @property
+    def visible(self) -> set[str]:
+        return (self.used | self.garbage) - self.frozen
+
+    def get_objects(self) -> list[str]:
+        self.lists += 1
+        return [*self.visible]
+
+    def get_count(self) -> tuple[int, ...]:
+        return self.count
+
+    def get_threshold(self) -> tuple[int, ...]:
+        return self.threshold
+
+    def set_threshold(self, *threshold: int) -> None:
+        self.threshold = (*threshold, *self.threshold[len(threshold) :])
+
+    def detector(self, heap: FrozenHeap, objects: int, at_most: int = 0) -> set[str]:
+        """Have a detector of so many objects activated; `at_most` is what the counts of the collector say."""
+        made = {f"of the detector {number}" for number in range(objects)}
+        self.used |= made
+        self.count = (at_most or objects, 0, 0)
+        heap.activated()
+        return made
+
+    def drop(self, heap: FrozenHeap, made: set[str]) -> None:
+        self.used -= made
+        self.garbage |= made
+        heap.gone()
 
 
-@pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
-    thresholds = gc.get_threshold()
-    yield
-    # As it is after the collection of tests.
-    gc.freeze()
-    gc.set_threshold(*thresholds)
+@pytest.fixture
+def gc(monkeypatch: pytest.MonkeyPatch) -> Collector:
+    made = Collector()
+    monkeypatch.setattr(collector, "gc", made)
+    monkeypatch.setattr(collector, "_LARGE_OBJECTS", 100)
+    return made
 
 
-def test_a_large_detector_is_hidden_while_it_is_active_and_looked_through_when_it_has_gone(monkeypatch):
-    monkeypatch.setattr(collector, "_LARGE_OBJECTS", 0)
-    gc.collect()
+def test_a_large_detector_is_hidden_while_it_is_active_and_collected_when_it_has_gone(gc: Collector) -> None:
     heap = FrozenHeap()
-    hidden = gc.get_freeze_count()
-    # Many, because some of what was hidden before may go meanwhile.
-    cycles = [Cycle() for _ in range(1_000)]
-    freed = cycles[0].freed
+    assert gc.frozen == OWN
+    made = gc.detector(heap, 101)
+    assert heap.holds_many
+    assert gc.frozen == OWN | made
+    gc.drop(heap, made)
+    assert (gc.garbage, gc.frozen, heap.holds_many) == (set(), OWN, False)
+
+
+def test_a_small_detector_is_not_hidden_and_objects_are_listed_only_where_there_may_be_many(
+    gc: Collector,
+) -> None:
+    heap = FrozenHeap()
+    gc.drop(heap, gc.detector(heap, 100))
+    assert (gc.frozen, gc.lists, heap.holds_many) == (OWN, 0, False)
+    gc.detector(heap, 100, at_most=101)
+    assert (gc.frozen, gc.lists, heap.holds_many) == (OWN, 1, False)
+    # What the older generations have counts too: 7 + 10 * (3 + 4 * 2).
+    gc.count, gc.threshold = (7, 3, 2), (10, 4, 9)
     heap.activated()
-    assert gc.get_freeze_count() > hidden
-    del cycles
-    gc.collect()
-    assert freed == []
-    heap.gone()
-    assert freed == ["freed"]
+    assert gc.lists == 2
+    gc.count = (0, 1, 2)
+    heap.activated()
+    assert gc.lists == 2
 
 
-def test_objects_are_listed_only_where_there_may_be_many(monkeypatch):
-    monkeypatch.setattr(collector, "_LARGE_OBJECTS", 10_000)
-    collect_seldom()
-    heap = FrozenHeap()
-    with monkeypatch.context() as patched:
-        patched.delattr(gc, "get_objects")
+@pytest.mark.parametrize(("detectors", "active"), [(1, 0), (30, 0), (30, 20)])
+def test_what_small_detectors_leave_is_collected_once_more_are_gone_than_a_few_and_than_are_active(
+    gc: Collector, detectors: int, active: int
+) -> None:
+    heap = FrozenHeap(detectors)
+    assert heap.holds_many is (detectors > 1)
+    for _ in range(active):
         heap.activated()
-    heap.gone()
-    for threshold in (50_000, 700):
-        gc.set_threshold(threshold)
-        hidden = gc.get_freeze_count()
-        detector = [Cycle() for _ in range(10_000)]
-        heap.activated()
-        assert gc.get_freeze_count() > hidden + len(detector)
-        del detector
-        heap.gone()
-
-
-def test_what_an_actor_is_made_of_is_not_looked_through_when_a_detector_goes(monkeypatch):
-    """The number of hidden objects is the same before, all the time, and afterwards."""
-    monkeypatch.setattr(collector, "_LEFT_SMALL", 0)
-    own = [Cycle() for _ in range(20_000)]
-    heap = FrozenHeap()
-    hidden = gc.get_freeze_count()
-    assert hidden > len(own)
-    for _ in range(3):
-        cycle = Cycle()
-        freed = cycle.freed
-        heap.activated()
-        # The collector looks through what it can see: the detector, and little else.
-        assert len(gc.get_objects()) < len(own) // 4
-        del cycle
-        heap.gone()
-        assert freed == ["freed"]
-        assert gc.get_freeze_count() >= len(own)
-        assert len(gc.get_objects()) < len(own) // 4
-
-
-def test_what_small_detectors_leave_is_collected_once_several_are_gone():
-    heap = FrozenHeap()
-    freed = Cycle().freed
     gone = 0
-    while not freed:
-        heap.activated()
-        heap.gone()
+    while not gc.scanned:
+        gc.drop(heap, gc.detector(heap, 3))
         gone += 1
-        assert gone <= 20
-    assert gone > 1, "a collection takes longer than what a small detector leaves is worth"
+    assert gone == max(active, 15) + 1
+    assert gc.scanned == [3], "it does not look at what is the worker's own"
+    assert (gc.garbage, gc.frozen) == (set(), OWN)
 
 
-def test_a_large_detector_that_went_leaves_the_actor_hidden(monkeypatch):
-    own = [Cycle() for _ in range(20_000)]
-    heap = FrozenHeap()
-    monkeypatch.setattr(collector, "_LARGE_OBJECTS", 0)
-    heap.activated()
-    heap.gone()
-    assert gc.get_freeze_count() > len(own)
-    assert len(gc.get_objects()) < len(own) // 4
+def test_detectors_that_share_a_worker_are_never_hidden(gc: Collector) -> None:
+    gc.detector(FrozenHeap(2), 101)
+    assert (gc.frozen, gc.lists) == (OWN, 0)
 
 
-def test_the_collector_comes_seldom_but_comes():
-    collect_seldom()
-    young, _, old = gc.get_threshold()
-    assert young > 700
-    assert old > 10
-    assert gc.isenabled()
-
-
-def test_a_front_end_hides_what_stays_and_still_collects_what_comes_and_goes():
-    before = Cycle()
-    collected = Cycle().freed
+def test_a_front_end_hides_what_stays_and_still_collects_what_comes_and_goes(gc: Collector) -> None:
+    gc.garbage = {"what starting left behind"}
     settle()
-    assert collected == ["freed"], "what starting left behind is not hidden"
-    assert gc.get_freeze_count() > 0
-    threshold, *older = gc.get_threshold()
-    assert threshold > 700
+    assert (gc.garbage, gc.frozen) == (set(), OWN)
+    young, *older = gc.threshold
+    assert young > 700
     assert older == [10, 10], "what grew old is looked at as ever"
-    hidden, gone = before.freed, Cycle().freed
-    del before
-    gc.collect()
-    assert gone == ["freed"]
-    assert hidden == []
+
+
+def test_the_collector_comes_seldom_but_comes(gc: Collector) -> None:
+    collect_seldom()
+    young, _, old = gc.threshold
+    assert young > 700
+    assert 10 < old < 10**6

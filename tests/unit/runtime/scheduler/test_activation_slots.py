@@ -252,22 +252,3 @@ async def test_slots_are_given_and_asked_back_as_a_plain_account_says(examples: 
             assert one.task is not None
             one.task.cancel()
         await asyncio.sleep(0)
-
-
-@pytest.mark.parametrize("seed", range(3))
-async def test_with_many_more_than_slots_each_gets_its_turn(seed: int) -> None:
-    chance = random.Random(seed)
-    slots = ActivationSlots(3)
-    most = 0
-
-    async def live(one: Someone) -> None:
-        nonlocal most
-        for _ in range(10):
-            await slots.acquire(one)
-            most = max(most, slots.held)
-            for _ in range(chance.randrange(4)):
-                await asyncio.sleep(0)
-            slots.release(one)
-
-    await asyncio.wait_for(asyncio.gather(*(live(Someone()) for _ in range(20))), 10)
-    assert (most, slots.held) == (3, 0)

@@ -62,12 +62,18 @@ async def serving(folder: Path) -> AsyncIterator[LocalService]:
         yield service
 
 
+async def active(service: LocalService) -> tuple[str, LocalWorker]:
+    """An active detector, and its worker."""
+    detector = await service.backend.create_detector("one")
+    await service.backend.call(detector, event(1))
+    worker = service.actors.with_detector(detector)
+    assert worker is not None
+    return detector, worker
+
+
 async def test_what_is_active_stays_active_and_is_not_activated_again(tmp_path):
     async with serving(tmp_path) as service:
-        detector = await service.backend.create_detector("one")
-        await service.backend.call(detector, event(1))
-        worker = service.actors.with_detector(detector)
-        assert worker is not None
+        detector, worker = await active(service)
         async with succeeded(service) as scheduler:
             assert scheduler.active_detectors == 1
             assert (await scheduler.route(detector, 0)).worker == worker.name
@@ -103,11 +109,7 @@ async def test_an_activation_that_ends_after_its_scheduler_did_is_adopted(tmp_pa
 
 async def test_a_detector_that_was_deleted_or_given_to_another_worker_is_dropped(tmp_path):
     async with serving(tmp_path) as service:
-        deleted, moved = [await service.backend.create_detector(name) for name in ("one", "two")]
-        for detector in (deleted, moved):
-            await service.backend.call(detector, event(1))
-        former = service.actors.with_detector(moved)
-        assert former is not None
+        (deleted, _), (moved, former) = [await active(service) for _ in range(2)]
         # Another worker got it while the scheduler took this one for dead.
         epoch = await service.scheduler.catalogue.lease(moved)
         assert epoch is not None
@@ -124,10 +126,7 @@ async def test_a_detector_that_was_deleted_or_given_to_another_worker_is_dropped
 
 async def test_all_detectors_of_a_shared_worker_are_adopted_and_it_takes_more(tmp_path):
     async with local_service(tmp_path, spares=0, detectors_per_worker=3) as service:
-        *kept, deleted = [await service.backend.create_detector(f"{number}") for number in range(3)]
-        for detector in (*kept, deleted):
-            await service.backend.call(detector, event(1))
-        (worker,) = service.actors.started
+        (*kept, deleted), (worker, *_) = zip(*[await active(service) for _ in range(3)], strict=True)
         await service.scheduler.catalogue.delete_detector(deleted)
         async with succeeded(service) as scheduler:
             assert scheduler.active_detectors == 2
@@ -142,10 +141,7 @@ async def test_all_detectors_of_a_shared_worker_are_adopted_and_it_takes_more(tm
 async def test_a_worker_that_does_not_answer_is_ended(tmp_path, monkeypatch):
     monkeypatch.setattr("engine.runtime.scheduler.adoption._ANSWER_S", 0.05)
     async with serving(tmp_path) as service:
-        detector = await service.backend.create_detector("one")
-        await service.backend.call(detector, event(1))
-        worker = service.actors.with_detector(detector)
-        assert worker is not None
+        detector, worker = await active(service)
 
         async def never() -> None:
             await asyncio.Event().wait()
@@ -159,8 +155,8 @@ async def test_a_worker_that_does_not_answer_is_ended(tmp_path, monkeypatch):
 
 async def test_a_detector_that_was_adopted_counts_against_the_slots(tmp_path):
     async with local_service(tmp_path, spares=1, max_resident=1, turn_s=0.0) as service:
-        one, two = [await service.backend.create_detector(name) for name in ("one", "two")]
-        await service.backend.call(one, event(1))
+        await active(service)
+        two = await service.backend.create_detector("two")
         async with succeeded(service) as scheduler:
             await service.backend.call(two, event(1))
             assert scheduler.active_detectors == 1
@@ -168,10 +164,7 @@ async def test_a_detector_that_was_adopted_counts_against_the_slots(tmp_path):
 
 async def test_a_worker_that_nobody_adopts_saves_and_ends(tmp_path):
     async with local_service(tmp_path, spares=1, abandoned_s=0.1) as service:
-        detector = await service.backend.create_detector("one")
-        await service.backend.call(detector, event(1))
-        worker = service.actors.with_detector(detector)
-        assert worker is not None
+        _, worker = await active(service)
         ended: list[int] = []
         worker.service._abandoned = lambda: ended.append(1)
         await asyncio.sleep(0.4)
@@ -189,10 +182,8 @@ async def test_the_start_does_not_wait_for_a_worker_that_answers_late_but_adopts
 ):
     monkeypatch.setattr("engine.runtime.scheduler.adoption._FIRST_S", 0.05)
     async with serving(tmp_path) as service:
-        late, moved = [await service.backend.create_detector(name) for name in ("late", "moved")]
-        for detector in (late, moved):
-            await service.backend.call(detector, event(1))
-        workers = {detector: service.actors.with_detector(detector) for detector in (late, moved)}
+        workers = dict([await active(service) for _ in range(2)])
+        late, moved = workers
         answer = asyncio.Event()
         found = LocalActors._found
 
@@ -218,8 +209,7 @@ async def test_workers_on_the_node_that_was_lost_with_the_scheduler_are_hardly_w
     tmp_path, monkeypatch
 ):
     async with serving(tmp_path) as service:
-        detector = await service.backend.create_detector("one")
-        await service.backend.call(detector, event(1))
+        detector, _ = await active(service)
         found = LocalActors._found
 
         async def silent(actors: LocalActors, worker: LocalWorker) -> LocalWorker:
@@ -257,8 +247,7 @@ async def test_workers_that_were_being_started_are_hardly_waited_for(tmp_path, m
 
 async def test_a_node_whose_workers_answer_is_not_given_up_because_the_scheduler_was_lost_there(tmp_path):
     async with serving(tmp_path) as service:
-        detector = await service.backend.create_detector("one")
-        await service.backend.call(detector, event(1))
+        detector, _ = await active(service)
         async with succeeded(service, lost_on="n") as scheduler:
             assert scheduler.active_detectors == 1
             assert not scheduler._workers.avoided.now()
@@ -268,10 +257,7 @@ async def test_a_node_whose_workers_answer_is_not_given_up_because_the_scheduler
 async def test_what_is_adopted_late_is_saved_at_the_end_too(tmp_path, monkeypatch):
     monkeypatch.setattr("engine.runtime.scheduler.adoption._FIRST_S", 0.05)
     async with serving(tmp_path) as service:
-        detector = await service.backend.create_detector("one")
-        await service.backend.call(detector, event(1))
-        worker = service.actors.with_detector(detector)
-        assert worker is not None
+        _, worker = await active(service)
         found = LocalActors._found
 
         async def slowly(actors: LocalActors, one: LocalWorker) -> LocalWorker:

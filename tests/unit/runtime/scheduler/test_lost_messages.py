@@ -21,22 +21,16 @@ from engine.runtime.contract.errors import DetectorUnavailable, no_such_detector
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.contract.tokens import Grant
-from engine.runtime.front_end.backend import Backend
-from engine.runtime.front_end.scheduler_client import SchedulerClient
 from engine.runtime.process.log_records import LOGGED, Logged
-from engine.runtime.scheduler.scheduler import Scheduler
-from engine.runtime.scheduler.scheduler_service import SchedulerService
-from engine.runtime.transport.link import Link
+from engine.runtime.transport.link import Link, Request, Response, responses
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.messages import Note, Request, Response, responses
 from engine.runtime.transport.server_connection import ServerConnection
 from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import StorageError
-from tests.local_runtime.actors import LocalActors, LocalNodes
-from tests.local_runtime.catalogues import LocalCatalogues
+from tests.local_runtime.actors import LocalNodes
 from tests.local_runtime.connections import Pipe
 from tests.local_runtime.losses import REPORTED, Loss
-from tests.local_runtime.service import until
+from tests.local_runtime.service import LocalService, until
 from tests.local_runtime.workers import LocalWorker
 
 pytestmark = pytest.mark.skipping_clock
@@ -53,38 +47,27 @@ LARGE = ops.evaluate_batch(json.dumps({"events": [{"fields": {"a": 1}, "timestam
 # -- the service ---------------------------------------------------------------------------------------------
 
 
-class Scene:
-    """A front end, the scheduler and its workers, connected as their processes are."""
-
-    def __init__(self, folder: Path, settings: RuntimeSettings) -> None:
-        self.folder = folder
-        self.settings = settings
-        nodes = LocalNodes(n=8, m=8)
-        self.actors = LocalActors(settings, nodes=nodes)
-        self.scheduler = Scheduler(settings, self.actors, LocalCatalogues(settings).client(), nodes=nodes)
-        self.actors.term = lambda: self.scheduler.catalogue.term
-        self.service = SchedulerService(
-            self.scheduler, folder=str(folder), shared_settings={}, abandoned_s=60.0, ended=lambda: None
-        )
-        self.told: list[Note] = []
-        remote = SchedulerClient(settings, self._connect, noted=self.told.append, end=self._end)
-        self.backend = Backend(settings, remote, shared=True, connect=self.actors.connect)
-        self.detectors: list[str] = []
-        """Those that should exist."""
+class Compared(LocalService):
+    """A service that compares its settings as those on Ray do, and gives up a connection where that fails."""
 
     async def _connect(self) -> LinkClient:
-        client = LinkClient(Link(responses))
-        Pipe.between(client.link, self.service.link())
         try:
-            await client.ask("open", str, "here")
+            client = await super()._connect()
             await client.ask("compare", list, 1, "here", {})
         except BaseException:
-            client.link.abort()
+            self.connected[-1].link.abort()
             raise
         return client
 
-    async def _end(self) -> None:
-        """Nothing is left to end."""
+
+class Scene:
+    """A front end, the scheduler and its workers, connected as their processes are."""
+
+    def __init__(self, service: LocalService) -> None:
+        self.actors, self.scheduler, self.backend = service.actors, service.scheduler, service.backend
+        self.folder = service.settings.data
+        self.detectors: list[str] = []
+        """Those that should exist."""
 
     async def again(self, call: Callable[[], Awaitable[T]]) -> T:
         """Make a call as callers do: again, as long as that may succeed."""
@@ -140,7 +123,7 @@ async def scene(folder: Path, **settings: Any) -> AsyncIterator[Scene]:
         **{"spares": 1, "max_resident": SLOTS, "detectors_per_worker": 2, "turn_s": 0.0, **settings},
         actor_bytes_max=2**40,
     )
-    made = Scene(folder, chosen)
+    made = Scene(Compared(chosen, nodes=LocalNodes(n=8, m=8)))
     await made.backend.start()
     try:
         yield made

@@ -2,16 +2,13 @@
 
 import asyncio
 import json
-from typing import Any
 
 import pytest
 
-from engine.evaluation.wire.events import Refused
 from engine.language.diagnostics import Refusal
 from engine.runtime.contract.errors import NO_SUCH_DETECTOR, NO_SUCH_NODE, STARTING, DetectorUnavailable
 from engine.runtime.contract.figures import NodeFigures
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.requests.tuples import TuplesPart
 from tests.local_runtime.actors import LocalNodes
 from tests.local_runtime.service import LocalService, local_service, until
 
@@ -88,30 +85,6 @@ async def test_a_detector_moves_to_and_fro_under_load_and_each_event_is_evaluate
         assert callers.answered <= await seen(service, detector_id) <= callers.answered + 4
 
 
-async def test_relations_and_versions_move_along(tmp_path):
-    async with local_service(tmp_path, nodes=LocalNodes(n=8, m=8), **QUICK) as service:
-        detector_id = await service.backend.create_detector("one")
-
-        async def call(operation: ops.Operation) -> Any:
-            return json.loads((await service.backend.call(detector_id, operation)).result)
-
-        rule = await call(ops.add_rule("r", "known(a)"))
-        await call(ops.change_rule(rule["id"], name="renamed"))
-        await call(ops.stage_tuples("u", 0, TuplesPart("ndjson", b'"x"\n1\n')))
-        await call(ops.put_relation("known", "u", 1))
-        await call(ops.stage_tuples("half", 0, TuplesPart("ndjson", b'"y"\n')))
-        asked = (ops.relations(), ops.relation("known", limit=9), ops.versions(rule["id"]))
-        before = [await call(each) for each in asked]
-        await service.backend.move_detector(detector_id, "m")
-        assert [await call(each) for each in asked] == before
-        assert len((await call(ops.evaluate(EVENT)))["actions"]) == 1
-        # What was staged of an upload stays behind, and its caller begins again.
-        lost = await service.backend.call(detector_id, ops.put_relation("known", "half", 1))
-        assert isinstance(lost, Refused)
-        assert [entry.code for entry in lost.entries] == [STARTING]
-        assert place(service, detector_id) == "m"
-
-
 async def test_without_a_node_it_goes_to_another_one_and_where_it_is_it_stays(tmp_path):
     async with local_service(tmp_path, nodes=LocalNodes(n=8, m=8), **QUICK) as service:
         detector_id = await counting(service)
@@ -153,18 +126,32 @@ async def test_what_cannot_be_moved_is_refused_and_goes_on_where_it_is(tmp_path)
         assert await seen(service, detector_id) == 0
 
 
-async def test_on_the_only_node_a_move_is_refused_for_good_and_one_to_a_full_node_for_now(tmp_path):
-    nodes = LocalNodes(n=8)
-    async with local_service(tmp_path, nodes=nodes, **QUICK) as service:
+async def test_a_move_to_a_full_node_is_refused_for_now(tmp_path):
+    async with local_service(tmp_path, nodes=LocalNodes(n=8, m=0.5), **QUICK) as service:
         detector_id = await counting(service)
-        with pytest.raises(Refusal, match="no other living node") as nowhere:
-            await service.backend.move_detector(detector_id, "")
-        assert nowhere.value.entries[0].code == NO_SUCH_NODE
-        nodes.cpus["m"] = 0.5
         await service.backend.move_detector(await service.backend.create_detector("other"), "m")
         with pytest.raises(DetectorUnavailable, match="no other node has room") as full:
             await service.backend.move_detector(detector_id, "")
         assert full.value.code == STARTING
+
+
+async def test_a_move_that_does_not_come_about_gives_back_the_worker_that_was_kept_for_it(tmp_path):
+    async with local_service(tmp_path, nodes=LocalNodes(n=8, m=8), deadline_s=1, **QUICK) as service:
+        detector_id = await counting(service)
+        worker, goes_on = service.actors.with_detector(detector_id), asyncio.Event()
+
+        async def stalls(_: str) -> None:
+            await goes_on.wait()
+
+        worker.before = stalls
+        asked = asyncio.create_task(service.backend.call(detector_id, ops.evaluate(EVENT)))
+        await until(lambda: worker.in_flight)
+        with pytest.raises(DetectorUnavailable, match="or it cannot be passivated"):
+            await service.scheduler.move(detector_id, "")
+        assert sum(one.taken for one in service.scheduler._workers.all) == 1
+        goes_on.set()
+        with pytest.raises(DetectorUnavailable, match="the deadline passed"):
+            await asked
 
 
 async def test_a_drained_node_loses_its_detectors_and_workers_under_load_until_it_is_not_drained(tmp_path):

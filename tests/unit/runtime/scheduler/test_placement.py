@@ -9,13 +9,20 @@ import pytest
 from engine.evaluation.wire.events import Done
 from engine.runtime.activation import activation, detector_service
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.requests.calls import LEFT, REPORT, Activated, Ended, Report, decode_report
+from engine.runtime.contract.requests.calls import (
+    LEFT,
+    REPORT,
+    Activated,
+    Ended,
+    Reply,
+    Report,
+    decode_report,
+)
 from engine.runtime.contract.requests.operations import Operation
-from engine.runtime.contract.requests.replies import Reply
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
+from engine.runtime.transport.link import Answered, Moved, Note, Response
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.messages import Answered, Moved, Note, Response
 from engine.runtime.transport.server_connection import Outcome
 from tests.local_runtime.actors import LocalActors
 from tests.local_runtime.catalogues import newborn

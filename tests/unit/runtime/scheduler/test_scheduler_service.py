@@ -22,12 +22,11 @@ from engine.runtime.front_end.scheduler_client import SchedulerClient
 from engine.runtime.process.log_records import LOGGED, Logged
 from engine.runtime.scheduler.scheduler import Scheduler
 from engine.runtime.scheduler.scheduler_service import SchedulerService
-from engine.runtime.transport.link import Link
+from engine.runtime.transport.link import Link, Note, responses
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.messages import Note, responses
 from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import StorageError
-from tests.local_runtime.actors import LocalActors
+from tests.local_runtime.actors import LocalActors, LocalNodes
 from tests.local_runtime.catalogues import LocalCatalogues
 from tests.local_runtime.connections import Pipe
 from tests.local_runtime.service import until
@@ -52,7 +51,7 @@ class Directories:
 
     def begin(self) -> None:
         self.directories = LocalCatalogues(self.settings)
-        self.scheduler = Scheduler(self.settings, self.actors, self.directories.client())
+        self.scheduler = Scheduler(self.settings, self.actors, self.directories.client(), nodes=LocalNodes())
         self.service = SchedulerService(
             self.scheduler,
             shared_settings={"--max-resident": "50", "--spares": "2"},
@@ -264,40 +263,6 @@ async def test_calls_go_on_with_a_successor_and_what_was_removed_stays_so(tmp_pa
         directories.lose()
         with pytest.raises(Refusal):
             await scheduler.ask("delete_detector", int, ONE)
-
-
-async def test_what_was_asked_of_a_directory_that_stays_away_is_unknown_or_not_done(tmp_path):
-    directories = Directories(tmp_path, deadline_s=1.0, hung_s=1.0, shutdown_s=0.5)
-    async with service_of(directories) as scheduler:
-        hanging = asyncio.Event()
-
-        async def hang(*_: object) -> int:
-            await hanging.wait()
-            return 0
-
-        catalogue = directories.scheduler.catalogue
-        catalogue.create_detector = directories.scheduler.route = hang  # type: ignore[method-assign]
-        directories.clients[-1].link.abort()
-        asked = [
-            asyncio.create_task(scheduler.ask(*call))
-            for call in (("create_detector", int, ONE, "one"), ("route", Route, ONE, 0))
-        ]
-        await until(lambda: len(directories.clients) == 2 and directories.clients[1].under_way == 2)
-        directories.refuse = ActorDied("it is away")
-        directories.clients[-1].link.abort()
-        outcomes = await asyncio.gather(*asked, return_exceptions=True)
-        assert [getattr(outcome, "code", outcome) for outcome in outcomes] == [1502, 1501]
-        with pytest.raises(DetectorUnavailable) as away:
-            await scheduler.ask("create_detector", int, ONE, "one")
-        assert (away.value.code, "it is away" in away.value.message) == (1501, True)
-        directories.refuse = StorageError("no such disk")
-        with pytest.raises(DetectorUnavailable, match="no such disk"):
-            await scheduler.ask("create_detector", int, ONE, "one")
-        scheduler.refuse_all()
-        with pytest.raises(DetectorUnavailable) as refused:
-            await scheduler.ask("changes", Changes, 0, 0)
-        assert refused.value.code == 1503
-        directories.refuse = None
 
 
 async def test_status_and_counts_outlive_a_directory_that_is_away(tmp_path):

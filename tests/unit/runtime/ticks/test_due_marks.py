@@ -15,12 +15,10 @@ from snapshots.errors import StorageError
 from snapshots.files import RealFiles
 from snapshots.write.due_marks import due_times
 from tests.faulty_files import Died, FaultyFiles
-from tests.local_runtime.alarms import alarm, event, install
+from tests.local_runtime.alarms import SECOND, T, alarm, event, install
 from tests.local_runtime.catalogues import newborn
+from tests.local_runtime.owners import ONE
 
-ONE = "1" * 32
-SECOND = 1_000_000
-T = 1_700_000_000 * SECOND
 DUE_US = T + 5 * SECOND
 LATE_US = T + 60 * SECOND
 

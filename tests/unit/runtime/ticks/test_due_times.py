@@ -12,31 +12,6 @@ def taken(dues: DueTimes, now_us: int) -> list[str]:
     return found
 
 
-def test_what_is_due_is_taken_once_in_order_of_time() -> None:
-    dues = DueTimes()
-    for name, due_us in (("c", 30), ("a", 10), ("b", 20)):
-        dues.note(name, due_us)
-    assert taken(dues, 9) == []
-    assert taken(dues, 20) == ["a", "b"]
-    assert taken(dues, 20) == []
-    assert len(dues) == 1
-
-
-def test_what_was_noted_last_counts() -> None:
-    dues = DueTimes()
-    dues.note("earlier", 30)
-    dues.note("earlier", 10)
-    dues.note("later", 10)
-    dues.note("later", 30)
-    dues.note("never", 10)
-    dues.note("never", None)
-    dues.note("unknown", 10)
-    dues.note("unknown", 0)
-    assert taken(dues, 10) == ["earlier"]
-    assert taken(dues, 30) == ["later"]
-    assert [*dues.unknown] == ["unknown"]
-
-
 def test_a_folder_tells_what_nobody_else_has_told_meanwhile() -> None:
     dues = DueTimes()
     for name in ("told", "told nothing", "asked again", "now", "then", "nothing", "gone"):
@@ -73,15 +48,18 @@ def test_it_agrees_with_a_table_that_is_searched(seed: int) -> None:
     for now_us in range(1, 2_000):
         name = f"{drawn.randrange(9)}"
         if drawn.random() < 0.7:
-            due_us = now_us + drawn.randrange(50)
+            due_us = drawn.choice((0, now_us + drawn.randrange(50)))
             dues.note(name, due_us)
             table[name] = due_us
         elif drawn.random() < 0.3:
             dues.note(name, None)
             table.pop(name, None)
+        unknown = {one for one, due_us in table.items() if not due_us}
+        assert {*dues.unknown} == unknown
         if drawn.random() < 0.2:
-            found = taken(dues, now_us)
-            assert sorted(found) == sorted(one for one, due_us in table.items() if due_us <= now_us)
-            for one in found:
-                del table[one]
-        assert len(dues) == len(table)
+            found = [(table.pop(one), one) for one in taken(dues, now_us)]
+            assert [due_us for due_us, _ in found] == sorted(due_us for due_us, _ in found)
+            assert all(0 < due_us <= now_us for due_us, _ in found)
+            assert all(due_us > now_us for one, due_us in table.items() if one not in unknown)
+            assert taken(dues, now_us) == []
+        assert len(dues) == len(table) - len(unknown)

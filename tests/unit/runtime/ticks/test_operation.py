@@ -1,6 +1,5 @@
 """What a tick does to a detector and its journal, asked by a caller or by the detector's worker."""
 
-import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -13,18 +12,11 @@ from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import TICK_DUE, Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
-from engine.runtime.detector.persistence import journal_entries
 from engine.runtime.detector.persistence.journal_entries import Ticked
 from engine.runtime.detector.persistence.replay import Replay
-from snapshots.files import RealFiles
-from snapshots.inspection import read_only
-from tests.faulty_files import FaultyFiles
-from tests.local_runtime.alarms import alarm, event, install, tick
-from tests.local_runtime.catalogues import newborn
+from tests.local_runtime import owners as owners_of
+from tests.local_runtime.alarms import SECOND, T, alarm, event, install, tick
 
-ONE = "1" * 32
-SECOND = 1_000_000
-T = 1_700_000_000 * SECOND
 DUE = Operation(TICK_DUE, b"")
 
 
@@ -33,48 +25,16 @@ def alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch)
 
 
-class Owners:
-    """A detector's folder, and the owners that it has one after another, at a time of the server."""
+class Owners(owners_of.Owners):
+    """At a time of the server. Whatever is replayed fires as it did."""
 
     def __init__(self, data: Path, **settings: Any) -> None:
-        newborn(data, ONE)
-        self.folder = data / "detectors" / ONE
-        self.settings = RuntimeSettings(data=data, **settings)
-        self.now_us = T
-        self.epoch = 0
-        self.files = FaultyFiles()
-        self.actor: OperationExecutor
-        self.activate()
+        super().__init__(data, now_us=T, **settings)
 
-    def activate(self) -> None:
-        """Make the next owner; the one before may have died."""
-        self.epoch += 1
-        self.actor = OperationExecutor(self.settings, files=self.files, now_us=lambda: self.now_us)
-        assert self.actor.activate(ONE, self.epoch).diverged is None
-
-    def full(self) -> None:
-        """Have the disk take no writes."""
-        self.files.error = errno.ENOSPC
-        self.files.fail_next("create", "write", "reserve", "rename")
-        self.files.for_good = True
-
-    def ask(self, *operations: Operation) -> list[Any]:
-        """The results of a batch; for a refusal its code."""
-        reply = self.actor.handle(operations)
-        assert reply.crash is None, reply.crash
-        return [
-            json.loads(one.result) if isinstance(one, Done) else one.entries[0].code for one in reply.answers
-        ]
-
-    @property
-    def position(self) -> tuple[int | None, int]:
-        detector = self.actor._the_active().detector
-        return detector.clock_us, detector.events_seen
-
-    def entries(self) -> list[Any]:
-        """What the journal says after the newest snapshot."""
-        records = read_only(self.folder, RealFiles()).records
-        return [entry for one in records for entry in journal_entries.decode(one.payload).entries]
+    def activate(self) -> OperationExecutor:
+        actor = super().activate()
+        assert self.activated.diverged is None
+        return actor
 
     def ticks(self) -> list[int]:
         """The times of the ticks in the journal, counted from T."""
@@ -109,7 +69,7 @@ def test_a_tick_that_is_not_after_the_clock_changes_nothing_and_is_not_journaled
 
 
 def test_a_tick_that_is_too_far_ahead_is_refused(owners: Owners) -> None:
-    ahead_us = owners.settings.limits.ahead_ms_max * 1_000
+    ahead_us = RuntimeSettings(data=owners.data).limits.ahead_ms_max * 1_000
     assert owners.ask(tick(T + ahead_us + 1)) == [1402]
     assert owners.position == (None, 0)
     assert owners.ask(tick(T + ahead_us)) == [{"actions": []}]

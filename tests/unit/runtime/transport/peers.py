@@ -10,11 +10,10 @@ import pytest
 from engine.evaluation.wire.events import Done
 from engine.runtime.contract import build
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.requests.replies import Reply
+from engine.runtime.contract.requests.calls import Reply
 from engine.runtime.transport.connecting import Listener
-from engine.runtime.transport.link import PROTOCOLS, Link
+from engine.runtime.transport.link import PROTOCOLS, Batch, Link, Response
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.messages import Batch, Response
 from engine.runtime.transport.server_connection import Outcome, ServerConnection
 from snapshots.errors import WriteFailed
 

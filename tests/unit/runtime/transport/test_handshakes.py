@@ -14,9 +14,19 @@ from engine.runtime.contract.build import Protocols
 from engine.runtime.contract.requests.calls import Address
 from engine.runtime.transport import connecting
 from engine.runtime.transport.connecting import Listener, OtherProtocolError, connect
-from engine.runtime.transport.link import HEADER, MESSAGES, PROTOCOLS, TOKEN, WELCOME, Link, pieces
+from engine.runtime.transport.link import (
+    HEADER,
+    MESSAGES,
+    PROTOCOLS,
+    TOKEN,
+    WELCOME,
+    Link,
+    Note,
+    encode,
+    pieces,
+    responses,
+)
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.messages import Note, encode, responses
 from engine.runtime.transport.server_connection import ServerConnection
 from tests.certificates import certificates
 from tests.local_runtime.service import until

@@ -13,18 +13,19 @@ import pytest
 from engine.evaluation.wire.events import Done
 from engine.runtime.contract.errors import ActorDied, ActorFailed, DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.requests.calls import Address
-from engine.runtime.contract.requests.replies import Reply
+from engine.runtime.contract.requests.calls import Address, Reply
 from engine.runtime.transport.link import (
     HEADER,
     MESSAGES,
     TOKEN,
     WELCOME,
+    Answered,
     FrameReader,
+    Moved,
     pieces,
+    responses,
 )
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.messages import Answered, Moved, responses
 from snapshots.errors import WriteFailed
 from tests.local_runtime.service import until
 from tests.unit.runtime.transport.peers import HOSTS, LARGE, SOME_TOKEN, SPOKEN, Peer, listening, sent
@@ -83,19 +84,6 @@ async def test_each_request_gets_its_own_response_in_whatever_order_they_come():
             settled(Reply([Done(batch.operations[0].payload)]))
         assert (await first).answers == [Done(b"1")]
         assert (await second).answers == [Done(b"2")]
-
-
-async def test_several_connections_are_served_at_once():
-    async with listening() as (peer, listener):
-        clients = [await LinkClient.to(listener.address) for _ in range(5)]
-        peer.at_once = False
-        answers = [sent(client, b"%d" % number) for number, client in enumerate(clients)]
-        await until(lambda: len(peer.batches) == 5)
-        for batch, settled in peer.batches:
-            settled(Reply([Done(batch.operations[0].payload)]))
-        assert [(await answer).answers for answer in answers] == [[Done(b"%d" % n)] for n in range(5)]
-        for client in clients:
-            client.link.abort()
 
 
 async def test_one_who_gives_up_an_ask_that_may_be_abandoned_ends_it_there_too():

@@ -13,9 +13,8 @@ from engine.runtime.contract.requests.calls import Address
 from engine.runtime.process import temporary
 from engine.runtime.transport import connecting
 from engine.runtime.transport.connecting import connect
-from engine.runtime.transport.link import HEADER, MESSAGES, TOKEN, Link
+from engine.runtime.transport.link import HEADER, MESSAGES, TOKEN, Link, responses
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.messages import responses
 from tests.certificates import certificates
 from tests.unit.runtime.transport.peers import HOSTS, LARGE, SOME_TOKEN, listening, sent
 

@@ -2,8 +2,6 @@
 
 import errno
 import os
-import subprocess
-import sys
 
 import pytest
 
@@ -13,15 +11,6 @@ from snapshots.errors import Damaged, FolderInUse, NewerFormat, StorageError, Wr
 from snapshots.files import RealFiles
 from tests.faulty_files import Died, FaultyFiles
 from tests.process_table import holders
-
-BEGIN = """
-import sys
-from pathlib import Path
-from snapshots.data_folder.identity import begin_folder
-print("ready", flush=True)
-sys.stdin.readline()
-print(begin_folder(Path(sys.argv[1]), lock_wait_s=60))
-"""
 
 
 def text_of(identity):
@@ -123,21 +112,6 @@ def test_a_call_that_fails_leaves_no_half_an_id(tmp_path):
         if not files.failed:
             break
         call += 1
-
-
-def test_processes_that_begin_one_folder_at_once_agree_on_its_id(tmp_path):
-    command = [sys.executable, "-c", BEGIN, str(tmp_path / "data")]
-    begun = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)
-    ]
-    for process in begun:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    for process in begun:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-    assert {process.communicate()[0].strip() for process in begun} == {begin_folder(tmp_path / "data")}
 
 
 def test_who_comes_second_takes_the_id_of_the_first(tmp_path):

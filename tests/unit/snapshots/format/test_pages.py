@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.errors import Damaged, NewerFormat
+from snapshots.errors import Damaged
 from snapshots.format.file_names import listing
-from snapshots.format.framing import frame
-from snapshots.format.pages import HEADER_BYTES, PAGE_FILE, Page, decode, decode_header
+from snapshots.format.pages import HEADER_BYTES, Page, decode, decode_header
 from snapshots.write.snapshot_writer import SnapshotWriter
 from tests.faulty_files import FaultyFiles
 
@@ -40,11 +39,6 @@ def test_every_flipped_bit_and_every_cut_is_noticed(tmp_path: Path) -> None:
     for length in range(len(data)):
         with pytest.raises(Damaged):
             decode(data[:length])
-
-
-def test_a_newer_format_is_told_from_damage() -> None:
-    with pytest.raises(NewerFormat):
-        decode(frame(PAGE_FILE.magic, 2, b"what nobody knows yet"))
 
 
 def test_names_of_pages_are_told_from_others() -> None:

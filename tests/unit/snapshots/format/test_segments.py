@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshots.errors import NewerFormat
 from snapshots.format.segment_reader import (
     Record,
     SegmentReader,
@@ -93,18 +92,6 @@ def test_old_files_are_read():
     assert tuple(one.payload for one in records) == PAYLOADS
     assert reader.stop.reason is None
     assert decode((GOLDEN / "snapshot-format-1.rds").read_bytes()).body == b"some state, 0123"
-
-
-@pytest.mark.parametrize("extra", [b"", b"fields that are not known here"])
-def test_a_whole_segment_of_a_newer_format_is_refused_by_its_number(extra):
-    with pytest.raises(NewerFormat, match=f"format {FORMAT + 1}.*up to {FORMAT}"):
-        decode_header(of_format(FORMAT + 1, extra))
-
-
-def of_format(number: int, extra: bytes = b"") -> bytes:
-    fields = segment()[12:40] + extra
-    header = struct.pack("<8sHH", MAGIC, number, 12 + len(fields) + 4) + fields
-    return header + struct.pack("<I", zlib.crc32(header))
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 """A disk that is full or fails: what is said of it, and that nothing is lost by it."""
 
 import errno
-import os
-from pathlib import Path
 
 import pytest
 
@@ -30,14 +28,6 @@ def test_no_room_changes_nothing(folder):
     assert recovered(folder) == (b"born", [b"one", b"two"])
 
 
-def test_where_there_is_little_room_only_what_is_needed_is_reserved(folder):
-    files = FaultyFiles(error=errno.ENOSPC)
-    store = write(opened(folder, files=files), b"one")
-    files.fails_at = len(files.calls)
-    store.reserve(1_000)
-    assert files.calls[-2:] == ["reserve", "reserve"]
-
-
 def test_what_is_reserved_makes_no_file_longer_and_is_given_back(folder):
     store = opened(folder)
     store.reserve(100_000)
@@ -48,27 +38,6 @@ def test_what_is_reserved_makes_no_file_longer_and_is_given_back(folder):
     write(store, b"one")
     store.close()
     assert path.stat().st_blocks * 512 <= 8192
-
-
-def test_a_first_short_record_takes_a_block_and_leaves_nothing_to_give_back(folder):
-    files = FaultyFiles()
-    store = opened(folder, files=files)
-    store.reserve(1_000)
-    write(store, b"one")
-    store.release()
-    assert files.calls.count("reserve") == 1
-    assert "release" not in files.calls
-
-
-def test_what_later_records_reserved_is_given_back(folder):
-    files = FaultyFiles()
-    store = write(opened(folder, files=files), b"one")
-    store.reserve(1_000)
-    store.reserve(5_000)
-    assert files.calls.count("reserve") == 1, "more is reserved than the next record takes"
-    write(store, b"two")
-    store.close()
-    assert files.calls.count("release") == 1
 
 
 @pytest.mark.parametrize(("call", "kind"), [("write", WriteFailed), ("sync_data", SyncFailed)])
@@ -114,20 +83,3 @@ def test_a_save_that_fails_at_any_call_changes_nothing_and_the_journal_goes_on(f
     assert calls == 9
     save(opened(folder, snapshots_kept=1))
     assert len(names(folder)) == 3
-
-
-def test_a_segment_that_cannot_be_left_is_gone_on_with(folder):
-    files = FaultyFiles(error=errno.ENOSPC, for_good=True)
-    store = write(opened(folder, files=files, segment_bytes_max=50), b"one")
-    create = files.create
-
-    def no_room(path: Path) -> object:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    files.create = no_room
-    with pytest.raises(NoRoom):
-        store.begin_snapshot()
-    write(store, b"two")
-    files.create = create
-    write(store, b"three")
-    assert recovered(folder) == (b"born", [b"one", b"two", b"three"])

@@ -17,7 +17,6 @@ from snapshots.format.file_names import CLAIM_NUMBER, segment_name, snapshot_nam
 from snapshots.format.pages import Page
 from snapshots.format.snapshot_file import Snapshot
 from snapshots.store import Store
-from snapshots.takeover.recovered import Recovered
 from tests.faulty_files import FaultyFiles
 from tests.unit.snapshots.owners import change, names, opened, recovered, save, write
 
@@ -43,21 +42,6 @@ def test_what_was_appended_is_found_by_the_next_owner_with_its_place(folder):
     assert list(found.records) == list(found.records)
 
 
-def test_numbers_go_on_over_owners_and_segments(folder):
-    everything = []
-    for epoch in range(1, 6):
-        store = Store(folder, epoch=epoch, segment_bytes_max=100)
-        assert [one.payload for one in store.recover().records] == everything
-        for number in range(epoch):
-            payload = b"%d-%d" % (epoch, number)
-            store.reserve(len(payload))
-            assert store.append(payload, version=1) == len(everything) + 1
-            everything.append(payload)
-            write(store)
-    assert recovered(folder) == (b"born", everything)
-    assert len(names(folder)) > 6
-
-
 def test_a_snapshot_stands_for_what_came_before_it(folder):
     store = write(opened(folder), b"one", b"two")
     assert store.journal_bytes == 44 + 2 * 43
@@ -74,20 +58,6 @@ def test_a_snapshot_stands_for_what_came_before_it(folder):
     later = Store(folder)
     later.recover()
     assert later.snapshot_us == 7_000_000
-
-
-def test_what_is_appended_while_a_snapshot_is_taken_comes_after_it(folder):
-    store = write(opened(folder), b"one")
-    sequence = store.begin_snapshot()
-
-    def chunks():
-        yield b"sa"
-        write(store, b"two")
-        yield b"ved"
-
-    store.save(chunks(), version=7, sequence=sequence)
-    assert store.journal_bytes == 44 + 43
-    assert recovered(folder) == (b"saved", [b"two"])
 
 
 def test_snapshots_may_be_saved_by_another_thread_while_records_are_appended(folder):
@@ -128,15 +98,6 @@ def test_the_newest_few_snapshots_are_kept_and_the_segments_that_they_need(folde
     assert store.segment_count == 2
     change(folder / snapshot_name(5), 50)
     assert recovered(folder) == (b"after 4", [b"5"])
-
-
-def test_three_snapshots_are_kept_if_no_other_number_is_given(folder):
-    store = opened(folder)
-    for number in range(1, 5):
-        save(write(store, b"%d" % number))
-    assert [name for name in names(folder) if name.startswith("snapshot-")] == [
-        snapshot_name(number) for number in (2, 3, 4)
-    ]
 
 
 def test_the_journal_is_as_long_as_what_no_snapshot_includes(folder):
@@ -240,24 +201,12 @@ def test_a_snapshot_may_be_saved_again_though_no_record_came_since(folder):
     assert store.journal_bytes == 0
 
 
-def test_many_owners_that_do_nothing_leave_nothing_behind(folder):
-    save(write(opened(folder), b"one"))
-    before = len(names(folder))
-    for _ in range(10):
-        opened(folder).close()
-    assert len(names(folder)) == before
-
-
 def test_files_of_others_are_left_alone(folder):
     (folder / "notes.txt").write_text("mine")
     (folder / "journal-1-1.rdj").write_text("not quite a name of ours")
     store = write(opened(folder, snapshots_kept=1), b"one")
     save(store)
     assert {"notes.txt", "journal-1-1.rdj"} < set(names(folder))
-
-
-def test_what_a_recovery_gives_is_what_it_says_it_is(folder):
-    assert isinstance(Store(folder).recover(), Recovered)
 
 
 def test_a_journal_of_more_segments_than_a_name_was_made_for_is_read_to_its_end(folder):

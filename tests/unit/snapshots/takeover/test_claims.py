@@ -20,7 +20,7 @@ from snapshots.format.file_names import CLAIM_NUMBER, segment_name
 from snapshots.inspection import read_only
 from snapshots.store import Store
 from tests.faulty_files import FaultyFiles
-from tests.unit.snapshots.owners import names, opened, recovered, save, write
+from tests.unit.snapshots.owners import names, opened, recovered, write
 
 
 def test_an_owner_is_fenced_off_by_a_later_claim_alone(folder):
@@ -45,15 +45,6 @@ def test_an_epoch_is_owned_once_and_no_earlier_one_after_it(folder, epoch):
     opened(folder, 2)
     with pytest.raises(Fenced):
         Store(folder, epoch=epoch).recover()
-
-
-def test_what_a_fenced_owner_writes_after_the_cut_is_never_read(folder):
-    first = write(opened(folder, 1), b"one")
-    second = opened(folder, 2)
-    first.append(b"late", version=3)
-    first.sync()
-    write(second, b"two")
-    assert recovered(folder) == (b"born", [b"one", b"two"])
 
 
 def test_a_fenced_owner_that_never_wrote_cannot_cut_any_more(folder):
@@ -156,28 +147,6 @@ def test_an_owner_that_was_fenced_off_takes_nobody_elses_claim_when_it_releases_
     write(second, b"two")
 
 
-def test_a_snapshot_cuts_off_earlier_owners_too(folder):
-    first = write(opened(folder, 1), b"one")
-    second = opened(folder, 2)
-    first.append(b"late", version=3)
-    save(second)
-    assert recovered(folder) == (b"saved", [])
-
-
-def test_a_fenced_owner_can_finish_no_snapshot(folder):
-    first = write(opened(folder, 1), b"one")
-    sequence = first.begin_snapshot()
-
-    def chunks():
-        yield b"la"
-        opened(folder, 2)
-        yield b"te"
-
-    with pytest.raises(Fenced):
-        first.save(chunks(), version=7, sequence=sequence)
-    assert recovered(folder) == (b"born", [b"one"])
-
-
 def test_the_owner_of_a_folder_that_was_removed_is_fenced_off(folder):
     store = opened(folder)
     destroy_folder(folder)
@@ -185,15 +154,6 @@ def test_the_owner_of_a_folder_that_was_removed_is_fenced_off(folder):
         store.check_owner()
     destroy_folder(folder)
     assert not folder.exists()
-
-
-def test_the_owner_of_a_folder_that_was_made_anew_is_fenced_off(folder):
-    store = opened(folder, 1)
-    destroy_folder(folder)
-    create_folder(folder, b"born again", version=7)
-    write(opened(folder, 1), b"one")
-    with pytest.raises(Fenced, match="was removed"):
-        store.check_owner()
 
 
 class Meanwhile(RealFiles):

@@ -25,7 +25,7 @@ from snapshots.format.file_names import (
 )
 from snapshots.format.framing import frame
 from snapshots.format.snapshot_file import SNAPSHOT_FILE, Snapshot, encode
-from snapshots.inspection import inspect_folder, read_only
+from snapshots.inspection import read_only
 from snapshots.store import Store
 from snapshots.write.snapshot_writer import SnapshotWriter
 from tests.crash.model.history import FOLDER
@@ -300,21 +300,6 @@ def test_pages_that_do_not_fit_are_set_aside_with_the_reason(folder):
         (f"{page_name(1)}.damaged", f"{page_name(1)}: its body does not fit its checksum"),
         (f"{page_name(2)}.fenced", f"{page_name(2)}: it is by epoch 1, which was fenced off before record 2"),
     ]
-
-
-def test_a_damaged_snapshot_of_records_that_are_nowhere_else_leaves_a_hole(folder):
-    save(write(opened(folder, 1), b"one")).close()
-    path = folder / snapshot_name(1)
-    path.write_bytes(flipped(path.read_bytes(), 49))
-    (folder / segment_name(1, 1)).unlink()
-    forget_marks(folder)
-    with pytest.raises(Hole, match="once had a snapshot of record 1"):
-        Store(folder).recover()
-
-
-def test_a_folder_without_a_snapshot_is_reported_as_empty(tmp_path):
-    report = inspect_folder(tmp_path)
-    assert (report.sequence, report.journal_bytes, report.epoch) == (0, 0, 0)
 
 
 def test_each_different_copy_of_what_is_damaged_is_kept_and_no_file_stays_open(folder):

@@ -1,14 +1,13 @@
 """A detector queue, its worker, and what becomes of requests."""
 
 import asyncio
-import json
 from typing import Any
 
 from engine.evaluation.wire.events import Done, Refused
 from engine.language.diagnostics import Refusal
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
+from tests.local_runtime.owners import event
 from tests.local_runtime.service import LocalService, until
 from tests.local_runtime.workers import LocalWorker
 
@@ -60,10 +59,6 @@ class Scene:
     async def held(self) -> None:
         """Come back when a call is held up."""
         await until(lambda: self.gate.held_up)
-
-
-def event(timestamp_ms: float, **fields: Any) -> Operation:
-    return ops.evaluate(json.dumps({"event": {"fields": fields, "timestamp_ms": timestamp_ms}}).encode())
 
 
 async def outcomes(tasks: list[asyncio.Task[Any]]) -> list[Any]:

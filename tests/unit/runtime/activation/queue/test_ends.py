@@ -6,8 +6,9 @@ import pytest
 
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
+from tests.local_runtime.owners import event
 from tests.local_runtime.service import local_service, until
-from tests.unit.runtime.activation.queue.scene import event, outcomes
+from tests.unit.runtime.activation.queue.scene import outcomes
 
 pytestmark = pytest.mark.skipping_clock
 
@@ -41,15 +42,6 @@ async def test_deletion_during_activation_answers_1200_at_once(scene):
         assert await outcomes(tasks) == [1200, 1200]
         s.gate.open()
         assert s.service.scheduler.active_detectors == 0
-
-
-async def test_deletion_leaves_nothing_behind_that_is_saved_later(scene, tmp_path):
-    async with scene(snapshot_interval_s=0.01) as s:
-        await s.backend.call(s.detector_id, ops.add_rule("r", "a == 1"))
-        await outcomes(s.asks(1))
-        await s.backend.delete_detector(s.detector_id)
-        await asyncio.sleep(0.05)
-        assert list((tmp_path / "detectors").iterdir()) == []
 
 
 async def test_closing_answers_what_waits_and_then_refuses(scene):

@@ -6,9 +6,7 @@ import msgspec
 import pytest
 
 from engine.language.diagnostics import Refusal
-from engine.runtime.catalogue import catalogue_state
 from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
-from engine.runtime.catalogue.catalogue_state import CatalogueState
 from engine.runtime.catalogue.offline import mint_offline, opened_offline
 from engine.runtime.contract.catalogue_changes import TableUpdate
 from engine.runtime.contract.tokens import KnownToken, StoredToken, TokenEntry, digest_of, mint
@@ -63,15 +61,6 @@ def test_names_of_tokens_survive_and_times_of_use_do_with_a_snapshot(opened):
     assert opened().tokens()[0] == told
     opened().revoke_token(A)
     assert opened().tokens() == [TokenEntry(B, "hint", "", None, None)]
-
-
-def test_tokens_of_an_older_program_have_no_name():
-    state = CatalogueState()
-    added = msgspec.msgpack.encode(["token added", A, b"a", "h"])
-    catalogue_state.apply(catalogue_state.decode(added), state)
-    old = {"tokens": {B: {"digest": b"b", "hint": "h"}}, "detectors": {}, "struck": []}
-    tokens = state.tokens | catalogue_state.decode_state(msgspec.msgpack.encode(old)).tokens
-    assert {(token.name, token.created_at_ms) for token in tokens.values()} == {("", None)}
 
 
 def test_only_what_is_new_is_told(opened):
@@ -145,21 +134,11 @@ def test_files_of_a_deleted_detector_go_when_it_is_purged_or_with_the_next_openi
     assert not (tmp_path / "detectors" / B).exists()
 
 
-def test_a_long_journal_becomes_a_snapshot(opened, tmp_path, monkeypatch):
-    monkeypatch.setattr("engine.runtime.catalogue.catalogue._SNAPSHOT_JOURNAL_BYTES", 1000)
-    directory = opened()
-    for number in range(100):
-        directory.add_token(f"{number:032x}", StoredToken(b"%d" % number, "hint"))
-    directory.close()
-    assert sum(path.stat().st_size for path in (tmp_path / "directory").glob("journal-*")) < 7000
-    assert len(opened().changes(0, 0).tokens.whole or ()) == 100
-
-
 def test_a_snapshot_is_made_once_the_journal_has_as_much_as_the_one_before(opened, tmp_path, monkeypatch):
     monkeypatch.setattr("engine.runtime.catalogue.catalogue._SNAPSHOT_JOURNAL_BYTES", 1000)
     directory = opened()
     sizes = []
-    for number in range(2000):
+    for number in range(1000):
         directory.add_token(f"{number:032x}", StoredToken(b"%d" % number, "hint"))
         newest = max((tmp_path / "directory").glob("snapshot-*"))
         if newest.stat().st_size not in sizes:
@@ -167,17 +146,20 @@ def test_a_snapshot_is_made_once_the_journal_has_as_much_as_the_one_before(opene
     # Each has at least the half more, where a fixed distance would have brought hundreds of them.
     assert 5 < len(sizes) < 40
     assert sum(sizes) < 5 * sizes[-1]
-    assert len(opened().changes(0, 0).tokens.whole or ()) == 2000
+    assert len(opened().changes(0, 0).tokens.whole or ()) == 1000
 
 
 def test_openings_leave_a_bounded_number_of_segments(opened, tmp_path):
     counts = []
-    for number in range(60):
-        opened().add_token(f"{number:032x}", StoredToken(b"%d" % number, "hint"))
+    for number in range(30):
+        directory = opened()
+        directory.add_token(f"{number:032x}", StoredToken(b"%d" % number, "hint"))
+        # It dies, and saves nothing.
+        directory._store.close()
         counts.append(len(list((tmp_path / "directory").glob("journal-*-000001.rdj"))))
     assert max(counts) <= 12
     for _ in range(5):
-        assert len(opened().changes(0, 0).tokens.whole or ()) == 60
+        assert len(opened().changes(0, 0).tokens.whole or ()) == 30
     before = sorted((tmp_path / "directory").glob("snapshot-*"))
     for _ in range(5):
         opened()

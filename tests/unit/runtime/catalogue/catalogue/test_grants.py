@@ -14,6 +14,7 @@ from engine.runtime.catalogue.catalogue_state import (
     recovered_state,
     state_version,
 )
+from engine.runtime.catalogue.change_log import ChangeLog
 from engine.runtime.contract.tokens import FULL, Grant, KnownToken, StoredToken
 from snapshots.errors import NewerFormat
 from snapshots.inspection import read_only
@@ -85,6 +86,7 @@ def test_what_has_bounds_is_written_in_a_version_that_earlier_programs_refuse(gr
     bounded = StoredToken(b"digest", "hint", grant=grant)
     assert state_version(CatalogueState(tokens={A: StoredToken(b"digest", "hint")})) == 2
     assert state_version(CatalogueState(tokens={B: StoredToken(b"other", "hint"), A: bounded})) == 3
+    assert state_version(CatalogueState(log=ChangeLog(last=1))) == 3
     assert record_version(TokenAdded(A, b"digest", "hint", grant=grant)) == 2
 
 

@@ -8,7 +8,7 @@ from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from tests.faulty_files import FaultyFiles
 from tests.local_runtime.catalogues import newborn
-from tests.unit.runtime.detector.executor.requests import ONE, TWO
+from tests.local_runtime.owners import ONE, TWO
 
 
 @pytest.fixture

@@ -3,28 +3,17 @@
 import json
 from typing import Any
 
-from engine.evaluation.wire.events import Done, Refused
+from engine.evaluation.wire.events import Done
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.detector.executor import OperationExecutor
-
-ONE = "1" * 32
-TWO = "2" * 32
-
-
-def event(timestamp_ms: float = 1000, **fields: Any) -> Operation:
-    return ops.evaluate(json.dumps({"event": {"fields": fields, "timestamp_ms": timestamp_ms}}).encode())
+from tests.local_runtime.owners import event
 
 
 def answer(actor: OperationExecutor, operation: Operation) -> Any:
     (given,) = actor.handle([operation]).answers
     assert isinstance(given, Done), given
     return json.loads(given.result)
-
-
-def codes(given: Any) -> list[int]:
-    assert isinstance(given, Refused), given
-    return [entry.code for entry in given.entries]
 
 
 def add(actor: OperationExecutor, condition: str = "a == 1") -> str:

@@ -1,6 +1,5 @@
 """Activations: what was answered is there, and what fails leaves nothing behind."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -9,17 +8,13 @@ from engine.language.limits import Limits
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.calls import Activated
 from engine.runtime.detector.persistence import replay
-from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
-from engine.runtime.detector.persistence.replay import Replay
-from engine.runtime.detector.persistence.replay_attempts import Poisoned
 from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import (
-    NewerFormat,
-    NothingUsable,
     StorageError,
     WrongFolder,
 )
-from tests.unit.runtime.detector.executor.requests import ONE, TWO, add, answer, codes, event, fired
+from tests.local_runtime.owners import ONE, TWO, codes, event
+from tests.unit.runtime.detector.executor.requests import add, answer, fired
 
 
 def test_an_activation_that_fails_leaves_no_file_open(make, files):
@@ -62,27 +57,6 @@ def test_a_replay_that_raises_an_error_was_survived_too(actor, make, tmp_path, m
     assert not (tmp_path / "detectors" / ONE / "replaying").exists()
 
 
-def test_what_was_answered_is_there_when_the_detector_is_activated_again(make, actor):
-    rule_id = add(actor, "once within 10s a == 1")
-    fired(actor, 1000, a=1)
-    assert actor.passivate() > 1_000_000
-    other = make()
-    assert other.activate(ONE, 2) == Activated(records=2)
-    assert fired(other, 11_000, a=2) == [rule_id]
-    assert fired(other, 11_001, a=2) == []
-
-
-def test_what_was_answered_is_there_though_nobody_had_time_to_save_it(make, actor):
-    rule_id = add(actor, "once a == 1")
-    fired(actor, 1000, a=1)
-    actor.handle([ops.change_rule(rule_id, name="new")])
-    for epoch in (2, 3):
-        other = make()
-        assert other.activate(ONE, epoch).records == 3
-    assert fired(other, 2000, a=2) == [rule_id]
-    assert answer(other, ops.rule(rule_id))["name"] == "new"
-
-
 def test_an_actor_hosts_one_detector_after_another(make, actor):
     rule_id = add(actor)
     actor.passivate()
@@ -101,22 +75,6 @@ def test_a_long_journal_is_not_left_to_the_next_activation(make, actor, files):
     assert make().activate(ONE, 2).records == 0
 
 
-def test_a_journal_in_many_pieces_is_not_left_either(make, tmp_path):
-    for epoch in range(1, 40):
-        actor = make()
-        actor.activate(ONE, epoch)
-        fired(actor, epoch)
-        actor.passivate()
-    assert len(list((tmp_path / "detectors" / ONE).glob("journal-*"))) < 30
-    assert make().activate(ONE, 50).records <= 8
-
-
-def test_a_folder_that_is_gone_was_lost(make, tmp_path):
-    shutil.rmtree(tmp_path / "detectors" / ONE)
-    with pytest.raises(NothingUsable):
-        make().activate(ONE, 1)
-
-
 def test_an_actor_that_could_not_activate_a_detector_can_host_another(make, actor, tmp_path):
     add(actor)
     for path in (tmp_path / "detectors" / ONE).iterdir():
@@ -126,16 +84,6 @@ def test_an_actor_that_could_not_activate_a_detector_can_host_another(make, acto
         other.activate(ONE, 2)
     other.activate(TWO, 3)
     assert other.detector_id == TWO
-
-
-def test_a_detector_that_a_newer_program_saved_is_not_activated(make, actor, monkeypatch):
-    monkeypatch.setattr("engine.runtime.detector.executor.SNAPSHOT_VERSION", SNAPSHOT_VERSION + 1)
-    add(actor)
-    actor.begin_saving()
-    actor.finish_saving()
-    monkeypatch.undo()
-    with pytest.raises(NewerFormat, match=f"version {SNAPSHOT_VERSION + 1}"):
-        make().activate(ONE, 2)
 
 
 def test_what_fails_without_a_death_is_tried_as_often_as_it_takes(make, actor, monkeypatch):
@@ -161,15 +109,6 @@ def test_what_fails_without_a_death_is_tried_as_often_as_it_takes(make, actor, m
     assert fired(other, 2000, a=2) == [rule_id]
 
 
-def test_activating_and_passivating_leaves_nothing_behind(make, tmp_path):
-    for epoch in range(1, 30):
-        actor = make()
-        actor.activate(ONE, epoch)
-        assert codes(actor.handle([event(10_060_001)]).answers[0]) == [1402]
-        actor.passivate()
-    assert len(list((tmp_path / "detectors" / ONE).glob("journal-*"))) <= 3
-
-
 def test_an_activation_replays_few_segments_however_many_owners_wrote_one(make, tmp_path):
     replayed, at_once = [], []
     for epoch in range(1, 30):
@@ -181,36 +120,6 @@ def test_an_activation_replays_few_segments_however_many_owners_wrote_one(make, 
     assert replayed[:12] == [0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 0]
     assert [replayed[number + 1] > 0 for number in range(28)] == at_once[:28]
     assert len(list((tmp_path / "detectors" / ONE).glob("journal-*"))) <= 20
-
-
-def test_deaths_at_different_records_are_no_poison(make, actor, monkeypatch):
-    class Killed(BaseException):
-        pass
-
-    add(actor)
-    for at in (1000, 2000, 3000):
-        fired(actor, at, a=1)
-    take = Replay.take
-    for epoch, last in ((2, 1), (3, 2), (4, 1), (5, 3)):
-
-        def killed(replay, told, last=last):
-            if told.events_seen == last:
-                raise Killed
-            take(replay, told)
-
-        monkeypatch.setattr(Replay, "take", killed)
-        with pytest.raises(Killed):
-            make().activate(ONE, epoch)
-    monkeypatch.undo()
-    assert make().activate(ONE, 6).records == 4
-
-
-def test_an_event_that_diverges_when_it_is_taken_again_sets_the_detector_aside(make, actor, monkeypatch):
-    add(actor)
-    fired(actor, 1000, a=1)
-    monkeypatch.setattr("engine.runtime.detector.persistence.replay.Replay._observe", lambda *_: None)
-    with pytest.raises(Poisoned, match="Diverged"):
-        make().activate(ONE, 2)
 
 
 def test_however_often_a_detector_is_activated_for_nothing_its_folder_stays_small(make, actor, tmp_path):

@@ -8,7 +8,8 @@ from engine.evaluation.wire.events import Done, Refused
 from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.language.limits import Limits
 from engine.runtime.contract.requests import operations as ops
-from tests.unit.runtime.detector.executor.requests import ONE, add, answer, codes, event, fired
+from tests.local_runtime.owners import ONE, codes, event
+from tests.unit.runtime.detector.executor.requests import add, answer, fired
 
 
 def test_a_rule_is_shown_as_the_interface_has_it(actor):
@@ -38,41 +39,6 @@ def test_integers_of_any_size_stand_in_a_rule_as_they_were_given(actor):
     assert b'"value":1.0}' in given.result
 
 
-def test_the_answer_to_a_batch_is_bounded_and_what_it_has_no_room_for_can_be_sent_again(make, tmp_path):
-    actor = make(limits=Limits(answer_bytes_max=60_000))
-    actor.activate(ONE, 1)
-    for number in range(20):
-        answer(actor, ops.add_rule(f"{number} " + "n" * 200, "once a == 1"))
-    left = [{"fields": {"a": 1}, "timestamp_ms": number} for number in range(100)]
-    keyed = ops.evaluate_batch(json.dumps({"events": left}).encode(), "a key")
-    (given,) = actor.handle([keyed]).answers
-    assert len(given.result) < 60_000 + 100 * 250
-    # A repeat is answered as before, and evaluates nothing more.
-    assert actor.handle([keyed]).answers == [given]
-    seen = 0
-    for _ in range(100):
-        results = answer(
-            actor, ops.evaluate_batch(json.dumps({"events": left}).encode(), "a key" * (not seen))
-        )
-        again = []
-        for one, result in zip(left, results["results"], strict=True):
-            if "errors" in result:
-                assert result["errors"][0]["code"] == 1400
-                again.append(one)
-            else:
-                assert len(result["actions"]) == 20
-                seen += 1
-        left = again
-        if not left:
-            break
-    assert seen == 100
-    actor.discard()
-    # What was refused is not in the journal's history.
-    other = make(limits=Limits(answer_bytes_max=60_000))
-    other.activate(ONE, 2)
-    assert other._active.detector.events_seen == 100
-
-
 def test_what_the_answers_of_a_reply_have_no_room_for_is_not_begun(make):
     actor = make(limits=Limits(answer_bytes_max=800))
     actor.activate(ONE, 1)
@@ -98,17 +64,6 @@ def test_answers_that_fill_a_reply_to_the_last_byte_end_it(make):
     assert len(actor.handle([event(number, a=1) for number in range(1, 6)]).answers) == 2
 
 
-def test_a_rule_is_changed_and_removed(actor):
-    rule_id = add(actor)
-    changed = answer(
-        actor, ops.change_rule(rule_id, name="new", condition="a == 2", notify=True, enabled=False)
-    )
-    assert (changed["name"], changed["notify"], changed["enabled"]) == ("new", True, False)
-    assert changed["condition"] == {"leaf": {"fact": "a", "op": "eq", "value": 2}}
-    assert answer(actor, ops.remove_rule(rule_id)) == {"id": rule_id}
-    assert answer(actor, ops.rules()) == {"rules": []}
-
-
 @pytest.mark.parametrize(
     "operation", [ops.rule("0" * 32), ops.change_rule("0" * 32), ops.remove_rule("none")]
 )
@@ -127,12 +82,6 @@ def test_a_batch_goes_on_after_an_operation_that_is_refused(actor):
     assert [type(one) for one in reply.answers] == [Done, Refused, Done, Refused, Done]
     assert codes(reply.answers[1]) == [1000]
     assert [rule_id] == fired(actor, 3000, a=1)
-
-
-def test_a_batch_is_carried_out_in_order(actor):
-    add(actor, "once a == 1")
-    reply = actor.handle([event(1000, a=2), event(2000, a=1), event(3000, a=2)])
-    assert [len(json.loads(one.result)["actions"]) for one in reply.answers] == [0, 1, 1]
 
 
 def test_a_change_is_synced_at_once_whatever_comes_with_it(make):
@@ -168,26 +117,3 @@ def test_a_key_repeats_the_first_answer_whether_it_is_explained_or_not(actor, ma
     other = make()
     other.activate(ONE, 2)
     assert answer(other, plain) == first
-
-
-@pytest.mark.parametrize("of", [ops.evaluate_batch, ops.evaluate_lines])
-def test_where_all_events_are_refused_nothing_is_written(actor, of):
-    before = actor.handle([event(9_000_000)]).journal_bytes
-    late = {"fields": {}, "timestamp_ms": 1}
-    body = {"event": late} if of is ops.evaluate_lines else {"events": [late]}
-    reply = actor.handle([of(json.dumps(body).encode())])
-    assert b'"errors"' in reply.answers[0].result
-    assert reply.journal_bytes == before
-
-
-def test_a_draft_is_shown_with_its_rule(actor):
-    rule_id = add(actor)
-    draft = answer(actor, ops.add_rule("d", "a == 2", shadow=True, draft_of=rule_id))
-    shown = answer(actor, ops.rule(draft["id"]))
-    assert (shown["shadow"], shown["draftOf"]) == (True, rule_id)
-    assert "draftOf" not in answer(actor, ops.rule(rule_id))
-
-
-def test_an_event_too_far_ahead_of_the_clock_is_refused(actor):
-    assert codes(actor.handle([event(10_060_001)]).answers[0]) == [1402]
-    assert fired(actor, 10_060_000) == []

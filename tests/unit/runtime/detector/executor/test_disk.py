@@ -7,18 +7,15 @@ import pytest
 
 from engine.evaluation.wire.events import Done, Refused
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector import apply as apply_module
-from engine.runtime.detector.executor import OperationExecutor
-from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import (
     Fenced,
     StorageError,
     SyncFailed,
     WriteFailed,
 )
-from tests.local_runtime.catalogues import newborn
-from tests.unit.runtime.detector.executor.requests import ONE, add, answer, codes, event, fired
+from tests.local_runtime.owners import ONE, codes, event
+from tests.unit.runtime.detector.executor.requests import add, answer, fired
 
 
 def test_a_batch_is_one_record_and_one_sync(actor, files):
@@ -41,12 +38,6 @@ def test_one_short_event_reserves_one_block_and_gives_nothing_back(make, actor, 
     other.passivate()
     assert files.calls.count("reserve") == 1
     assert "release" not in files.calls
-
-
-def test_what_changes_nothing_is_not_written(actor, files):
-    actor.handle([ops.rules(), ops.rule("none"), ops.evaluate(b"{"), event(10_060_001)])
-    assert "write" not in files.calls[-3:]
-    assert not actor.begin_saving()
 
 
 def test_a_state_that_a_crash_left_behind_never_answers_and_what_came_before_it_does(
@@ -110,20 +101,6 @@ def test_a_snapshot_that_fails_costs_nothing_that_was_answered(make, actor, file
     assert fired(other, a=1) == [rule_id]
 
 
-def test_a_full_disk_refuses_what_would_have_to_be_kept_and_nothing_else_until_there_is_room(
-    make, actor, files
-):
-    rule_id = add(actor)
-    files.error, files.for_good = errno.ENOSPC, True
-    files.fail_next("reserve", "create")
-    large = event(5000, a=1, text="x" * 200_000)
-    reply = actor.handle([large, ops.rule(rule_id), ops.remove_rule(rule_id)])
-    assert [type(one) for one in reply.answers] == [Refused, Done, Refused]
-    assert codes(reply.answers[0]) == codes(reply.answers[2]) == [1501]
-    files.fails_at = None
-    assert fired(actor, 1000, a=1) == [rule_id], "nothing was done, and the clock was not moved"
-
-
 @pytest.mark.parametrize(("call", "error"), [("write", WriteFailed), ("sync_data", SyncFailed)])
 def test_a_journal_that_fails_is_the_end_of_the_detector_here_and_of_nothing_that_was_answered(
     make, actor, files, call, error
@@ -140,23 +117,13 @@ def test_a_journal_that_fails_is_the_end_of_the_detector_here_and_of_nothing_tha
     assert fired(other, 2000, a=2) in ([[]] if call == "write" else [[], [rule_id]])
 
 
-def test_an_actor_whose_detector_has_a_later_owner_answers_nothing_more(make, actor):
-    fired(actor, a=1)
-    other = make()
-    other.activate(ONE, 2)
-    with pytest.raises(Fenced):
-        make().activate(ONE, 1)
-    with pytest.raises(Fenced):
-        actor.handle([ops.rules()])
-    assert actor.detector_id is None
-
-
 def test_what_a_later_owner_has_not_seen_was_never_answered(make, actor):
     rule_id = add(actor, "once a == 1")
     other = make()
     other.activate(ONE, 2)
     with pytest.raises(Fenced):
         actor.handle([event(2000, a=1)])
+    assert actor.detector_id is None
     assert fired(other, 2000, a=2) == []
     third = make()
     third.activate(ONE, 3)
@@ -236,22 +203,6 @@ def test_without_a_journal_of_events_a_replay_has_no_answers_to_compare(make):
     assert make(journal_sync="off").activate(ONE, 2).diverged is None
 
 
-def test_a_mount_that_is_not_safe_keeps_it_from_activating(tmp_path, files):
-    newborn(tmp_path, ONE)
-    identity = begin_folder(tmp_path)
-    checked = []
-
-    def unsafe():
-        checked.append(tmp_path)
-        raise OSError("another file system")
-
-    settings = RuntimeSettings(data=tmp_path, folder_id=identity)
-    actor = OperationExecutor(settings, files=files, check_mount=unsafe)
-    with pytest.raises(StorageError, match="another file system"):
-        actor.activate(ONE, 1)
-    assert checked == [tmp_path]
-
-
 def test_without_a_journal_of_events_each_snapshot_is_a_file_of_its_own(make, tmp_path):
     actor = make(journal_sync="off")
     actor.activate(ONE, 1)
@@ -273,6 +224,11 @@ def test_what_an_interval_leaves_to_be_synced_is(make, files):
     actor.sync()
     assert files.calls[before:] == ["sync_data"]
     assert not actor.handle([ops.rules()]).unsynced
+    actor.handle([event(2000)])
+    actor.passivate()
+    assert files.calls.count("sync_data") == files.calls[:before].count("sync_data") + 2, (
+        "before it rests, too"
+    )
 
 
 def test_a_sync_that_fails_drops_the_detector(make, files):

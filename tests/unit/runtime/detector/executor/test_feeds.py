@@ -8,7 +8,8 @@ import pytest
 from engine.language.limits import DEFAULT_LIMITS
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.detector.executor import OperationExecutor
-from tests.unit.runtime.detector.executor.requests import ONE, answer, codes, event
+from tests.local_runtime.owners import ONE, codes, event
+from tests.unit.runtime.detector.executor.requests import answer
 
 
 def notifying(actor: OperationExecutor) -> None:

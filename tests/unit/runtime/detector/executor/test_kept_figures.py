@@ -16,7 +16,8 @@ from engine.runtime.detector import active_detector
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.persistence import detector_snapshot
 from tests.differential.modes import index_from
-from tests.unit.runtime.detector.executor.requests import ONE, add, answer, event
+from tests.local_runtime.owners import ONE, event
+from tests.unit.runtime.detector.executor.requests import add, answer
 
 
 def rules(actor: OperationExecutor) -> list[dict[str, Any]]:

@@ -1,12 +1,9 @@
 """Limits that change: what is stored keeps them, and what an older program stored is taken up."""
 
-from engine.evaluation.wire.events import Done
 from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.executor import OperationExecutor
-from tests.local_runtime.catalogues import newborn
-from tests.unit.runtime.detector.executor.requests import ONE, add, codes, event, fired
+from tests.local_runtime.owners import ONE, codes, event
+from tests.unit.runtime.detector.executor.requests import add, fired
 
 
 def test_limits_that_are_set_anew_hold_and_are_in_the_journal(make, actor):
@@ -63,18 +60,3 @@ def test_limits_that_were_lowered_below_what_is_stored_undo_nothing_of_it(make, 
         lower = make()
         lower.activate(ONE, epoch)
         assert fired(lower, 3000 + epoch, a="abc" * 50) == [long]
-
-
-def test_a_clock_that_is_set_back_does_not_keep_answers_for_longer_than_twice_their_time(tmp_path):
-    newborn(tmp_path, ONE)
-    clock_us = [10**12]
-    settings = RuntimeSettings(data=tmp_path, answers_kept_s=1, answers_kept_bytes_max=1)
-    actor = OperationExecutor(settings, now_us=lambda: clock_us[0])
-    actor.activate(ONE, 1)
-    first, second = (ops.evaluate(event(1000).payload, key) for key in ("first", "second"))
-    (given,) = actor.handle([first]).answers
-    clock_us[0] -= 10**11
-    assert codes(actor.handle([second]).answers[0]) == [1401]
-    assert actor.handle([first]).answers == [given], "it is still known"
-    clock_us[0] += 1_000_001
-    assert isinstance(actor.handle([second]).answers[0], Done)

@@ -10,7 +10,8 @@ from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.persistence.uploads import FORGOTTEN_US
 from tests.local_runtime.catalogues import newborn
-from tests.unit.runtime.detector.executor.requests import ONE, add, answer, codes, fired
+from tests.local_runtime.owners import ONE, codes
+from tests.unit.runtime.detector.executor.requests import add, answer, fired
 
 
 def stage(number: int, *values: str, upload: str = "u") -> Operation:

@@ -11,54 +11,34 @@ import pytest
 from engine.evaluation.wire.events import Done
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
-from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.executor import OperationExecutor
 from snapshots.errors import StorageError
 from snapshots.format.file_names import listing
-from tests.faulty_files import FaultyFiles
-from tests.local_runtime.catalogues import newborn
+from tests.local_runtime.owners import Owners
 
-ONE = "1" * 32
 KEPT_US = 600_000_000
 
 
-class World:
-    """A data folder with one detector, its clock, and the answers that were given in it."""
+class World(Owners):
+    """A detector, its clock, and the answers that were given in it."""
 
-    def __init__(self, data: Path, files: FaultyFiles | None = None) -> None:
-        self.data = data
-        self.files = files
-        self.clock_us = 10**15
-        self.epoch = 0
+    def __init__(self, data: Path) -> None:
+        super().__init__(data)
+        self.now_us = 10**15
         self.given: dict[str, tuple[int, Any]] = {}
 
-    @property
-    def folder(self) -> Path:
-        return self.data / "detectors" / ONE
-
-    def activate(self) -> OperationExecutor:
-        """Give an actor with the detector, as a process does that knows nothing of those before it."""
-        self.epoch += 1
-        actor = OperationExecutor(
-            RuntimeSettings(data=self.data), files=self.files, now_us=lambda: self.clock_us
-        )
-        self.activated = actor.activate(ONE, self.epoch)
-        return actor
-
-    def ask(self, actor: OperationExecutor, keys: list[str]) -> None:
-        batch = [evaluation(key, self.clock_us) for key in keys]
-        for key, answer in zip(keys, actor.handle(batch).answers, strict=True):
+    def send(self, keys: list[str]) -> None:
+        batch = [evaluation(key, self.now_us) for key in keys]
+        for key, answer in zip(keys, self.actor.handle(batch).answers, strict=True):
             assert isinstance(answer, Done)
-            self.given[key] = self.clock_us, answer
+            self.given[key] = self.now_us, answer
 
-    def check(self, actor: OperationExecutor) -> int:
+    def check(self) -> int:
         """Repeat all evaluations that must be known; gives how many there were."""
-        assert actor._active is not None
-        seen = actor._active.detector.events_seen
-        known = {key: one for key, (at_us, one) in self.given.items() if self.clock_us - at_us <= KEPT_US}
+        seen = self.detector.events_seen
+        known = {key: one for key, (at_us, one) in self.given.items() if self.now_us - at_us <= KEPT_US}
         repeats = [evaluation(key, self.given[key][0]) for key in known]
-        assert actor.handle(repeats).answers == list(known.values())
-        assert actor._active.detector.events_seen == seen
+        assert self.actor.handle(repeats).answers == list(known.values())
+        assert self.detector.events_seen == seen
         return len(known)
 
 
@@ -67,32 +47,24 @@ def evaluation(key: str, at_us: int) -> Operation:
     return ops.evaluate(json.dumps({"event": event}).encode(), key)
 
 
-def save(actor: OperationExecutor) -> None:
-    assert actor.begin_saving()
-    actor.finish_saving()
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_every_answer_of_the_last_ten_minutes_is_found_after_a_kill_whatever_snapshots_there_were(
     tmp_path: Path, seed: int
 ) -> None:
     drawn = random.Random(seed)
-    newborn(tmp_path, ONE)
     world = World(tmp_path)
-    actor, known, kills = world.activate(), 0, 0
-    world.ask(actor, ["the first"])
-    actor.handle([ops.add_rule("r", "once a == 1")])
+    known, kills = 0, 0
+    world.send(["the first"])
+    world(ops.add_rule("r", "once a == 1"))
     for number in range(60):
-        world.clock_us += drawn.choice((1_000_000, 20_000_000, 60_000_000))
-        world.ask(
-            actor, [f"{number} {place}" * drawn.randrange(1, 3) for place in range(drawn.randrange(1, 5))]
-        )
+        world.now_us += drawn.choice((1_000_000, 20_000_000, 60_000_000))
+        world.send([f"{number} {place}" * drawn.randrange(1, 3) for place in range(drawn.randrange(1, 5))])
         if drawn.random() < 0.4:
-            save(actor)
+            assert world.save()
         if drawn.random() < 0.3:
             # Killed: nothing of it is closed in order, and another one takes over what is there.
-            actor, kills = world.activate(), kills + 1
-            known = max(known, world.check(actor))
+            world.activate()
+            known, kills = max(known, world.check()), kills + 1
     assert kills > 5
     assert known > 15
     pages = listing(path.name for path in world.folder.iterdir()).pages
@@ -100,14 +72,12 @@ def test_every_answer_of_the_last_ten_minutes_is_found_after_a_kill_whatever_sna
 
 
 def test_a_snapshot_does_not_grow_with_the_answers_that_are_kept(tmp_path: Path) -> None:
-    newborn(tmp_path, ONE)
     world = World(tmp_path)
-    actor = world.activate()
     sizes, pages = [], []
     for number in range(3):
-        world.ask(actor, [f"{number} {place}" for place in range(500)])
-        world.clock_us += 1_000_000
-        save(actor)
+        world.send([f"{number} {place}" for place in range(500)])
+        world.now_us += 1_000_000
+        assert world.save()
         names = listing(path.name for path in world.folder.iterdir())
         sizes.append((world.folder / names.snapshots[max(names.snapshots)]).stat().st_size)
         pages.append((world.folder / names.pages[max(names.pages)]).stat().st_size)
@@ -116,84 +86,25 @@ def test_a_snapshot_does_not_grow_with_the_answers_that_are_kept(tmp_path: Path)
     assert max(pages) < 500 * 32 + 500
 
 
-def test_a_page_goes_when_nobody_may_ask_for_its_answers_any_more(tmp_path: Path) -> None:
-    newborn(tmp_path, ONE)
-    world = World(tmp_path)
-    actor = world.activate()
-    world.ask(actor, ["old"])
-    save(actor)
-    (old,) = world.folder.glob("page-*")
-    world.clock_us += KEPT_US
-    world.ask(actor, ["new"])
-    save(actor)
-    assert old.exists(), "it can still be asked for"
-    world.clock_us += 1
-    world.ask(actor, ["newer"])
-    save(actor)
-    assert not old.exists()
-    assert world.check(world.activate()) == 2
-
-
-def test_a_page_that_has_expired_while_the_detector_rested_is_not_read(tmp_path: Path) -> None:
-    newborn(tmp_path, ONE)
-    world = World(tmp_path, FaultyFiles())
-    actor = world.activate()
-    world.ask(actor, ["old"])
-    save(actor)
-    (old,) = world.folder.glob("page-*")
-    old.write_bytes(old.read_bytes()[:-1])
-    world.clock_us += KEPT_US + 1
-    actor = world.activate()
-    assert world.activated.damage == ()
-    world.ask(actor, ["new"])
-    save(actor)
-    assert not old.exists()
-
-
-def test_a_damaged_page_is_set_aside_and_told_and_the_others_are_used(tmp_path: Path) -> None:
-    newborn(tmp_path, ONE)
-    world = World(tmp_path)
-    actor = world.activate()
-    for key in ("one", "two"):
-        world.ask(actor, [key])
-        save(actor)
-    damaged, _ = sorted(world.folder.glob("page-*"))
-    data = bytearray(damaged.read_bytes())
-    data[-1] ^= 1
-    damaged.write_bytes(data)
-    actor = world.activate()
-    (told,) = world.activated.damage
-    assert f"{damaged.name}.damaged" in told
-    assert "its body does not fit its checksum" in told
-    assert damaged.with_name(f"{damaged.name}.damaged").read_bytes() == data
-    world.given.pop("one")
-    assert world.check(actor) == 1
-    world.ask(actor, ["three"])
-    save(actor)
-    assert not damaged.exists()
-    world.activate()
-    assert world.activated.damage == ()
-
-
 @pytest.mark.parametrize("failing", ["create", "write", "sync", "rename", "sync_folder"])
 def test_where_a_page_cannot_be_written_there_is_no_snapshot_and_the_next_page_has_its_answers(
     tmp_path: Path, failing: str
 ) -> None:
-    newborn(tmp_path / "data", ONE)
-    world = World(tmp_path / "data", files := FaultyFiles())
-    actor = world.activate()
-    world.ask(actor, ["before"])
-    assert actor.begin_saving()
-    files.fail_next(failing)
+    world = World(tmp_path / "data")
+    world.send(["before"])
+    assert world.actor.begin_saving()
+    world.files.fail_next(failing)
     with pytest.raises(StorageError):
-        actor.finish_saving()
+        world.actor.finish_saving()
     assert len(list(world.folder.glob("snapshot-*"))) == 1
     # Killed there, nothing is lost; and where it goes on, nothing either.
     shutil.copytree(tmp_path / "data", tmp_path / "killed")
-    killed = World(tmp_path / "killed")
-    killed.epoch, killed.given, killed.clock_us = world.epoch, dict(world.given), world.clock_us
-    assert killed.check(killed.activate()) == 1
-    world.ask(actor, ["after"])
-    save(actor)
+    world.data, killed = tmp_path / "killed", world.actor
+    world.activate()
+    assert world.check() == 1
+    world.data, world.actor = tmp_path / "data", killed
+    world.send(["after"])
+    assert world.save()
     assert len(list(world.folder.glob("snapshot-*"))) == 2
-    assert world.check(world.activate()) == 2
+    world.activate()
+    assert world.check() == 2

@@ -144,30 +144,6 @@ def go_on_together(first: Journaled, second: Journaled, seed: int) -> None:
         assert first.take(operation) == second.take(operation)
 
 
-def test_events_that_were_refused_are_not_taken_again() -> None:
-    journaled = Journaled()
-    journaled.take(ops.add_rule("r", "once a == 1"))
-    late = {"fields": {"a": 1}, "timestamp_ms": NOW_MS * 2}
-    good = {"fields": {"a": 2}, "timestamp_ms": 5}
-    journaled.take(ops.evaluate_batch(json.dumps({"events": [late, good, late]}).encode()))
-    told = history.decode(journaled.records[-1].payload).entries
-    assert [step.refused for step in told] == [(0, 2)]
-    assert journaled.restored().detector.events_seen == 1
-
-
-def test_a_batch_is_taken_again_as_what_it_was() -> None:
-    journaled = Journaled()
-    journaled.take(ops.add_rule("r", "once a == 1"))
-    events = [{"fields": {"a": 1}, "timestamp_ms": 5}, {"fields": {}, "timestamp_ms": 1e14}]
-    packed = msgpack.packb({"events": events})
-    journaled.take(ops.evaluate_batch(packed, "", "msgpack"))
-    (step,) = history.decode(journaled.records[-1].payload).entries
-    assert (step.form, step.body, step.refused) == ("msgpack", packed, (1,))
-    other = journaled.restored()
-    assert other.detector.events_seen == 1
-    assert other.take(ops.evaluate(b'{"event":{"fields":{},"timestamp_ms":6}}')).result != b'{"actions":[]}'
-
-
 def test_only_evaluations_are_told_as_events() -> None:
     """Events may be left to the next snapshot, by `journal_sync`; changes of rules never are."""
     journaled = Journaled()
@@ -216,21 +192,6 @@ def test_the_random_scripts_meet_the_bound_on_answers() -> None:
         if met > 5:
             return
     pytest.fail(f"{met}")
-
-
-def test_lines_are_taken_again_but_for_those_that_were_refused() -> None:
-    journaled = Journaled()
-    journaled.take(ops.add_rule("r", "once $v == 1"))
-    good = b'{"event":{"fields":{},"timestamp_ms":5},"context":{"vars":{"v":1}}}'
-    late = b'{"event":{"fields":{},"timestamp_ms":1e14}}'
-    lines = b"\n".join([b" ", b"{", good, b"", late, b"[]", b'{"event":{"fields":{},"timestamp_ms":6}}\r'])
-    results = journaled.take(ops.evaluate_lines(lines)).result.split(b"\n")
-    assert [len(json.loads(one)["actions"]) for one in results] == [0, 1, 0, 0, 1]
-    (step,) = history.decode(journaled.records[-1].payload).entries
-    assert (step.lines, step.refused) == (lines, (0, 2, 3))
-    other = journaled.restored()
-    assert (other.detector.events_seen, other.detector.clock_us) == (2, 6_000)
-    assert other.take(ops.evaluate(b'{"event":{"fields":{},"timestamp_ms":6}}')).result != b'{"actions":[]}'
 
 
 def test_a_line_that_is_refused_only_when_it_is_taken_again_is_no_history() -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from engine.evaluation.persistence.saved import OLDEST_VERSION
 from engine.evaluation.wire.events import Done
-from engine.language.limits import Limits
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.detector.persistence import journal_entries as history
@@ -70,29 +69,6 @@ def test_limits_of_a_program_that_did_not_bound_the_values_of_an_event_do_not_bo
     assert history.limits_from(document) == LIMITS
     del document["event_values_max"]
     assert history.limits_from(document).event_values_max > 1_000 * LIMITS.event_values_max
-
-
-def test_limits_that_changed_hold_for_what_comes_after() -> None:
-    journaled = Journaled(Limits(keys_max=5))
-    journaled.take(ops.add_rule("r", "per k once a == 1"))
-    at = iter(range(100))
-
-    def see(key: int, value: int) -> Any:
-        fields = {"k": key, "a": value}
-        return journaled.take(
-            ops.evaluate(json.dumps({"event": {"fields": fields, "timestamp_ms": next(at)}}).encode())
-        )
-
-    for key in range(5):
-        see(key, 1)
-    fewer = Limits(keys_max=2)
-    journaled.detector = history.under_limits(journaled.detector, fewer)
-    journaled.tell(history.LimitsSet(history.limits_document(fewer)))
-    for key in range(5, 8):
-        see(key, 1)
-    other = journaled.restored()
-    assert other.detector.limits == fewer
-    assert other.detector.histories.live == journaled.detector.histories.live == 2
 
 
 def test_a_record_is_arrays_within_arrays() -> None:

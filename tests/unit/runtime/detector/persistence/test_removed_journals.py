@@ -2,24 +2,16 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from engine.evaluation.wire.events import Done
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.tokens import digest_of
 from tests.local_runtime.service import LocalService, local_service, until
+from tests.unit.runtime.backend.requests import fired
 
 pytestmark = pytest.mark.skipping_clock
-
-
-async def fired(service: LocalService, detector_id: str, timestamp_ms: float, **fields: Any) -> list[str]:
-    body = json.dumps({"event": {"fields": fields, "timestamp_ms": timestamp_ms}}).encode()
-    answer = await service.backend.call(detector_id, ops.evaluate(body))
-    assert isinstance(answer, Done)
-    return [action["name"] for action in json.loads(answer.result)["actions"]]
 
 
 async def problems(service: LocalService) -> list[str]:
@@ -45,24 +37,24 @@ async def test_a_segment_that_goes_under_its_owner_is_told_of_and_nothing_is_los
     async with local_service(tmp_path) as service:
         detector_id = await service.backend.create_detector("one")
         await service.backend.call(detector_id, ops.add_rule("seen", "once a == 1"))
-        assert await fired(service, detector_id, 1, a=1) == ["seen"]
+        assert await fired(service.backend, detector_id, 1, a=1) == ["seen"]
         assert await problems(service) == []
         gone = segment(tmp_path / "detectors" / detector_id)
         put_out_of_the_way(gone, how)
         for timestamp_ms in (2, 3):
-            assert await fired(service, detector_id, timestamp_ms) == ["seen"]
+            assert await fired(service.backend, detector_id, timestamp_ms) == ["seen"]
         await until(lambda: service.scheduler.counts["snapshots_written"])
         [said] = await problems(service)
         assert detector_id in said
         assert gone.name in said
-        assert await fired(service, detector_id, 4) == ["seen"]
+        assert await fired(service.backend, detector_id, 4) == ["seen"]
         assert len(await problems(service)) == 1
         # Its process dies without having saved anything more.
         handle = service.actors.with_detector(detector_id)
         assert handle is not None
         handle.die()
         await until(lambda: not service.scheduler.active_detectors)
-        assert await fired(service, detector_id, 5) == ["seen"]
+        assert await fired(service.backend, detector_id, 5) == ["seen"]
         assert said in await problems(service)
 
 
@@ -70,22 +62,22 @@ async def test_a_segment_that_is_gone_when_its_detector_is_passivated_is_mended(
     async with local_service(tmp_path, max_resident=1, turn_s=0) as service:
         one, two = [await service.backend.create_detector(name) for name in ("one", "two")]
         await service.backend.call(one, ops.add_rule("seen", "once a == 1"))
-        assert await fired(service, one, 1, a=1) == ["seen"]
+        assert await fired(service.backend, one, 1, a=1) == ["seen"]
         segment(tmp_path / "detectors" / one).unlink()
-        assert await fired(service, two, 1) == []
-        assert await fired(service, one, 2) == ["seen"]
+        assert await fired(service.backend, two, 1) == []
+        assert await fired(service.backend, one, 2) == ["seen"]
 
 
 async def test_a_claim_that_goes_under_its_owner_is_told_of_also_when_all_goes_on(tmp_path: Path) -> None:
     async with local_service(tmp_path, retry_s=0.01) as service:
         detector_id = await service.backend.create_detector("one")
-        await fired(service, detector_id, 1)
+        await fired(service.backend, detector_id, 1)
         for path in (tmp_path / "detectors" / detector_id).glob("journal-*-000000.rdj"):
             path.unlink()
         body = json.dumps({"event": {"fields": {}, "timestamp_ms": 2}}).encode()
         with pytest.raises(Exception, match="was removed"):
             await service.backend.call(detector_id, ops.evaluate(body))
-        assert await fired(service, detector_id, 3) == []
+        assert await fired(service.backend, detector_id, 3) == []
         [said] = await problems(service)
         assert detector_id in said
         assert "was removed" in said

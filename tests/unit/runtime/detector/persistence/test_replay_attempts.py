@@ -1,6 +1,5 @@
 """Records at which processes ended: told by how they ended, left alone for a time, tried again on demand."""
 
-import json
 import os
 import signal
 import subprocess
@@ -13,17 +12,13 @@ from click.testing import CliRunner
 
 from api.cli import main
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.persistence import replay_attempts as attempts
 from engine.runtime.detector.persistence.replay import Replay
 from engine.runtime.detector.persistence.replay_attempts import Poisoned
 from snapshots.files import RealFiles
 from snapshots.format.segment_reader import Record
 from tests.faulty_files import FaultyFiles
-from tests.local_runtime.catalogues import newborn
-
-ONE = "1" * 32
+from tests.local_runtime.owners import ONE, Owners
 
 VICTIM = """
 import ctypes, os, signal, sys
@@ -53,25 +48,15 @@ if death == "none":
 """
 
 
-class World:
+class World(Owners):
     """A detector with four records, and processes that activate it."""
 
     def __init__(self, data: Path) -> None:
-        self.data = data
-        self.now_us = 10**12
-        newborn(data, ONE)
-        actor = OperationExecutor(RuntimeSettings(data=data), now_us=lambda: self.now_us)
-        actor.activate(ONE, 1)
-        actor.handle([ops.add_rule("r", "a == 1")])
+        super().__init__(data)
+        self(ops.add_rule("r", "a == 1"))
         for at_ms in (1000, 2000, 3000):
-            event = {"fields": {"a": 1}, "timestamp_ms": at_ms}
-            actor.handle([ops.evaluate(json.dumps({"event": event}).encode())])
-        actor.discard()
-        self.epoch = 1
-
-    @property
-    def mark(self) -> Path:
-        return self.data / "detectors" / ONE / "replaying"
+            self.event(at_ms, a=1)
+        self.mark = self.folder / "replaying"
 
     def process(self, death: str) -> subprocess.CompletedProcess[str]:
         """Activate the detector in a process of its own, which ends so while it replays record 3."""
@@ -80,11 +65,10 @@ class World:
         command = [sys.executable, "-c", VICTIM, *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
-    def activate(self) -> int:
+    def replayed(self) -> int:
         """Activate the detector in this process; gives how many records were replayed."""
-        self.epoch += 1
-        actor = OperationExecutor(RuntimeSettings(data=self.data), now_us=lambda: self.now_us)
-        return actor.activate(ONE, self.epoch).records
+        self.activate()
+        return self.activated.records
 
 
 @pytest.fixture
@@ -131,7 +115,7 @@ def test_a_kill_from_outside_says_less_of_the_record_than_a_crash(world: World) 
     for _ in range(2):
         assert world.process("SIGKILL").returncode == -signal.SIGKILL
     assert attempts.last_deaths(world.mark, RealFiles()).kills == 2
-    assert world.activate() == 4
+    assert world.replayed() == 4
     assert not world.mark.exists()
 
 
@@ -163,19 +147,17 @@ def test_a_record_at_which_many_were_killed_is_left_alone_for_ten_minutes(
         world.activate()
     assert attempts.last_deaths(world.mark, RealFiles()).kills == 1, "it is counted anew"
     deadly.undo()
-    assert world.activate() == 4
+    assert world.replayed() == 4
 
 
 def test_the_first_attempt_after_a_passivation_is_not_marked(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(2):
-        world.epoch += 1
-        actor = OperationExecutor(RuntimeSettings(data=world.data), now_us=lambda: world.now_us)
-        actor.activate(ONE, world.epoch)
+        world.rest()
         assert not world.mark.exists()
-        actor.handle([ops.rules()])
-        actor.passivate()
+        world(ops.rules())
+    world.actor.passivate()
     kill(monkeypatch)
     for kills in range(6):
         assert attempts.last_deaths(world.mark, RealFiles()).kills == kills - (kills > 0)
@@ -198,7 +180,7 @@ def test_deaths_at_different_records_do_not_add_up(world: World, monkeypatch: py
         with pytest.raises(Killed):
             world.activate()
     monkeypatch.undo()
-    assert world.activate() == 4
+    assert world.replayed() == 4
 
 
 @pytest.mark.usefixtures("deadly")
@@ -216,7 +198,7 @@ def test_the_operator_can_have_it_tried_again_at_once(world: World, deadly: pyte
     assert (
         f"The next request tries the detector {ONE} again: 5 processes were killed at record 3" in run.output
     )
-    assert world.activate() == 4
+    assert world.replayed() == 4
     run = CliRunner().invoke(main, command)
     assert (run.exit_code, run.output) == (0, f"The detector {ONE} is not paused.\n")
 
@@ -228,14 +210,16 @@ def test_a_detector_that_is_not_there_cannot_be_tried_again(world: World) -> Non
         assert "holds no detector" in run.output
 
 
-def test_a_mark_that_was_cut_off_tells_of_what_was_before(world: World) -> None:
-    assert world.process("SIGKILL").returncode == -signal.SIGKILL
+def test_a_mark_that_was_cut_off_tells_of_what_was_before(world: World, deadly: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Killed):
+        world.activate()
+    deadly.undo()
     data = world.mark.read_bytes()
     for length in range(len(data)):
         world.mark.write_bytes(data[:length])
         assert attempts.last_deaths(world.mark, RealFiles()).sequence <= 3
     os.truncate(world.mark, 0)
-    assert world.activate() == 4
+    assert world.replayed() == 4
 
 
 class Machine:

@@ -1,7 +1,6 @@
 """What one version of the program leaves behind for another: nothing, if it can, and else what is noticed."""
 
 import asyncio
-import json
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -11,48 +10,27 @@ import pytest
 from engine.evaluation.persistence.conditions import stored_condition
 from engine.language.text.parser import parse
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.requests.operations import Operation
-from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector import apply as apply_module
-from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.detector.persistence import journal_entries as history
 from snapshots.inspection import read_only
-from tests.local_runtime.catalogues import newborn
+from tests.local_runtime.owners import Owners, event
 from tests.local_runtime.service import local_service, until
 
 pytestmark = pytest.mark.skipping_clock
 
-ONE = "1" * 32
-
-
-def event(timestamp_ms: int, **fields: Any) -> Operation:
-    return ops.evaluate(json.dumps({"event": {"fields": fields, "timestamp_ms": timestamp_ms}}).encode())
-
-
-def activate(data: Path, epoch: int) -> tuple[OperationExecutor, str | None]:
-    actor = OperationExecutor(RuntimeSettings(data=data), now_us=lambda: 10**12)
-    return actor, actor.activate(ONE, epoch).diverged
-
-
-def fired(actor: OperationExecutor, operation: Operation) -> int:
-    (answer,) = actor.handle([operation]).answers
-    return len(json.loads(answer.result)["actions"])
-
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
-    """Give a data folder whose detector has a rule and three events in its journal."""
-    newborn(tmp_path, ONE)
-    actor, _ = activate(tmp_path, 1)
-    actor.handle([ops.add_rule("r", "a == 1")])
+def owners(tmp_path: Path) -> Owners:
+    """Give a detector that has a rule and three events in its journal."""
+    made = Owners(tmp_path)
+    made(ops.add_rule("r", "a == 1"))
     for at_ms, a in ((1000, 1), (2000, 2), (3000, 1)):
-        actor.handle([event(at_ms, a=a)])
-    actor.discard()
-    return tmp_path
+        made.event(at_ms, a=a)
+    return made
 
 
 @pytest.fixture
-def later_version(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def later_version(owners: Owners, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the program from here on be a later version, which means something else by `a == 1`."""
 
     def stored(document: bytes) -> Any:
@@ -107,43 +85,42 @@ def test_a_stop_empties_the_journals_of_passive_detectors_too(
     assert caplog.text == ""
 
 
-def test_where_the_same_rules_fire_again_nothing_is_told(data: Path) -> None:
-    assert activate(data, 2)[1] is None
+def test_where_the_same_rules_fire_again_nothing_is_told(owners: Owners) -> None:
+    owners.crash()
+    assert owners.activated.diverged is None
 
 
 @pytest.mark.usefixtures("later_version")
-def test_where_other_rules_fire_than_did_it_is_told_and_the_detector_goes_on(data: Path) -> None:
-    actor, diverged = activate(data, 2)
-    assert diverged is not None
-    assert "at the events of record 2, other rules fire in version 9.0.0" in diverged
-    assert f"when version {version('rule-detector')} evaluated them" in diverged
-    assert diverged.endswith("the same holds for 3 records in all")
-    # What it is now goes by what the program means now.
-    assert [fired(actor, event(4000, a=a)) for a in (1, 2)] == [0, 1]
-
-
-@pytest.mark.usefixtures("later_version")
-def test_it_is_told_until_there_is_a_snapshot_which_passivation_makes(data: Path) -> None:
-    for epoch in (2, 3):
-        actor, diverged = activate(data, epoch)
+def test_where_other_rules_fire_than_did_it_is_told_until_there_is_a_snapshot_and_the_detector_goes_on(
+    owners: Owners,
+) -> None:
+    for _ in range(2):
+        owners.crash()
+        diverged = owners.activated.diverged
         assert diverged is not None
-    actor.passivate()
-    assert activate(data, 4)[1] is None
+        assert "at the events of record 2, other rules fire in version 9.0.0" in diverged
+        assert f"when version {version('rule-detector')} evaluated them" in diverged
+        assert diverged.endswith("the same holds for 3 records in all")
+    # What it is now goes by what the program means now, and passivation saves it.
+    owners.rest()
+    assert owners.activated.diverged is None
+    assert [len(owners.event(4000, a=a)) for a in (1, 2)] == [0, 1]
 
 
 def test_the_same_version_that_comes_to_something_else_is_told_too(
-    data: Path, monkeypatch: pytest.MonkeyPatch
+    owners: Owners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history, "stored_condition", lambda _: parse("a == 1 or a == 2"))
-    diverged = activate(data, 2)[1]
+    owners.crash()
+    diverged = owners.activated.diverged
     assert diverged is not None
     assert "at the events of record 3, " in diverged
     assert "in all" not in diverged
 
 
 @pytest.mark.usefixtures("later_version")
-async def test_the_service_says_what_diverged_in_readyz_and_in_a_count(data: Path) -> None:
-    async with local_service(data / "service") as service:
+async def test_the_service_says_what_diverged_in_readyz_and_in_a_count(tmp_path: Path) -> None:
+    async with local_service(tmp_path / "service") as service:
         detector_id = await service.backend.create_detector("d")
         await service.backend.call(detector_id, ops.add_rule("r", "a == 1"))
         await service.backend.call(detector_id, event(1000, a=1))
@@ -160,9 +137,8 @@ async def test_the_service_says_what_diverged_in_readyz_and_in_a_count(data: Pat
 
 
 def test_what_fired_before_an_operation_that_broke_the_engine_is_what_fires_again(
-    data: Path, monkeypatch: pytest.MonkeyPatch
+    owners: Owners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    actor, _ = activate(data, 2)
     evaluate = apply_module.evaluate_body
 
     def breaks(detector: Any, body: bytes) -> Any:
@@ -173,9 +149,9 @@ def test_what_fired_before_an_operation_that_broke_the_engine_is_what_fires_agai
 
     with monkeypatch.context() as patched:
         patched.setattr(apply_module, "evaluate_body", breaks)
-        reply = actor.handle([event(4000, a=1), event(5000, a=1, b="broken")])
+        reply = owners.actor.handle([event(4000, a=1), event(5000, a=1, b="broken")])
     assert reply.crash is not None
     assert len(reply.answers) == 1
-    other, diverged = activate(data, 3)
-    assert diverged is None
-    assert fired(other, event(4500, a=1)) == 1
+    owners.activate()
+    assert owners.activated.diverged is None
+    assert len(owners.event(4500, a=1)) == 1

@@ -20,9 +20,9 @@ from engine.runtime.contract.errors import (
     outcome_unknown,
     shutting_down,
 )
+from engine.runtime.contract.requests.calls import Crash, Took
 from engine.runtime.contract.requests.current_request import CurrentRequest
 from engine.runtime.contract.requests.operations import EVALUATE, STATE, Operation
-from engine.runtime.contract.requests.replies import Crash, Took
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.channels.mailbox import COPIES, Mailbox, Outcomes, Request
 from engine.runtime.front_end.memory_budget import (
@@ -34,7 +34,7 @@ from engine.runtime.front_end.memory_budget import (
     STARTING_UP,
     MemoryBudget,
 )
-from engine.runtime.transport.messages import Answered, Failed, Moved, Refusing, Unavailable, Unknown
+from engine.runtime.transport.link import Answered, Failed, Moved, Refusing, Unavailable, Unknown
 from snapshots.errors import SyncFailed, WriteFailed
 
 pytestmark = pytest.mark.skipping_clock

@@ -14,7 +14,7 @@ from engine.runtime.contract.requests.current_request import CurrentRequest
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.channels.detector_channel import DetectorChannel
 from engine.runtime.front_end.memory_budget import SMALL_BYTES_MAX, MemoryBudget
-from engine.runtime.transport.messages import Response
+from engine.runtime.transport.link import Response
 
 pytestmark = pytest.mark.skipping_clock
 

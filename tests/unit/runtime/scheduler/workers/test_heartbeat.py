@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,12 @@ from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.calls import Held
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.scheduler.workers.detector_worker import BEATS, Callbacks, DetectorWorker, Heartbeat
+from engine.runtime.scheduler.workers.cluster_nodes import Nodes
+from engine.runtime.scheduler.workers.detector_worker import BEATS, Callbacks, DetectorWorker
 from engine.runtime.scheduler.workers.worker_pool import WorkerPool
-from tests.local_runtime.actors import LocalActors
+from tests.local_runtime.actors import LocalActors, LocalNodes
 from tests.local_runtime.service import LocalService, local_service, until
 from tests.local_runtime.workers import LocalWorker
-from tests.skipping_clock import Skipping, SkippingLoop
 
 pytestmark = pytest.mark.skipping_clock
 
@@ -29,13 +29,12 @@ BEAT_S = TIMEOUT_S / BEATS
 
 
 class Scene:
-    """A pool whose clock is fake, and the workers that it has started."""
+    """A pool, and the workers that it has started."""
 
-    def __init__(self, folder: Path, clock: Skipping, **settings: Any) -> None:
+    def __init__(self, folder: Path, **settings: Any) -> None:
         chosen = RuntimeSettings(data=folder, node_timeout_s=TIMEOUT_S, **{"spares": 0, **settings})
-        self.clock = clock
         self.actors = LocalActors(chosen)
-        self.pool = WorkerPool(self.actors, chosen)
+        self.pool = WorkerPool(self.actors, chosen, Nodes(LocalNodes(), chosen))
         self.lost: list[tuple[str, float]] = []
         """The workers whose detectors were told of their death, and when."""
 
@@ -44,147 +43,90 @@ class Scene:
         worker = await self.pool.take(alone=alone)
         worker.port.node = node
         name = worker.port.name
-        died = lambda: self.lost.append((name, self.clock.now_s))  # noqa: E731 -- two words
+        died = lambda: self.lost.append((name, now_s()))  # noqa: E731 -- two words
         worker.enter(len(self.actors.started), Callbacks(lambda _: None, died))
         return worker
 
 
-Play = Callable[..., None]
+def now_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 @pytest.fixture
-def play(tmp_path: Path) -> Play:
-    """Runs a test over a scene, with a clock that passes as fast as nothing happens."""
-
-    def play(test: Callable[[Scene], Coroutine[Any, Any, None]], **settings: Any) -> None:
-        loop = SkippingLoop()
-
-        async def whole() -> None:
-            scene = Scene(tmp_path, loop.clock, **settings)
-            try:
-                await test(scene)
-            finally:
-                await scene.pool.close()
-
-        with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            runner.run(whole())
-
-    return play
+async def scene(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Scene]:
+    made = Scene(tmp_path, **getattr(request, "param", {}))
+    yield made
+    await made.pool.close()
 
 
-def silence(worker: DetectorWorker) -> LocalWorker:
+def silence(worker: DetectorWorker) -> None:
+    assert isinstance(worker.port, LocalWorker)
+    worker.port.silent = True
+
+
+async def test_a_silent_worker_is_lost_in_time_and_its_neighbour_stays(scene: Scene) -> None:
+    one, other = await scene.taken(), await scene.taken()
+    await asyncio.sleep(100)
+    assert not scene.lost
+    silent_s = now_s()
+    silence(one)
+    await asyncio.sleep(TIMEOUT_S + 2 * BEAT_S)
+    ((name, lost_s),) = scene.lost
+    assert name == one.port.name
+    assert TIMEOUT_S <= lost_s - silent_s <= TIMEOUT_S + 2 * BEAT_S
+    assert (one.dead, other.dead) == (True, False)
+    # The node answers: it has other workers that do.
+    await scene.taken()
+    assert scene.actors.avoided[-1] == frozenset()
+
+
+async def test_a_silent_node_is_avoided_for_a_while(scene: Scene) -> None:
+    away = [await scene.taken("away") for _ in range(3)]
+    await scene.taken("here")
+    for worker in away:
+        silence(worker)
+    await asyncio.sleep(TIMEOUT_S + 2 * BEAT_S)
+    assert [name for name, _ in scene.lost] == [worker.port.name for worker in away]
+    await scene.taken()
+    assert scene.actors.avoided[-1] == {"away"}
+    await asyncio.sleep(100)
+    await scene.taken()
+    assert scene.actors.avoided[-1] == frozenset()
+
+
+@pytest.mark.parametrize("scene", [{"spares": 1}], indirect=True, ids=["one spare"])
+@pytest.mark.parametrize("alone", [False, True])
+async def test_a_doubtful_worker_is_given_no_detector_until_it_answers(scene: Scene, alone: bool) -> None:
+    scene.pool.fill()
+    await asyncio.sleep(1)
+    (spare,) = scene.actors.started
+    spare.silent = True
+    await asyncio.sleep(2.5 * BEAT_S)
+    taken = await scene.taken(alone=alone)
+    assert taken.port is not spare
+    assert not spare.dead
+    spare.silent = False
+    await asyncio.sleep(100)
+    assert spare in [(await scene.taken()).port for _ in range(2)]
+
+
+async def test_a_dead_worker_is_told_with_its_process_and_its_detectors(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = await scene.pool.take()
+    for epoch in range(12):
+        worker.enter(epoch, Callbacks(lambda _: None, lambda: None, f"d{epoch}"))
     port = worker.port
     assert isinstance(port, LocalWorker)
-    port.silent = True
-    return port
+    port.die()
+    await asyncio.sleep(10)
+    assert worker.dead
+    told = f"the detector worker {port.name} (pid 1 on the node n) died; its detectors: d0, d1, "
+    assert told in caplog.text
+    assert "d9 and 2 more" in caplog.text
 
 
-def test_a_heartbeat_is_lost_by_beats_in_a_row_and_later_during_an_activation() -> None:
-    heartbeat = Heartbeat()
-    for _ in range(BEATS - 1):
-        heartbeat.beat(answered=False)
-    assert heartbeat.doubtful
-    assert not heartbeat.dead(activating=False)
-    heartbeat.beat(answered=True)
-    assert not heartbeat.doubtful
-    for _ in range(BEATS):
-        heartbeat.beat(answered=False)
-    assert heartbeat.dead(activating=False)
-    assert not heartbeat.dead(activating=True)
-
-
-def test_a_silent_worker_is_lost_in_time_and_its_neighbour_stays(play: Play) -> None:
-    async def test(scene: Scene) -> None:
-        one, other = await scene.taken(), await scene.taken()
-        await asyncio.sleep(100)
-        assert not scene.lost
-        silent_s = scene.clock.now_s
-        silence(one)
-        await asyncio.sleep(100)
-        ((name, lost_s),) = scene.lost
-        assert name == one.port.name
-        assert TIMEOUT_S <= lost_s - silent_s <= TIMEOUT_S + 2 * BEAT_S
-        assert one.dead
-        assert not other.dead
-        # The node answers: it has other workers that do.
-        await scene.taken()
-        assert scene.actors.avoided[-1] == frozenset()
-
-    play(test)
-
-
-def test_a_silent_node_is_avoided_for_a_while(play: Play) -> None:
-    async def test(scene: Scene) -> None:
-        away = [await scene.taken("away") for _ in range(3)]
-        await scene.taken("here")
-        for worker in away:
-            silence(worker)
-        await asyncio.sleep(TIMEOUT_S + 2 * BEAT_S)
-        assert [name for name, _ in scene.lost] == [worker.port.name for worker in away]
-        await scene.taken()
-        assert scene.actors.avoided[-1] == {"away"}
-        await asyncio.sleep(100)
-        await scene.taken()
-        assert scene.actors.avoided[-1] == frozenset()
-
-    play(test)
-
-
-@pytest.mark.parametrize("alone", [False, True])
-def test_a_doubtful_worker_is_given_no_detector_until_it_answers(play: Play, alone: bool) -> None:
-    async def test(scene: Scene) -> None:
-        scene.pool.fill()
-        await asyncio.sleep(1)
-        (spare,) = scene.actors.started
-        spare.silent = True
-        await asyncio.sleep(2.5 * BEAT_S)
-        taken = await scene.taken(alone=alone)
-        assert taken.port is not spare
-        assert not spare.dead
-        spare.silent = False
-        await asyncio.sleep(100)
-        assert spare in [(await scene.taken()).port for _ in range(2)]
-
-    play(test, spares=1)
-
-
-def test_who_was_stopped_itself_loses_nobody(play: Play) -> None:
-    async def test(scene: Scene) -> None:
-        worker = await scene.taken()
-        for _ in range(20):
-            # The beat is on its way when the time passes, and the answer is read after that.
-            silence(worker).silent = True
-            await asyncio.sleep(BEAT_S)
-            scene.clock.now_s += 1_000
-            silence(worker).silent = False
-            await asyncio.sleep(BEAT_S)
-        assert not scene.lost
-
-    play(test)
-
-
-def test_a_start_that_takes_long_does_not_keep_others_from_starting(play: Play) -> None:
-    async def test(scene: Scene) -> None:
-        begin = scene.actors.start
-        begun = 0
-
-        async def start(*_: object) -> LocalWorker:
-            nonlocal begun
-            begun += 1
-            if begun == 1:
-                await asyncio.sleep(1_000)
-            return await begin()
-
-        scene.actors.start = start  # type: ignore[method-assign]
-        began_s = scene.clock.now_s
-        await scene.taken()
-        assert begun == 2
-        assert scene.clock.now_s - began_s < 20
-
-    play(test, starts_at_once=1)
-
-
-# -- in a service, by the real clock -------------------------------------------------------------------------
+# -- in a service ------------------------------------------------------------------------------------------
 
 
 def event(timestamp_ms: float, key: str = "") -> Operation:
@@ -243,25 +185,6 @@ async def test_a_worker_with_a_long_batch_is_not_taken_for_dead(tmp_path):
         goes_on.set()
         assert isinstance(await in_flight, Done)
         assert service.actors.with_detector(detector) is worker
-
-
-def test_a_dead_worker_is_told_with_its_process_and_its_detectors(
-    play: Play, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def test(scene: Scene) -> None:
-        worker = await scene.pool.take()
-        for epoch in range(12):
-            worker.enter(epoch, Callbacks(lambda _: None, lambda: None, f"d{epoch}"))
-        port = worker.port
-        assert isinstance(port, LocalWorker)
-        port.die()
-        await asyncio.sleep(10)
-        assert worker.dead
-        told = f"the detector worker {port.name} (pid 1 on the node n) died; its detectors: d0, d1, "
-        assert told in caplog.text
-        assert "d9 and 2 more" in caplog.text
-
-    play(test)
 
 
 HUNG_S = 60.0

@@ -228,7 +228,7 @@ async def test_activations_that_come_and_go_are_not_mended(tmp_path: Path) -> No
     """Each look finds some of them under way."""
     async with local_service(tmp_path, spares=1, max_resident=1, turn_s=0.0) as service:
         detectors = [await service.backend.create_detector(name) for name in ("one", "two")]
-        until_s = asyncio.get_running_loop().time() + 5
+        until_s = asyncio.get_running_loop().time() + 3
         while asyncio.get_running_loop().time() < until_s:
             for detector in detectors:
                 assert isinstance(await service.backend.call(detector, EVENT), Done)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.scheduler.workers.cluster_nodes import Nodes
 from engine.runtime.scheduler.workers.detector_worker import Callbacks, DetectorWorker
 from engine.runtime.scheduler.workers.worker_pool import WorkerPool
-from tests.local_runtime.actors import LocalActors
-from tests.local_runtime.service import until
+from tests.local_runtime.actors import LocalActors, LocalNodes
 
 pytestmark = pytest.mark.skipping_clock
 
@@ -30,7 +30,7 @@ async def make(tmp_path):
     def make(**settings: Any) -> tuple[WorkerPool, LocalActors]:
         chosen = RuntimeSettings(data=Path(tmp_path), **{"spares": 2, "retry_s": 0.01, **settings})
         actors = LocalActors(chosen)
-        pool = WorkerPool(actors, chosen)
+        pool = WorkerPool(actors, chosen, Nodes(LocalNodes(), chosen))
         pools.append(pool)
         return pool, actors
 
@@ -61,7 +61,9 @@ class World:
         self.actors = LocalActors(self.settings)
         self.started: list[int] = []
         """The numbers of started workers that were told."""
-        self.pool = WorkerPool(self.actors, self.settings, self.started.append)
+        self.pool = WorkerPool(
+            self.actors, self.settings, Nodes(LocalNodes(), self.settings), self.started.append
+        )
         self.starting = 0
         self.has: dict[int, DetectorWorker] = {}
         """The workers of detectors, by the epochs of their activations."""
@@ -239,16 +241,6 @@ async def test_workers_that_are_soon_needed_again_are_not_ended(make):
     assert alive(actors) == len(actors.started) == 8
 
 
-async def test_while_none_can_be_started_takers_wait_until_one_can(make):
-    pool, actors = make()
-    actors.refuse = True
-    taker = asyncio.create_task(pool.take())
-    await asyncio.sleep(0.03)
-    assert not taker.done()
-    actors.refuse = False
-    await asyncio.wait_for(taker, 2)
-
-
 async def test_few_workers_are_filled_and_those_with_room_come_before_new_ones(make):
     pool, actors = make(detectors_per_worker=3, spares=0)
     taken = []
@@ -295,62 +287,16 @@ async def test_who_needs_a_worker_alone_has_it_and_holds_up_nobody(make):
     assert alive(actors) >= 2
 
 
-async def test_closing_ends_every_actor(make):
-    pool, actors = make()
-    await pool.take()
-    await settled()
-    await pool.close()
-    assert alive(actors) == 0
-
-
-async def test_no_more_than_twice_the_spares_wait_unused_for_long(make):
-    pool, actors = make(unused_s=0.02)
-    taken = await asyncio.gather(*(pool.take() for _ in range(6)))
-    await settled()
-    for actor in taken:
-        pool.give_back(actor)
-    assert alive(actors) == 8
-    await until(lambda: alive(actors) < 8)
-    assert alive(actors) == 4
-
-
-async def test_one_that_dies_unused_is_replaced_and_never_taken(make):
-    pool, actors = make()
-    pool.fill()
-    await settled()
-    for actor in list(actors.started):
-        actor.die()
-    await settled()
-    assert alive(actors) == 2
-    taken = await pool.take()
-    assert not taken.port.dead
-
-
-@pytest.mark.parametrize("gone_first", [False, True])
-async def test_a_taker_that_goes_away_leaves_its_actor_to_the_next(make, gone_first):
-    pool, actors = make(spares=0)
-    only = await pool.take()
-    actors.refuse = True
-    gone, stays = (asyncio.create_task(pool.take()) for _ in range(2))
-    await settled()
-    if gone_first:
-        gone.cancel()
-    pool.give_back(only)
-    gone.cancel()
-    assert await asyncio.wait_for(stays, 1) is only
-
-
-async def test_no_more_are_started_than_may_be_active(make):
-    pool, actors = make(max_resident=3)
-    for _ in range(3):
+@pytest.mark.parametrize(
+    ("settings", "taken", "started"),
+    [
+        ({"max_resident": 3}, 3, 3),
+        ({"detectors_per_worker": 4, "spares": 3, "max_resident": 8}, 5, 2),
+    ],
+)
+async def test_no_more_are_started_than_detectors_may_need(make, settings, taken, started):
+    pool, actors = make(**settings)
+    for _ in range(taken):
         await pool.take()
         await settled()
-    assert len(actors.started) == 3
-
-
-async def test_no_more_workers_are_started_ahead_than_detectors_may_need(make):
-    pool, actors = make(detectors_per_worker=4, spares=3, max_resident=8)
-    for _ in range(5):
-        await pool.take()
-        await settled()
-    assert len(actors.started) == 2
+    assert len(actors.started) == started
