@@ -14,13 +14,12 @@ from api.http.request.log import RequestLog
 from api.http.request.timeout import RequestTimeouts
 from api.http.routes import BLUEPRINTS, BY_ENDPOINT, OPERATIONS
 from api.http.service import Service, quart_response
-from api.observability.log.throttle_log import ThrottleLog
+from api.observability.logs import ThrottleLog
 from api.observability.metrics_page import MetricsPage
 from api.observability.request_metrics import EXPIRED, OUT_OF_MEMORY, SPANS, THROTTLED, RequestMetrics
 from api.observability.tracing.tracing import tracing_for
 from api.schema.envelope import Response
 from api.schema.openapi.docs import TO_DOCS, pages
-from api.server.asgi import App, Receive, Scope, Send
 from api.settings import Settings
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.figures import ClusterFigures, Status
@@ -34,18 +33,17 @@ def _pages() -> dict[str, Response]:
     return {**pages(OPERATIONS), **console_pages(), "/": TO_DOCS}
 
 
-class Application:
+class Application(Pipeline):
     """The ASGI application. Its owner starts and closes the backend."""
 
     def __init__(self, settings: Settings, backend: Backend) -> None:
         self.budget = backend.memory
         self.memory = BodyMemory(settings.bodies_bytes_max, backend.memory)
         self._backend = backend
-        self._metrics = RequestMetrics()
         self._throttle_log = ThrottleLog("requests were refused with 1401", memory_budget.THROTTLED)
         self._expired_log = ThrottleLog("requests got 1501 at their deadline", memory_budget.EXPIRED)
         self.metrics_page = MetricsPage(self._look)
-        self.quart = service = Service(settings, backend, self.memory, BY_ENDPOINT)
+        service = Service(settings, backend, self.memory, BY_ENDPOINT)
         self.readiness = service.readiness
         for check in CHECKS:
             service.before_request(check)
@@ -55,23 +53,17 @@ class Application:
             service.add_url_rule(path, path, _sending(page), methods=["GET"])
         if settings.metrics_host is None:
             service.add_url_rule("/metrics", "metrics", self._show_metrics, methods=["GET"])
-        self._tracing = tracing_for(settings, OPERATIONS)
-        if self._tracing is not None:
-            service.after_serving(self._tracing.close)
-        self.pipeline = Pipeline(
+        super().__init__(
             FastPath(settings, OPERATIONS, service.authenticator, backend, self.memory),
             service,
-            self._metrics,
+            RequestMetrics(),
             RequestTimeouts(settings.deadline_s),
             RequestLog(settings),
             cors_of(settings.cors_origin),
-            self._tracing,
+            tracing_for(settings, OPERATIONS),
         )
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request; Quart handles the server's start and end."""
-        app: App = self.pipeline if scope["type"] == "http" else self.quart
-        await app(scope, receive, send)
+        if self.tracing is not None:
+            service.after_serving(self.tracing.close)
 
     def announce_shutdown(self) -> None:
         """Have /readyz answer 503 from now on. Requests are still served."""
@@ -79,16 +71,16 @@ class Application:
 
     async def report(self) -> None:
         """Add the counts of this front end to those of the service. Raises DetectorUnavailable."""
-        self._metrics.count_causes(OUT_OF_MEMORY, self.budget.take_counts())
+        self.metrics.count_causes(OUT_OF_MEMORY, self.budget.take_counts())
         throttled = self.budget.take_throttled()
-        self._metrics.count_causes(THROTTLED, throttled)
+        self.metrics.count_causes(THROTTLED, throttled)
         self._throttle_log.note(throttled)
         expired = self.budget.take_expired()
-        self._metrics.count_causes(EXPIRED, expired)
+        self.metrics.count_causes(EXPIRED, expired)
         self._expired_log.note(expired)
-        if self._tracing is not None:
-            self._metrics.count_causes(SPANS, self._tracing.take_counts())
-        await self._backend.add_counts(self._metrics.take())
+        if self.tracing is not None:
+            self.metrics.count_causes(SPANS, self.tracing.take_counts())
+        await self._backend.add_counts(self.metrics.take())
         await self._backend.report_figures()
 
     async def _show_metrics(self) -> quart.Response:

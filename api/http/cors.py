@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from api.schema.envelope import Headers, Response
-from api.server.http1.request_head import Fields
+from api.server.requests import Fields
 
 _METHODS: Final = b"GET, HEAD, POST, PUT, PATCH, DELETE"
 _TAKEN: Final = (

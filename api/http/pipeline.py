@@ -21,16 +21,16 @@ from api.http.request.head import (
 )
 from api.http.request.log import RequestLog
 from api.http.request.timeout import STREAMS, RequestTimeout, RequestTimeouts
-from api.http.service import PROGRESS
+from api.http.service import PROGRESS, Service
 from api.observability.request_metrics import CALLER_GONE, RequestMetrics
 from api.observability.tracing.http_request import HttpRequest
 from api.observability.tracing.tracing import Tracing
 from api.schema.envelope import BATCH_FORMS, NDJSON, Response, answered, error_code, error_response
 from api.schema.operation import ID_PATTERN, Operation
-from api.server.asgi import App, CallerGone, Message, Receive, Scope, Send
-from api.server.connection_limit import STATE
-from api.server.http1.exchange import RESPOND
-from api.server.http1.request_head import FIELDS_STATE, REQUEST_ID_STATE, Fields
+from api.server.asgi import CallerGone, Message, Receive, Scope, Send
+from api.server.exchange import RESPOND
+from api.server.limits import STATE
+from api.server.requests import FIELDS_STATE, REQUEST_ID_STATE, Fields
 from api.settings import Settings
 from engine.evaluation.wire.records.decoding import Ingest
 from engine.runtime.contract.requests.current_request import begin_request
@@ -153,12 +153,12 @@ def _may_pass(permit: Permit, name: str) -> bool:
     return permit.may("evaluate") and (permit.rate is None or name == _EVALUATE)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Pipeline:
     """The ASGI middleware in front of Quart: answers evaluations itself, and counts each request once."""
 
     fast_path: FastPath
-    quart: App
+    quart: Service
     metrics: RequestMetrics
     timeouts: RequestTimeouts
     log: RequestLog
@@ -168,7 +168,10 @@ class Pipeline:
     """None if no spans are sent."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Answer a request; Quart handles the server's start and end."""
+        if scope["type"] != "http":
+            await self.quart(scope, receive, send)  # type: ignore[arg-type]
+            return
         state = scope.get("state", {})
         head = state.get(FIELDS_STATE) or Fields(scope["headers"])
         preflight = None if self.cors is None else self.cors.preflight(scope["method"], head)
@@ -214,7 +217,7 @@ class Pipeline:
             path = f"/.{path}"
         state = {**scope.get("state", {}), PROGRESS: progress, FIELDS_STATE: head}
         try:
-            await self.quart({**scope, "path": path, "state": state}, receive, send_on)
+            await self.quart({**scope, "path": path, "state": state}, receive, send_on)  # type: ignore[arg-type]
         except CallerGone:
             status = CALLER_GONE
         self._finish(scope, progress, status, progress.stream_error or body)

@@ -14,11 +14,11 @@ import msgspec
 import uvloop
 
 from api.http.app import Application
-from api.observability.log import logs
+from api.observability import logs
 from api.process.certificates import Certificates, certificates_of
 from api.process.listening import connections_max
-from api.server.connection_limit import ConnectionLimit
 from api.server.hypercorn_config import request_bounds, serve, server_config
+from api.server.limits import ConnectionLimit
 from api.settings import Settings
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.front_end.backend import Backend

@@ -14,7 +14,7 @@ from typing import Final
 import uvloop
 
 from api.http.app import Application
-from api.observability.log import logs
+from api.observability import logs
 from api.observability.metrics_page import MetricsPage, look_at
 from api.observability.probes import Probes, probes
 from api.observability.readiness import Readiness

@@ -9,11 +9,17 @@ from typing import Any, Final, cast
 from hypercorn.config import Config
 
 from api.server.asgi import App
-from api.server.connection_limit import STATE, ConnectionLimit, IdleTimeout, RequestBounds, Slot
-from api.server.flow_control import READ_BUFFER, UNCOUNTED_BYTES
-from api.server.http1.exchange import Exchange, connection_scope, refusal
-from api.server.http1.request_head import RequestError, request_id
-from api.server.http1.request_reader import RequestReader
+from api.server.exchange import Exchange, connection_scope, refusal
+from api.server.limits import (
+    READ_BUFFER,
+    STATE,
+    UNCOUNTED_BYTES,
+    ConnectionLimit,
+    IdleTimeout,
+    RequestBounds,
+    Slot,
+)
+from api.server.requests import RequestError, RequestReader, request_id
 from api.server.sender import Sender
 
 _log = logging.getLogger(__name__)
@@ -184,8 +190,6 @@ class Connection(asyncio.BufferedProtocol):
         self._wait(self._config.keep_alive_timeout)
         self._advance()
 
-    # -- receiving -------------------------------------------------------------------------------
-
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 -- the size is ours
         """Return where the transport puts what it reads."""
         return self._ahead.buffer
@@ -337,8 +341,6 @@ class Connection(asyncio.BufferedProtocol):
         if self._changed is not None and not self._changed.done():
             self._changed.set_result(None)
 
-    # -- sending -----------------------------------------------------------------------------
-
     @property
     def is_last(self) -> bool:
         """Whether the response under way is the last on the connection."""
@@ -351,8 +353,6 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """Called when most of it is sent."""
         self._sender.resume()
-
-    # -- the end ---------------------------------------------------------------------------------------------
 
     def _wait(self, within_s: float) -> None:
         """Wait for a request, or for the rest of its head."""

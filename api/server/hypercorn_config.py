@@ -12,8 +12,8 @@ from hypercorn.config import Config
 
 from api.server.asgi import App
 from api.server.connection import HEAD_S, Connection
-from api.server.connection_limit import ConnectionLimit, RequestBounds
-from api.server.http1.request_head import TARGET_BYTES_MAX
+from api.server.limits import ConnectionLimit, RequestBounds
+from api.server.requests import TARGET_BYTES_MAX
 from api.settings import Settings
 
 REFUSALS_S: Final = 1.0

@@ -9,7 +9,7 @@ from fcntl import ioctl
 from functools import partial
 from typing import Final
 
-from api.server.connection_limit import Slot
+from api.server.limits import Slot
 from engine.runtime.front_end.memory_budget import MemoryBudget
 
 LINGER_S = 1.0

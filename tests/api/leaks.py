@@ -1,6 +1,7 @@
 """A service over real sockets of which all that could leak is counted, and callers who behave badly."""
 
 import asyncio
+import inspect
 import itertools
 import random
 import socket
@@ -12,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import pytest
 import uvloop
 
 from api.http.app import Application
-from api.server.connection_limit import ConnectionLimit
+from api.server.limits import ConnectionLimit
 from api.settings import Settings
 from tests.api.conftest import BOOTSTRAP
 from tests.api.wire import Connection, Wire, request, served
@@ -41,6 +43,20 @@ def run(loop: str, work: Coroutine[Any, Any, None]) -> None:
     """Run what a test does in one of the loops."""
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
         runner.run(work)
+
+
+def in_each_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test once in each of the loops that this run tries."""
+
+    @pytest.mark.parametrize("loop", TRIED)
+    def in_loop(loop: str, **given: Any) -> None:
+        run(loop, test(**given))
+
+    given = inspect.signature(test)
+    loop = inspect.Parameter("loop", inspect.Parameter.KEYWORD_ONLY)
+    in_loop.__signature__ = given.replace(parameters=[*given.parameters.values(), loop])
+    in_loop.__name__, in_loop.__doc__ = test.__name__, test.__doc__
+    return in_loop
 
 
 class Held(NamedTuple):
@@ -77,7 +93,7 @@ class World:
 
     def held(self) -> Held:
         waiting = self.service.backend.channels._channels[self.detector]._mailbox
-        timeouts = self.app.pipeline.timeouts
+        timeouts = self.app.timeouts
         return Held(
             descriptors=sum(1 for _ in Path("/proc/self/fd").iterdir()),
             tasks=len(asyncio.all_tasks()),

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from api.server.connection_limit import ConnectionLimit
 from api.server.hypercorn_config import request_bounds, serve, server_config
+from api.server.limits import ConnectionLimit
 from api.settings import Settings
 from tests.api.scripted import DETECTOR
 

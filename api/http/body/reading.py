@@ -14,8 +14,8 @@ from api.server.asgi import CallerGone, Message, Receive, Send
 async def read_body(receive: Receive, bytes_max: int, reservation: Reservation) -> bytes:
     """Return the whole body, of at most `bytes_max` bytes; `reservation` accounts for its memory.
 
-    Raises RequestRefusal 1003 as soon as more arrives, and 1401 if there is no memory for it: `BodyDiscard`
-    reads the rest. Raises CallerGone if the connection ends first.
+    Raises RequestRefusal 1003 as soon as more arrives, and 1401 if there is no memory for it: the
+    connection reads the rest. Raises CallerGone if it ends first.
     """
     return await read_rest(await receive(), receive, bytes_max, reservation)
 

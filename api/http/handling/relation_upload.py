@@ -1,19 +1,177 @@
-"""Uploads of relations: the parts of a body go to the detector's worker while it arrives."""
+"""Uploads of relations: parts of a body, cut between tuples, go to the detector's worker while it arrives."""
 
 import asyncio
+import contextlib
+import re
 import secrets
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
 
 from api.http.authentication import Authenticator
-from api.http.body.reading import send_response
-from api.http.body.tuple_parts import TupleParts
+from api.http.body.memory import Reservation
+from api.http.body.reading import part_of, send_response
+from api.http.request.head import too_large
 from api.http.request.timeout import BACKSTOP_S, RequestTimeout
-from api.schema.envelope import DeadlinePassed, Response, answered, error_response
+from api.schema.envelope import DeadlinePassed, RequestRefusal, Response, answered, error_response
 from api.server.asgi import CallerGone, Receive, Send
+from engine.evaluation.wire.bodies import decode
 from engine.evaluation.wire.events import Answer, Refused
+from engine.language.diagnostics import Entry, Refusal, quoted
+from engine.language.limits import Limits
 from engine.runtime.contract.requests import operations
+from engine.runtime.contract.requests.tuples import TuplesPart
 from engine.runtime.front_end.backend import Backend
+
+PART_BYTES: Final = 16 * 1024
+"""The most of a part that has several tuples. A worker stages it in about two milliseconds, for which events
+of the same detector wait."""
+TUPLE_BYTES_MAX: Final = 64 * 1024
+"""No tuple may be longer."""
+
+_STRING: Final = rb'"(?:[^"\\]|\\.)*+"'
+_TUPLE: Final = rb'(?:\[(?:[^"\[\]{}]++|' + _STRING + rb")*+\]|" + _STRING + rb'|[^",\[\]{}\s]++)'
+_TUPLES: Final = re.compile(rb"(?:\s*+" + _TUPLE + rb"\s*+,)*+", re.DOTALL)
+"""Matches tuples in JSON, each with the comma after it."""
+_LAST: Final = re.compile(rb"(?:\s*+" + _TUPLE + rb")?+\s*+\]\s*+\}\s*+", re.DOTALL)
+_BEGIN: Final = re.compile(rb'\s*+\{\s*+"tuples"\s*+:\s*+\[')
+
+
+class NewRelation(msgspec.Struct, forbid_unknown_fields=True):
+    """The body that replaces a relation."""
+
+    tuples: msgspec.Raw
+
+
+@dataclass(eq=False)
+class TupleParts:
+    """Reads a body, and holds no more of it than a part and what arrived with its end."""
+
+    _receive: Receive
+    _reservation: Reservation
+    _form: TuplesPart
+    """How the body is written."""
+    bytes_max: int
+    part_s: float
+    """Within which each part has to arrive."""
+    limits: Limits
+    _held: bytearray = field(default_factory=bytearray)
+    _size_bytes: int = 0
+    _ended: bool = False
+
+    async def __aiter__(self) -> AsyncIterator[TuplesPart]:
+        """Yield the parts in order.
+
+        Raises RequestRefusal 1003, 1401 and 1502, Refusal 1000 and 1001, and CallerGone.
+        """
+        async for part in self._of_json() if self._form.form == "json" else self._of_lines():
+            yield part
+
+    async def _fill(self, bytes_: int) -> None:
+        """Receive until there is more than that, or the body ends."""
+        try:
+            async with asyncio.timeout(self.part_s):
+                while not self._ended and len(self._held) <= bytes_:
+                    message = await self._receive()
+                    self._held += part_of(message)
+                    self._size_bytes += len(message.get("body", b""))
+                    self._ended = not message.get("more_body", False)
+                    if self._size_bytes > self.bytes_max:
+                        raise too_large(self.bytes_max)
+                    self._reservation.hold(len(self._held))
+        except TimeoutError:
+            said = f"the next {bytes_} bytes did not arrive within {self.part_s:g} s; nothing was changed"
+            raise RequestRefusal(1502, said) from None
+
+    async def _next(self, end_of: Callable[[int], int]) -> bytes:
+        """Cut the next part off; empty if there is no end of a tuple where one must be.
+
+        `end_of` gives where the last whole tuple within so many bytes ends, or 0.
+        """
+        for bytes_ in (PART_BYTES, TUPLE_BYTES_MAX):
+            await self._fill(bytes_)
+            if end := end_of(bytes_):
+                return self._cut(end)
+        return b""
+
+    def _cut(self, end: int) -> bytes:
+        body = bytes(memoryview(self._held)[:end])
+        del self._held[:end]
+        # The queue of the detector counts it from here on, and the age of the rest counts from now.
+        self._reservation.release()
+        return body
+
+    async def _of_lines(self) -> AsyncIterator[TuplesPart]:
+        lines, form = 0, self._form
+
+        def end_of(bytes_: int) -> int:
+            if self._ended and len(self._held) <= bytes_:
+                return len(self._held)
+            return _end_of_lines(self._held[:bytes_], quotes=form.form == "csv")
+
+        while body := await self._next(end_of):
+            yield msgspec.structs.replace(form, body=body, first=lines)
+            lines += body.count(b"\n")
+        if self._held:
+            said = f"line {lines + 1}: it is longer than {TUPLE_BYTES_MAX} bytes, or a quote is never closed"
+            raise Refusal(Entry(1001, said))
+
+    async def _of_json(self) -> AsyncIterator[TuplesPart]:
+        await self._fill(TUPLE_BYTES_MAX)
+        if self._ended and len(self._held) <= TUPLE_BYTES_MAX:
+            # A whole body may have its members in any order, and what is wrong with it can be told exactly.
+            tuples = decode(bytes(self._held), NewRelation, self.limits).tuples
+            yield msgspec.structs.replace(self._form, body=bytes(tuples))
+            return
+        begin = _BEGIN.match(self._held)
+        if begin is None:
+            said = f'body: one of more than {TUPLE_BYTES_MAX} bytes has to begin with {{"tuples": ['
+            raise Refusal(Entry(1001, said))
+        self._cut(begin.end())
+        count = 0
+        while body := await self._next(self._end_of_tuples):
+            part = b"[" + body.rstrip()[:-1] + b"]"
+            yield msgspec.structs.replace(self._form, body=part, first=count)
+            # The next part says how many tuples there were, so that a message can name the place.
+            with contextlib.suppress(msgspec.DecodeError):
+                count += len(msgspec.json.decode(part, type=list[msgspec.Raw]))
+        if not self._ended or _LAST.fullmatch(self._held) is None:
+            raise self._unreadable(count)
+        body = self._cut(self._held.rindex(b"]"))
+        if count and not body.strip():
+            raise Refusal(Entry(1000, "the body is not JSON: trailing comma in array"))
+        yield msgspec.structs.replace(self._form, body=b"[" + body + b"]", first=count)
+
+    def _end_of_tuples(self, bytes_: int) -> int:
+        found = _TUPLES.match(self._held, 0, bytes_)
+        return found.end() if found else 0
+
+    def _unreadable(self, count: int) -> Refusal:
+        began = self._held[:TUPLE_BYTES_MAX].decode(errors="replace").lstrip()
+        if not began:
+            return Refusal(Entry(1000, "the body is not JSON: input data was truncated"))
+        said = (
+            f"tuples[{count}]: expected a string, a number, a boolean, or an array of them, in at most "
+            f"{TUPLE_BYTES_MAX} bytes, and at the end `]}}`; got {quoted(began)}"
+        )
+        return Refusal(Entry(1001, said))
+
+
+def _end_of_lines(held: bytearray, *, quotes: bool) -> int:
+    """Return where the last whole line ends; with `quotes`, the last one that is not inside a quoted cell."""
+    if not quotes:
+        return held.rfind(b"\n") + 1
+    pieces = held.split(b'"')
+    end = len(held)
+    for at in range(len(pieces) - 1, -1, -1):
+        # Every second piece is outside of quotes.
+        begin = end - len(pieces[at])
+        if at % 2 == 0 and (found := pieces[at].rfind(b"\n")) >= 0:
+            return begin + found + 1
+        end = begin - 1
+    return 0
 
 
 @dataclass(eq=False)

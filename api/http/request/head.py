@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 from api.schema.envelope import NDJSON, RequestRefusal
 from api.schema.operation import Operation
-from api.server.http1.request_head import Fields
+from api.server.requests import Fields
 from api.settings import Settings
 
 _ENCODINGS: Final = frozenset({b"gzip", b"identity"})

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from api.http.request.head import canonical_path
-from api.observability.log.logs import FIELDS
+from api.observability.logs import FIELDS
 from api.schema.envelope import error_code
 from api.schema.operation import detector_in
-from api.server.http1.request_head import REQUEST_ID_STATE
 from api.settings import Settings
 from engine.runtime.contract.requests.current_request import current_request
 
@@ -57,7 +56,7 @@ class RequestLog:
         level = logging.WARNING if is_slow else logging.INFO
         request = current_request()
         fields = {
-            "request": request_id_of(scope),
+            "request": request.id,
             "trace": request.trace_id,
             "token": request.token_id or None,
             "method": scope["method"][:20],
@@ -87,12 +86,6 @@ class RequestLog:
         if self._lines > SLOW_LINES_MAX:
             self._left_out += 1
         return self._lines <= SLOW_LINES_MAX
-
-
-def request_id_of(scope: Mapping[str, Any]) -> str:
-    """Return the id of a request, empty where the server has set none."""
-    found: bytes = scope.get("state", {}).get(REQUEST_ID_STATE, b"")
-    return found.decode("ascii")
 
 
 def _ms(seconds: float | None) -> float | None:

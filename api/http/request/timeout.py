@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 
 from api.schema.envelope import DeadlinePassed
 from api.server.asgi import CallerGone, Receive, until_gone
-from api.server.connection_limit import Slot
+from api.server.limits import Slot
 from engine.runtime.contract.requests.current_request import current_request
 from engine.runtime.front_end.permits import Permit
 

@@ -5,8 +5,7 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from api.http.body.tuple_parts import TupleParts
-from api.http.handling.relation_upload import RelationUpload
+from api.http.handling.relation_upload import RelationUpload, TupleParts
 from api.http.request.head import authorization
 from api.http.routes.described import Operations, describe
 from api.http.service import request, service

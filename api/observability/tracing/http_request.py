@@ -3,7 +3,7 @@
 import re
 from typing import Final, NamedTuple
 
-from api.server.http1.request_head import Fields
+from api.server.requests import Fields
 from engine.runtime.contract.requests.current_request import CurrentRequest
 
 HEADER: Final = b"traceparent"

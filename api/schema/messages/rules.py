@@ -1,11 +1,10 @@
 """The messages about rules and their conditions."""
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from api.schema.messages.catalogue import Name, PageSize, YesOrNo
-from api.schema.messages.conditions import Condition, CostEstimate
 from engine.evaluation.rules import (
     DESCRIPTION_CHARS_MAX,
     EVERY_BY_CHARS_MAX,
@@ -15,6 +14,27 @@ from engine.evaluation.rules import (
     LABEL_NAME_CHARS_MAX,
     LABELS_MAX,
 )
+
+Condition = Annotated[Any, Meta(extra_json_schema={"$ref": "#/components/schemas/Condition"})]
+"""The OpenAPI document has the schema, which `openapi.condition_schemas` makes."""
+
+
+class Memory(Struct):
+    """What a condition remembers for each key."""
+
+    per: list[str]
+    """The keys, outermost first; none for all events together."""
+    entries_max: int
+    """The most times, values or parts of a sum."""
+
+
+class CostEstimate(Struct):
+    """What a condition may cost as a rule of its own, roughly."""
+
+    event_ns: int
+    """Nanoseconds for each event at which the rule is evaluated."""
+    memories: list[Memory]
+
 
 ConditionSource = Annotated[
     str,

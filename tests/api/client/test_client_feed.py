@@ -16,7 +16,7 @@ from api.cli.delivering.targets import Appended
 from api.cli.delivering.templates import FORMS
 from api.http.app import Application
 from api.settings import Settings
-from rule_detector_client import AsyncClient, Client, Firing, Gap, ServiceError
+from rule_detector_client import AsyncClient, Client, Firing, Gap
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
 from tests.api.wire import Wire, served
@@ -73,18 +73,6 @@ async def test_both_clients_read_what_fired_and_what_is_gone(there: Wire, caller
             await fire(caller, detector)
         assert (await coming).seq >= 7
         await feed.aclose()
-
-
-async def test_a_feed_that_is_not_there_and_a_number_to_come_are_refused(there: Wire, caller: Caller) -> None:
-    detector = await detector_of(caller)
-    async with AsyncClient(url(there), BOOTSTRAP) as client:
-        for one, after, code in (("7" * 32, 0, 1200), (detector, 5, 1006)):
-            with pytest.raises(ServiceError) as raised:
-                await anext(client.firings(one, after))
-            assert raised.value.code == code
-    async with AsyncClient(url(there), "rd_unknown") as client:
-        with pytest.raises(ServiceError, match="1101"):
-            await anext(client.firings(detector, 0))
 
 
 async def test_what_fires_is_delivered(

@@ -84,10 +84,3 @@ async def test_relations_are_put_shown_changed_and_deleted(
         url = f"http://127.0.0.1:{wire.port}"
         await asyncio.to_thread(use, url, tmp_path)
         await use_async(url)
-
-
-def test_what_changes_a_relation_may_be_repeated(service: LocalService) -> None:
-    put, patch = calls.put_relation("d", "r", []), calls.patch_relation("d", "r", add=["a"])
-    assert not put.changes
-    assert not patch.changes
-    assert calls.delete_relation("d", "r").changes

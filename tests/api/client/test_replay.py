@@ -1,7 +1,6 @@
 """A replay over a line that loses requests and replies: every event is evaluated, and none twice."""
 
 import asyncio
-import itertools
 import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -14,7 +13,7 @@ from api.cli.replaying.firings import FiringsReport
 from api.cli.replaying.run import Replay
 from api.http.app import Application
 from api.settings import Settings
-from rule_detector_client import Client, ServiceError, calls
+from rule_detector_client import Client
 from rule_detector_client.sending import Batches
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
@@ -104,24 +103,3 @@ async def test_every_event_is_evaluated_and_none_twice(
     assert (report.events, seen(service, detector)) == (EVENTS, EVENTS)
     assert [firing.count for firing in report.fired()] == [EVENTS // 2]
     assert report.refusals() == []
-
-
-async def test_without_a_key_the_first_reply_that_is_lost_is_the_end(
-    caller: Caller, service: LocalService, settings: Settings
-) -> None:
-    detector = await detector_of(caller)
-    lost = itertools.chain([REPLY_LOST], itertools.repeat(PASSED))
-
-    def evaluate(port: int) -> None:
-        with (
-            Client(f"http://127.0.0.1:{port}", BOOTSTRAP, sleep=lambda _: None) as there,
-            pytest.raises(ServiceError, match="the connection to"),
-        ):
-            there.send(calls.evaluate(detector, {}, 0))
-
-    async with (
-        served(Application(settings, service.backend), settings) as wire,
-        line(wire.port, lost) as port,
-    ):
-        await asyncio.to_thread(evaluate, port)
-    assert seen(service, detector) == 1

@@ -2,7 +2,6 @@
 
 import posixpath
 import re
-from graphlib import TopologicalSorter
 
 import pytest
 
@@ -27,16 +26,6 @@ def test_whatever_a_file_names_is_there() -> None:
         named |= {name.removeprefix("/") for name in _imported_by(path)}
         named |= set(re.findall(r'new URL\("(console/[^"]+)"', page.body.decode()))
     assert {f"/{name}" for name in named} | {"/console"} == set(PAGES)
-
-
-def test_scripts_import_what_is_shared_and_what_is_beside_them() -> None:
-    below = {"/console": ["/console/views", "/console/views/rules"]}
-    imports = {path: _imported_by(path) for path in PAGES}
-    for path, names in imports.items():
-        here = posixpath.dirname(path)
-        for name in names:
-            assert posixpath.dirname(name) in [here, "/console/shared", *below.get(here, [])]
-    TopologicalSorter(imports).prepare()  # it raises if there is a circle
 
 
 def _imported_by(path: str) -> set[str]:

@@ -2,12 +2,9 @@
 
 import pytest
 
-from engine.evaluation.wire.events import Answer, Refused
-from engine.language.diagnostics import Entry
 from tests.api.caller import Caller, Said
 from tests.api.schema.test_openapi import DOCUMENT
-from tests.api.scripted import DETECTOR, TOKEN, ScriptedBackend
-from tests.api.wire import EVALUATE, EVENT, Wire, chunked, request
+from tests.api.scripted import DETECTOR, ScriptedBackend
 
 EVENT_BODY = {"event": {"fields": {}, "timestamp_ms": 0}}
 ESCAPED = "%61" + DETECTOR[1:]
@@ -41,31 +38,6 @@ async def test_a_key_of_another_form_is_1006_and_nothing_is_evaluated(
     assert scripted.operations == []
 
 
-async def test_a_key_that_is_reused_for_something_else_is_told_as_the_detector_says(
-    scripted_caller: Caller, scripted: ScriptedBackend
-) -> None:
-    async def reused(*_: object) -> Answer:
-        return Refused((Entry(1006, "Idempotency-Key: it came before, with another body"),))
-
-    scripted.answers = reused
-    headers = {"Idempotency-Key": "k"}
-    reply = await scripted_caller("POST", f"/api/detectors/{DETECTOR}/evaluate", EVENT_BODY, headers=headers)
-    assert (reply.status, reply.codes) == (400, [1006])
-
-
-async def test_where_no_more_answers_are_kept_the_reply_says_when_to_try_again(
-    scripted_caller: Caller, scripted: ScriptedBackend
-) -> None:
-    async def full(*_: object) -> Answer:
-        return Refused((Entry(1401, "the answers to 9 evaluations are kept"),))
-
-    scripted.answers = full
-    path = f"/api/detectors/{DETECTOR}/evaluate"
-    reply = await scripted_caller("POST", path, EVENT_BODY, headers={"Idempotency-Key": "k"})
-    assert (reply.status, reply.codes) == (429, [1401])
-    assert int(reply.headers["retry-after"]) >= 1
-
-
 async def test_a_repeat_is_given_the_first_answer_and_evaluates_nothing(caller: Caller) -> None:
     detector = await caller.detector()
     await caller.rule(detector, "once (a == 1 and once b == 1)")
@@ -89,47 +61,6 @@ async def test_a_repeat_is_given_the_first_answer_and_evaluates_nothing(caller: 
         "POST", f"/api/detectors/{other}/evaluate", EVENT_BODY, headers={"Idempotency-Key": "k1"}
     )
     assert reply.status == 200
-
-
-async def test_what_was_refused_leaves_its_key_free(caller: Caller) -> None:
-    path = f"/api/detectors/{await caller.detector()}/evaluate"
-    headers = {"Idempotency-Key": "k"}
-    for body, code in (({}, 1001), ({"event": {"fields": {}, "timestamp_ms": 8e15}}, 1402)):
-        assert (await caller("POST", path, body, headers=headers)).codes == [code]
-    assert (await caller("POST", path, EVENT_BODY, headers=headers)).status == 200
-
-
-async def test_operations_without_keys_ignore_any(caller: Caller) -> None:
-    for key in ("k", "", "k l", "k" * 1_000):
-        headers = {"Idempotency-Key": key}
-        created = await caller("POST", "/api/detectors", {"name": "n"}, headers=headers)
-        detector = f"/api/detectors/{created.result['id']}"
-        document = {"name": "r", "condition": "a == 1"}
-        assert (await caller("POST", f"{detector}/rules", document, headers=headers)).status == 200
-        for path in ("/api/detectors", f"{detector}/rules", "/readyz"):
-            assert (await caller("GET", path, headers=headers)).status == 200
-        assert (await caller("DELETE", detector, headers=headers)).status == 200
-
-
-async def test_over_sockets_blanks_around_a_key_are_not_its_own(
-    wire: Wire, scripted: ScriptedBackend
-) -> None:
-    headers = ("idempotency-KEY:   k1\t ",)
-    assert (await wire.once(request("POST", EVALUATE, EVENT, token=TOKEN, headers=headers))).status == 200
-    headers = ("Idempotency-Key:k2", "Transfer-Encoding: chunked")
-    data = request("POST", EVALUATE, token=TOKEN, headers=headers) + chunked(EVENT)
-    assert (await wire.once(data)).status == 200
-    assert [operation.key for operation in scripted.operations] == ["k1", "k2"]
-
-
-@pytest.mark.parametrize("headers", [("k", "k"), ("k", "l"), ("k", "")])
-async def test_over_sockets_a_key_that_came_twice_is_1006(
-    wire: Wire, scripted: ScriptedBackend, headers: tuple[str, ...]
-) -> None:
-    lines = tuple(f"Idempotency-Key: {key}" for key in headers)
-    reply = await wire.once(request("POST", EVALUATE, EVENT, token=TOKEN, headers=lines))
-    assert (reply.status, reply.codes) == (400, [1006])
-    assert scripted.operations == []
 
 
 def test_the_operations_that_take_keys_are_described_so_and_no_other() -> None:

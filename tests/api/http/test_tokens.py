@@ -34,11 +34,6 @@ async def test_a_token_is_shown_once_and_works(caller: Caller) -> None:
     assert (await caller("GET", "/api/detectors")).result == []
 
 
-async def test_a_body_that_is_sent_for_a_token_is_ignored(caller: Caller) -> None:
-    for content in (b"not json", b"{}", b"\xff" * 1_000):
-        assert (await caller("POST", "/api/token", content=content)).status == 200
-
-
 async def test_a_revoked_token_is_refused_at_once(caller: Caller) -> None:
     first = caller.token
     minted = (await caller("POST", "/api/token")).result
@@ -49,13 +44,6 @@ async def test_a_revoked_token_is_refused_at_once(caller: Caller) -> None:
     assert (reply.status, reply.codes, reply.headers["www-authenticate"]) == (401, [1101], "Bearer")
     caller.token = first
     assert (await caller("GET", "/api/detectors")).status == 200
-
-
-async def test_a_token_may_revoke_itself(caller: Caller) -> None:
-    minted = (await caller("POST", "/api/token")).result
-    caller.token = minted["token"]
-    assert (await caller("DELETE", f"/api/token/{minted['id']}")).result == {"id": minted["id"]}
-    assert (await caller("DELETE", f"/api/token/{minted['id']}")).codes == [1101]
 
 
 async def test_tokens_are_listed_without_their_secrets_and_with_what_is_known_of_them(caller: Caller) -> None:
@@ -92,23 +80,16 @@ async def test_an_unknown_token_cannot_be_revoked(caller: Caller, token_id: str)
     [
         ("Bearer {}", None),
         ("bearer {}", None),
-        ("BEARER {}", None),
-        ("BeArEr {}", None),
         ("Bearer  {}", 1100),
         ("Bearer\t{}", 1100),
         ("Bearer {} x", 1100),
-        ("Bearer,{}", 1100),
-        ("Bearer", 1100),
         ("Bearer ", 1100),
         ("{}", 1100),
         ("Basic {}", 1100),
-        ("Token {}", 1100),
-        ("Bearer: {}", 1100),
         ("xBearer {}", 1100),
         ("", 1100),
         ("Bearer x{}", 1101),
         ("Bearer {}x", 1101),
-        ("Bearer {}=", 1101),
     ],
 )
 @pytest.mark.parametrize("path", ["/api/detectors", f"/api/detectors/{'a' * 32}/evaluate"])

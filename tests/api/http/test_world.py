@@ -9,8 +9,6 @@ import pytest
 
 from api.http.app import Application
 from api.settings import Settings
-from engine.evaluation.wire.events import Refused
-from engine.language.diagnostics import Entry
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
@@ -173,23 +171,6 @@ async def test_a_probe_is_answered_though_nobody_knows_who_has_a_token(
     assert scripted.lookups == 0
 
 
-async def test_a_limit_of_rules_and_one_of_batches_are_1400(tmp_path: Path) -> None:
-    settings = Settings(data=tmp_path / "data", bootstrap_token=BOOTSTRAP, max_rules=1, max_batch_events=2)
-    async with local_service(settings.data, limits=settings.limits()) as service:
-        caller = Caller(Application(settings, service.backend), BOOTSTRAP)
-        detector = await caller.detector()
-        await caller.rule(detector, "a == 1")
-        document = {"condition": "a == 1", "name": "n"}
-        reply = await caller("POST", f"/api/detectors/{detector}/rules", document)
-        assert (reply.status, reply.codes) == (409, [1400])
-        events = [EVENT["event"]] * 3
-        reply = await caller("POST", f"/api/detectors/{detector}/evaluate/batch", {"events": events})
-        assert (reply.status, reply.codes) == (409, [1400])
-        # Which detector is meant is judged before how much there is.
-        reply = await caller("POST", f"/api/detectors/{'0' * 32}/evaluate/batch", {"events": events})
-        assert (reply.status, reply.codes) == (404, [1200])
-
-
 @pytest.mark.parametrize("path", [f"/api/detectors/{DETECTOR}/evaluate", f"/api/detectors/{DETECTOR}/rules"])
 async def test_what_nobody_foresaw_is_1500_with_a_reference_that_the_log_repeats(
     scripted: ScriptedBackend, scripted_caller: Caller, caplog: pytest.LogCaptureFixture, path: str
@@ -206,17 +187,6 @@ async def test_what_nobody_foresaw_is_1500_with_a_reference_that_the_log_repeats
     assert "secret" not in reply.texts[0]
     assert reference in caplog.text
     assert "a secret detail" in caplog.text
-
-
-async def test_a_1500_from_the_actor_passes_through(
-    scripted: ScriptedBackend, scripted_caller: Caller
-) -> None:
-    async def crashed(*_: object) -> Refused:
-        return Refused((Entry(1500, "an internal error; its reference is 1234"),))
-
-    scripted.answers = crashed
-    reply = await scripted_caller.evaluate(DETECTOR, {})
-    assert (reply.status, reply.codes) == (500, [1500])
 
 
 async def test_a_detector_that_is_deleted_while_requests_wait_is_1200_for_them(

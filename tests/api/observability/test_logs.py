@@ -7,7 +7,6 @@ import logging
 import sys
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,15 +14,13 @@ import pytest
 from api.http.app import Application
 from api.http.request import log as request_log
 from api.http.request.log import SLOW_LINES_MAX, RequestLog
-from api.observability.log.logs import JsonFormatter, TextFormatter, set_up
+from api.observability.logs import JsonFormatter, TextFormatter, set_up
 from api.schema.envelope import error_code
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer
 from engine.runtime.contract.requests.operations import Operation
-from tests.api.caller import Caller
 from tests.api.scripted import DETECTOR, NO_ACTIONS, TOKEN, ScriptedBackend
 from tests.api.wire import EVALUATE, EVENT, Wire, chunked, request, served
-from tests.local_runtime.service import local_service
 
 SECRET = "a-fixed-token\\with\"odd'characters."
 MINTED = "rd_" + "Ab-_" * 10 + "xyz"
@@ -281,14 +278,6 @@ async def test_a_request_is_found_with_all_that_is_known_of_it(
     assert all(line.isprintable() for line in whole.splitlines())
 
 
-async def test_in_the_text_a_request_is_one_line_whatever_its_path(logged: io.StringIO) -> None:
-    await asked(request("GET", "/api/a%0a%0d%1b%5b31m%e2%80%a8%c2%85b", token=TOKEN), access_log=True)
-    (line,) = [line for line in logged.getvalue().split("\n") if "status=404" in line]
-    assert 'path="/api/a\\n\\r\\u001b[31m\\u2028\\u0085b"' in line
-    assert line.isprintable()
-    assert "rule_detector.requests: a request request=" in line
-
-
 async def test_an_internal_error_is_logged_with_the_id_of_its_request(logged_json: io.StringIO) -> None:
     reply = await asked(RULES)
     (record,) = [json.loads(line) for line in logged_json.getvalue().splitlines()]
@@ -317,6 +306,7 @@ async def test_nothing_is_logged_of_usual_requests(logged_json: io.StringIO) -> 
         ("a\x1bb", False),
         ('a"b', False),
         ("a, b", False),
+        ("a\r\nx-request-id: b", False),
     ],
 )
 async def test_an_id_is_taken_if_it_is_short_and_harmless(wire: Wire, sent: str, *, taken: bool) -> None:
@@ -326,11 +316,6 @@ async def test_an_id_is_taken_if_it_is_short_and_harmless(wire: Wire, sent: str,
         assert reply.headers["x-request-id"]
     else:
         assert not taken
-
-
-async def test_of_two_ids_neither_is_taken(wire: Wire) -> None:
-    reply = await wire.once(request("GET", "/healthz", headers=("X-Request-ID: a", "x-request-id: b")))
-    assert reply.headers["x-request-id"] not in {"a", "b", "a, b"}
 
 
 WAYS = {
@@ -370,23 +355,3 @@ async def test_a_stream_has_an_id(wire: Wire) -> None:
     connection = await (await wire.connect()).send(stream + b"0\r\n\r\n")
     async with asyncio.timeout(5):
         assert b"\r\nx-request-id: mine\r\n" in await connection.reader.readuntil(b"\r\n\r\n")
-
-
-async def test_names_and_keys_forge_nothing_either(tmp_path: Path, logged: io.StringIO) -> None:
-    """Names may have line ends in them, and a key any visible character."""
-    name = "a\n2026-01-01T00:00:00.000Z ERROR x: forged\t"
-    settings = Settings(data=tmp_path, bootstrap_token=SECRET, access_log=True)
-    async with local_service(tmp_path) as service:
-        caller = Caller(Application(settings, service.backend), SECRET)
-        detector = await caller.detector(name)
-        rule = await caller.rule(detector, "a == 1", name=name)
-        document = {"event": {"fields": {"a": name}, "timestamp_ms": 0}}
-        key = {"Idempotency-Key": "2026-01-01T00:00:00.000Z#ERROR#x:#forged"}
-        assert (
-            await caller("POST", f"/api/detectors/{detector}/evaluate", document, headers=key)
-        ).status == 200
-        assert (await caller("DELETE", f"/api/detectors/{detector}/rules/{rule}")).status == 200
-        assert (await caller("DELETE", f"/api/detectors/{detector}")).status == 200
-    lines = logged.getvalue().splitlines()
-    assert len(lines) >= 5
-    assert all(line.startswith(("20", "    ")) and " x: forged" not in line for line in lines)

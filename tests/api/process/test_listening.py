@@ -9,7 +9,7 @@ import pytest
 from api.http.app import Application
 from api.process import front_end
 from api.process.listening import listening, url_at
-from api.server.connection_limit import ConnectionLimit
+from api.server.limits import ConnectionLimit
 from api.settings import Settings
 from tests.api.leaks import run
 from tests.api.scripted import ScriptedBackend

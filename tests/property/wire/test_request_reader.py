@@ -5,8 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from api.server.http1.request_head import RequestError, RequestHead, read_head
-from api.server.http1.request_reader import ChunkedBody
+from api.server.requests import ChunkedBody, RequestError, RequestHead, read_head
 
 HEAD_BYTES_MAX = 16_384
 PATH = b"/api/detectors/%b/evaluate" % (b"0123456789abcdef" * 2)

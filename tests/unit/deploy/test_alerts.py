@@ -11,10 +11,17 @@ from tests.unit.deploy.monitoring import ALERTS, DELIVER_ALERTS, alerts, dashboa
 
 P = "rule_detector_"
 
-CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+Case = tuple[dict[str, str], dict[str, str]]
+
+
+def once(series: str, fires: str, quiet: str) -> Case:
+    return {series: fires}, {series: quiet}
+
+
+CASES: dict[str, Case] = {
     # What makes it fire, and what almost does. Values as promtool writes them, one each 15 seconds.
     "RuleDetectorDown": ({'up{job="rule-detector"}': "0x200"}, {'up{job="rule-detector"}': "1x200"}),
-    "RuleDetectorNotReady": ({P + "ready": "0x200"}, {P + "ready": "1x100 0 0 1x98"}),
+    "RuleDetectorNotReady": once(P + "ready", "0x200", "1x100 0 0 1x98"),
     "RuleDetectorErrors": (
         {
             P + 'requests_total{operation="evaluate",status="200"}': "0+98x200",
@@ -25,24 +32,12 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
             P + 'requests_total{operation="evaluate",status="503"}': "0+2x200",
         },
     ),
-    "RuleDetectorDetectorProblems": (
-        {P + "detectors_with_problems": "1x200"},
-        {P + "detectors_with_problems": "0x190 1x10"},
-    ),
-    "RuleDetectorTokensStale": (
-        {P + "directory_answer_age_seconds": "0x198 9 10 12"},
-        {P + "directory_answer_age_seconds": "2x200"},
-    ),
-    "RuleDetectorWorkersSilent": (
-        {P + 'workers_silent{node="a"}': "1x200"},
-        {P + 'workers_silent{node="a"}': "0x198 1 1"},
-    ),
-    "RuleDetectorWorkersLost": (
-        {P + "detectors_lost_total": "0x150 0+1x50"},
-        {P + "detectors_lost_total": "0x190 2x10"},
-    ),
-    "RuleDetectorNodeLost": ({P + "nodes_alive": "3x190 2x10"}, {P + "nodes_alive": "2x100 3x100"}),
-    "RuleDetectorNoRoom": ({P + "no_room": "0x100 1x100"}, {P + "no_room": "0x196 1x4"}),
+    "RuleDetectorDetectorProblems": once(P + "detectors_with_problems", "1x200", "0x190 1x10"),
+    "RuleDetectorTokensStale": once(P + "directory_answer_age_seconds", "0x198 9 10 12", "2x200"),
+    "RuleDetectorWorkersSilent": once(P + 'workers_silent{node="a"}', "1x200", "0x198 1 1"),
+    "RuleDetectorWorkersLost": once(P + "detectors_lost_total", "0x150 0+1x50", "0x190 2x10"),
+    "RuleDetectorNodeLost": once(P + "nodes_alive", "3x190 2x10", "2x100 3x100"),
+    "RuleDetectorNoRoom": once(P + "no_room", "0x100 1x100", "0x196 1x4"),
     "RuleDetectorSlow": (
         {
             P + 'request_seconds_bucket{operation="evaluate",le="0.5"}': "0+90x200",
@@ -59,26 +54,16 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {P + "front_end_waiting_seconds": "0x200", P + 'waiting_seconds{node="a"}': "0x190 6x10"},
         {P + "front_end_waiting_seconds": "0x198 9 0", P + 'waiting_seconds{node="a"}': "4x200"},
     ),
-    "RuleDetectorBackPressure": (
-        {P + 'requests_total{operation="evaluate",status="429"}': "0+1x200"},
-        {P + 'requests_total{operation="evaluate",status="429"}': "7x200"},
+    "RuleDetectorBackPressure": once(
+        P + 'requests_total{operation="evaluate",status="429"}', "0+1x200", "7x200"
     ),
-    "RuleDetectorDeadlines": (
-        {P + 'expired_total{cause="slots"}': "0+1x200"},
-        {P + 'expired_total{cause="slots"}': "7x200"},
-    ),
+    "RuleDetectorDeadlines": once(P + 'expired_total{cause="slots"}', "0+1x200", "7x200"),
     "RuleDetectorActivationThrashing": (
         {P + "detectors_activated_total": "0+900x200"},
         {P + "detectors_activated_total": "0+900x200", P + "due_activations_total": "0+600x200"},
     ),
-    "RuleDetectorOverdue": (
-        {P + "overdue_seconds": "0x180 15x20"},
-        {P + "overdue_seconds": "2x190 60x2 0x8"},
-    ),
-    "RuleDetectorEventLoopLag": (
-        {P + 'event_loop_lag_seconds{process="worker"}': "1x200"},
-        {P + 'event_loop_lag_seconds{process="worker"}': "0.1x200"},
-    ),
+    "RuleDetectorOverdue": once(P + "overdue_seconds", "0x180 15x20", "2x190 60x2 0x8"),
+    "RuleDetectorEventLoopLag": once(P + 'event_loop_lag_seconds{process="worker"}', "1x200", "0.1x200"),
     "RuleDetectorSlowDisk": (
         {
             P + 'journal_sync_seconds_bucket{node="a",le="0.1"}': "0+90x200",
@@ -103,60 +88,33 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
             P + "data_free_inodes": "1e6x200",
         },
     ),
-    "RuleDetectorDiskFull": (
-        {P + "batches_without_room_total": "0x190 0+1x10"},
-        {P + "batches_without_room_total": "3x200"},
-    ),
-    "RuleDetectorJournalFailures": (
-        {P + "journal_failures_total": "0x190 1x10"},
-        {P + "journal_failures_total": "1x200"},
-    ),
-    "RuleDetectorSnapshotsFail": (
-        {P + "snapshots_failed_total": "0+1x200"},
-        {P + "snapshots_failed_total": "0x180 1x20"},
-    ),
+    "RuleDetectorDiskFull": once(P + "batches_without_room_total", "0x190 0+1x10", "3x200"),
+    "RuleDetectorJournalFailures": once(P + "journal_failures_total", "0x190 1x10", "1x200"),
+    "RuleDetectorSnapshotsFail": once(P + "snapshots_failed_total", "0+1x200", "0x180 1x20"),
     "RuleDetectorDamage": (
         {P + "files_set_aside_total": "0x200", P + "detectors_diverged_total": "0x190 1x10"},
         {P + "files_set_aside_total": "2x200", P + "detectors_diverged_total": "1x200"},
     ),
-    "RuleDetectorOwnersFenced": (
-        {P + "owners_fenced_total": "0x190 1x10"},
-        {P + "owners_fenced_total": "1x200"},
-    ),
+    "RuleDetectorOwnersFenced": once(P + "owners_fenced_total", "0x190 1x10", "1x200"),
     "RuleDetectorSpansLost": (
         {P + 'spans_total{outcome="lost"}': "0+5x200", P + 'spans_total{outcome="sent"}': "0x200"},
         {P + 'spans_total{outcome="lost"}': "7x200", P + 'spans_total{outcome="sent"}': "0+5x200"},
     ),
-    "RuleDetectorKeysEvicted": (
-        {P + 'keys_evicted_total{node="a"}': "0+5x200"},
-        {P + 'keys_evicted_total{node="a"}': "9x200"},
-    ),
+    "RuleDetectorKeysEvicted": once(P + 'keys_evicted_total{node="a"}', "0+5x200", "9x200"),
 }
 
 D, OF = P + "deliver_", '{detector="a"}'
 
-DELIVER_CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+DELIVER_CASES: dict[str, Case] = {
     "RuleDetectorDeliverDown": (
         {'up{job="rule-detector-deliver"}': "1x180 0x20"},
         {'up{job="rule-detector-deliver"}': "1x195 0x5", 'up{job="rule-detector"}': "0x200"},
     ),
-    "RuleDetectorDeliverStuck": (
-        {D + "waiting" + OF: "0x150 1x50"},
-        {D + "waiting" + OF: "1x170 0 1x29"},
-    ),
-    "RuleDetectorDeliverDeadLetters": (
-        {D + "dead_letters_total" + OF: "0x180 1x20"},
-        {D + "dead_letters_total" + OF: "3x200"},
-    ),
-    "RuleDetectorDeliverLost": ({D + "lost_total" + OF: "0x180 9x20"}, {D + "lost_total" + OF: "9x200"}),
-    "RuleDetectorDeliverFailing": (
-        {D + "failed_attempts_total" + OF: "0+1x200"},
-        {D + "failed_attempts_total" + OF: "0x180 5x20"},
-    ),
-    "RuleDetectorDeliverBreaks": (
-        {D + "feed_breaks_total" + OF: "0x160 0+1x40"},
-        {D + "feed_breaks_total" + OF: "0x100 0+1x10 10x90"},
-    ),
+    "RuleDetectorDeliverStuck": once(D + "waiting" + OF, "0x150 1x50", "1x170 0 1x29"),
+    "RuleDetectorDeliverDeadLetters": once(D + "dead_letters_total" + OF, "0x180 1x20", "3x200"),
+    "RuleDetectorDeliverLost": once(D + "lost_total" + OF, "0x180 9x20", "9x200"),
+    "RuleDetectorDeliverFailing": once(D + "failed_attempts_total" + OF, "0+1x200", "0x180 5x20"),
+    "RuleDetectorDeliverBreaks": once(D + "feed_breaks_total" + OF, "0x160 0+1x40", "0x100 0+1x10 10x90"),
 }
 FILES = [(ALERTS, "MONITORING.md", CASES), (DELIVER_ALERTS, "DELIVERING.md", DELIVER_CASES)]
 """Files of rules, the page about each, and its cases."""

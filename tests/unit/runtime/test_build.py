@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from api.cli import main
-from api.observability.metrics import BUILD
+from api.observability.metrics_page import BUILD
 from engine.runtime.contract import build
 from engine.runtime.contract.build import Protocols
 

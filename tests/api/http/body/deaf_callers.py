@@ -8,7 +8,7 @@ from hypercorn.config import Config
 
 from api.server.asgi import App
 from api.server.connection import Connection
-from api.server.connection_limit import ConnectionLimit, RequestBounds
+from api.server.limits import ConnectionLimit, RequestBounds
 
 _BOUNDS = RequestBounds(64 * 1024, 32 * 1024 * 1024, 30.0)
 _PIECE = 64 * 1024

@@ -138,25 +138,6 @@ def test_who_is_not_to_send_has_not_stalled_but_does_not_hold_on_for_ever(world:
     assert world.lost == [paused]
 
 
-def test_a_thousand_that_stop_one_byte_short_hold_no_more_than_there_is_and_not_for_long() -> None:
-    world = World(256 * MIB)
-    size = 16 * MIB
-    reservations = [world.reserve(size) for _ in range(1_000)]
-    for part in range(size // 64, size, size // 64):
-        for reservation in reservations:
-            if not reservation.is_lost:
-                try:
-                    reservation.hold(min(part, size - 1))
-                except RequestRefusal:
-                    assert reservation.is_lost
-            assert world.memory.held_bytes <= 256 * MIB
-    for _ in range(100):
-        world.now_s += STALLED_S
-        body = world.reserve(size)
-        body.hold(size)
-        body.release()
-
-
 def test_what_is_held_is_the_sum_of_the_claims_and_never_more_than_the_bound() -> None:
     draw = random.Random(1)
     world = World()
@@ -209,14 +190,6 @@ def test_the_work_for_each_piece_does_not_grow_with_the_bodies(monkeypatch: pyte
         with pytest.raises(RequestRefusal):
             world.holding(MIB * 12)
     assert looked <= 2 * len(reservations)
-
-
-def test_how_far_the_memory_has_fallen_is_told_once(world: World) -> None:
-    reservation = world.holding(MIB)
-    assert world.budget.take_fallen() == 0
-    reservation.release()
-    assert world.budget.take_fallen() == MIB
-    assert world.budget.take_fallen() == 0
 
 
 @pytest.mark.parametrize("front_ends", [1, 2, 8])

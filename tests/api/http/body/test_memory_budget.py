@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from api.http.app import Application
-from api.server.connection_limit import ConnectionLimit
+from api.server.limits import ConnectionLimit
 from api.settings import Settings
 from engine.runtime.front_end.memory_budget import UNREAD_S
 from tests.api.conftest import BOOTSTRAP
@@ -136,24 +136,6 @@ async def test_batches_that_nobody_reads_stay_within_the_budget(world: World) ->
     assert any(hog.closed for hog in hogs)
 
 
-async def test_streams_that_nobody_reads_stay_within_the_budget(world: World) -> None:
-    detectors = [await world.loud() for _ in range(4)]
-    line = b'{"event":{"fields":{"a":1},"timestamp_ms":0}}\n'
-    body = line * 3_000
-    hogs = [
-        world.ask(
-            "POST",
-            f"detectors/{detectors[hog % 4]}/evaluate/batch",
-            body,
-            reads=False,
-            headers=("Content-Type: application/x-ndjson",),
-        )
-        for hog in range(HOGS)
-    ]
-    await holds(world, hogs)
-    await world.comes_through("POST", f"detectors/{detectors[0]}/evaluate/batch", batch())
-
-
 async def test_lists_of_detectors_that_nobody_reads_stay_within_the_budget(world: World) -> None:
     entries = [("a" * 32, LONG)] * 7_000
 
@@ -165,19 +147,6 @@ async def test_lists_of_detectors_that_nobody_reads_stay_within_the_budget(world
     await holds(world, hogs)
     assert any(b"429" in hog.first for hog in hogs)
     await world.comes_through("GET", "detectors")
-
-
-async def test_timelines_that_nobody_reads_stay_within_the_budget(world: World) -> None:
-    detector = await world.detector()
-    condition = f'a == "{"x" * 45_000}"'
-    for level in range(30):
-        condition = f"once within 1h ({condition} and b == {level})"
-    document = {"name": "r", "condition": condition}
-    rule = (await world.asked("POST", f"detectors/{detector}/rules", document))["id"]
-    path = f"detectors/{detector}/rules/{rule}/timeline"
-    hogs = [world.ask("GET", path, reads=False, headers=("Accept: text/event-stream",)) for _ in range(HOGS)]
-    await holds(world, hogs)
-    await world.comes_through("GET", path)
 
 
 async def test_bodies_for_cold_detectors_stay_within_the_budget_and_others_are_served(world: World) -> None:

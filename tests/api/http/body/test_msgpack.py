@@ -1,18 +1,10 @@
 """Batches as msgpack: the same document, the same answers, on both ways to a detector."""
 
-import asyncio
-import json
-from typing import Any
-
 import msgpack
 import pytest
 
-from api.http.app import Application
-from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.scripted import DETECTOR, ScriptedBackend
-from tests.api.wire import Wire, chunked, request
-from tests.local_runtime.service import LocalService
 
 PACKED = {"Content-Type": "application/msgpack"}
 EVENTS = [
@@ -25,23 +17,6 @@ EVENTS = [
 ]
 
 
-async def test_it_is_answered_as_json_is(caller: Caller) -> None:
-    document = {"events": EVENTS, "context": {"vars": {"list": ["ada"]}}}
-    replies = []
-    for content, headers in ((json.dumps(document).encode(), {}), (msgpack.packb(document), PACKED)):
-        detector = await caller.detector()
-        await caller.rule(detector, "per user once within 10m ok == false and user in $list")
-        path = f"/api/detectors/{detector}/evaluate/batch"
-        reply = await caller("POST", path, content=content, headers=headers)
-        for one in reply.result["results"]:
-            for action in one["actions"]:
-                del action["ruleId"]
-        replies.append(reply.envelope)
-    assert replies[0] == replies[1]
-    fired = [len(one["actions"]) for one in replies[0]["result"]["results"]]
-    assert fired == [1, 0, 1]
-
-
 @pytest.mark.parametrize("named", [DETECTOR, "%61" + DETECTOR[1:]])
 async def test_the_body_stays_as_it_came(
     scripted_caller: Caller, scripted: ScriptedBackend, named: str
@@ -52,16 +27,6 @@ async def test_the_body_stays_as_it_came(
     assert (await scripted_caller("POST", path, content=body, headers=headers)).status == 200
     (operation,) = scripted.operations
     assert operation[:3] == ("evaluate_msgpack", body, "k")
-
-
-async def test_in_chunks_it_arrives_whole(wire: Wire, scripted: ScriptedBackend) -> None:
-    body = msgpack.packb({"events": EVENTS})
-    headers = ("Transfer-Encoding: chunked", "Content-Type: application/msgpack")
-    path = f"/api/detectors/{DETECTOR}/evaluate/batch"
-    data = request(path=path, token="a-token-that-is-known", headers=headers)
-    reply = await wire.once(data + chunked(*[bytes([byte]) for byte in body]))
-    assert reply.status == 200
-    assert scripted.operations[0].payload == body
 
 
 @pytest.mark.parametrize("service", ["here"], indirect=True)
@@ -99,21 +64,3 @@ async def test_a_key_belongs_to_the_body_as_it_was_written(caller: Caller) -> No
     assert first.envelope == again.envelope
     other = await caller("POST", path, document, headers={"Idempotency-Key": "k"})
     assert other.codes == [1006]
-
-
-async def test_it_outlives_the_death_of_its_process(
-    caller: Caller, service: LocalService, settings: Settings
-) -> None:
-    detector = await caller.detector()
-    await caller.rule(detector, "once a == 1")
-    path = f"/api/detectors/{detector}/evaluate/batch"
-    seen: list[Any] = [{"fields": {"a": 1}, "timestamp_ms": 0}, {"fields": {}, "timestamp_ms": 1e15}]
-    body = msgpack.packb({"events": seen})
-    assert (await caller("POST", path, content=body, headers=PACKED)).status == 200
-    worker = service.actors.with_detector(detector)
-    assert worker is not None
-    worker.die()
-    while service.scheduler.active_detectors:  # noqa: ASYNC110 -- until its death is known
-        await asyncio.sleep(0.001)
-    later = Caller(Application(settings, service.backend), caller.token)
-    assert len((await later.evaluate(detector, {}, 1)).result["actions"]) == 1

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from api.http.app import Application
-from api.http.body.tuple_parts import PART_BYTES
+from api.http.handling.relation_upload import PART_BYTES
 from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP

@@ -1,6 +1,5 @@
 """`?explain=true` and `?dry_run=true` on their way in, and what the service answers to them."""
 
-import msgpack
 import pytest
 
 from engine.runtime.contract.requests import operations as ops
@@ -8,8 +7,6 @@ from tests.api.caller import Caller
 from tests.api.scripted import DETECTOR, ScriptedBackend
 
 EVENT = {"fields": {"user": "ada", "ok": True}, "timestamp_ms": 2_000}
-FAILED = {"fields": {"user": "ada", "ok": False}, "timestamp_ms": 1_000}
-RULE = "ok == true and per user once within 10m ok == false"
 
 
 @pytest.mark.parametrize(
@@ -80,59 +77,3 @@ async def test_a_stream_cannot_be_tried(scripted_caller: Caller, scripted: Scrip
     reply = await scripted_caller("POST", path, content=b"{}\n", headers=headers)
     assert reply.codes == [1006]
     assert scripted.operations == []
-
-
-async def test_an_evaluation_says_why_rules_fire(caller: Caller) -> None:
-    detector = await caller.detector()
-    rule = await caller.rule(detector, RULE)
-    path = f"/api/detectors/{detector}/evaluate"
-    tried = [await caller("POST", f"{path}?dry_run=true", {"event": each}) for each in (FAILED, EVENT)]
-    assert [one.result for one in tried] == [{"actions": []}] * 2
-    assert (await caller("POST", f"{path}?explain=true", {"event": FAILED})).result == {"actions": []}
-    explained = await caller("POST", f"{path}?dry_run=true&explain=true", {"event": EVENT})
-    assert (await caller("POST", f"{path}?explain=true", {"event": EVENT})).result == explained.result
-    (action,) = explained.result["actions"]
-    explanation = await caller("POST", f"/api/detectors/{detector}/explain", {"event": EVENT})
-    assert action.pop("node") == explanation.result["rules"][0]["node"]
-    assert action["ruleId"] == rule
-    assert (await caller("POST", f"{path}?dry_run=true", {"event": EVENT})).result == {"actions": [action]}
-    assert (await caller("POST", path, {"event": EVENT})).result == {"actions": [action]}
-
-
-async def test_a_retry_gets_the_first_answer_with_its_explanations(caller: Caller) -> None:
-    detector = await caller.detector()
-    await caller.rule(detector, "count(ok == false) == 1")
-    path = f"/api/detectors/{detector}/evaluate?explain=true"
-    first, again = [
-        await caller("POST", path, {"event": FAILED}, headers={"Idempotency-Key": "k"}) for _ in range(2)
-    ]
-    assert first.result["actions"][0]["node"]["found"] == 1
-    assert again.result == first.result
-
-
-async def test_later_events_of_a_batch_see_earlier_ones_and_nothing_remains(caller: Caller) -> None:
-    detector = await caller.detector()
-    await caller.rule(detector, RULE)
-    path = f"/api/detectors/{detector}/evaluate/batch"
-    late = {"fields": {}, "timestamp_ms": -(10**9)}
-    body = {"events": [FAILED, EVENT, late]}
-    headers = {"Content-Type": "application/msgpack"}
-    tried = [
-        await caller("POST", f"{path}?dry_run=true", body),
-        await caller("POST", f"{path}?dry_run=true", content=msgpack.packb(body), headers=headers),
-    ]
-    done = await caller("POST", path, body)
-    assert tried[0].result == tried[1].result == done.result
-    assert [len(each["actions"]) for each in done.result["results"]] == [0, 1, 0]
-    assert done.result["results"][2]["errors"][0]["code"] == 1402
-
-
-async def test_dry_runs_refuse_what_evaluations_refuse(caller: Caller) -> None:
-    detector = await caller.detector()
-    path = f"/api/detectors/{detector}/evaluate"
-    assert (await caller("POST", f"{path}?dry_run=true", {"event": 1})).codes == [1001]
-    assert (await caller("POST", f"{path}/batch?dry_run=true", content=b"{")).codes == [1000]
-    await caller("POST", path, {"event": EVENT})
-    early = {"event": {"fields": {}, "timestamp_ms": -(10**9)}}
-    for query in ("explain=true", "dry_run=true"):
-        assert (await caller("POST", f"{path}?{query}", early)).codes == [1402]

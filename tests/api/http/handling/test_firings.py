@@ -1,8 +1,7 @@
-"""A feed over HTTP: as pages, and as server-sent events while rules fire."""
+"""A feed over HTTP: as pages, and as server-sent events while rules fire (ends: test_event_streams.py)."""
 
 import asyncio
 import dataclasses
-import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,6 +12,7 @@ from api.http.handling import feed_stream
 from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
+from tests.api.http.handling.event_streams import Event, asked, begun, told
 from tests.api.wire import Connection, Wire, served
 from tests.local_runtime.service import LocalService, until
 
@@ -33,38 +33,11 @@ class Fed:
     async def page(self, query: str = "", detector: str | None = None) -> Any:
         return await self.caller("GET", f"/api/detectors/{detector or self.detector}/firings{query}")
 
-    async def stream(self, query: str = "", headers: str = "", token: str = BOOTSTRAP) -> Connection:
-        connection = await self.wire.connect()
-        path = f"/api/detectors/{self.detector}/firings{query}"
-        asked = f"host: s\r\nauthorization: Bearer {token}\r\naccept: text/event-stream\r\n{headers}\r\n"
-        await connection.send(f"GET {path} HTTP/1.1\r\n{asked}".encode())
-        return connection
-
-    async def begun(self, query: str = "", headers: str = "", token: str = BOOTSTRAP) -> Connection:
-        connection = await self.stream(query, headers, token)
-        head = await connection.reader.readuntil(b"\r\n\r\n")
-        assert head.startswith(b"HTTP/1.1 200")
-        assert b"content-type: text/event-stream" in head
-        return connection
+    async def begun(self, query: str = "", headers: str = "") -> Connection:
+        return await begun(self.wire, f"/api/detectors/{self.detector}/firings{query}", headers)
 
 
-async def told(connection: Connection, number: int) -> list[tuple[int | None, Any]]:
-    """Give the next events of a stream, each with its id; fewer if it ends before."""
-    found: list[tuple[int | None, Any]] = []
-    async with asyncio.timeout(10):
-        while len(found) < number:
-            size = int(await connection.reader.readuntil(b"\r\n"), 16)
-            chunk = (await connection.reader.readexactly(size + 2))[:-2]
-            if not size:
-                break
-            for event in chunk.decode().removesuffix("\n\n").split("\n\n"):
-                lines = dict(line.split(": ", 1) for line in event.split("\n") if not line.startswith(":"))
-                if "data" in lines:
-                    found.append((int(lines["id"]) if "id" in lines else None, json.loads(lines["data"])))
-    return found
-
-
-def users(events: list[tuple[int | None, Any]]) -> list[tuple[int | None, str]]:
+def users(events: list[Event]) -> list[tuple[int | None, str]]:
     return [(number, event["keys"]["user"]) for number, event in events]
 
 
@@ -104,7 +77,7 @@ async def test_what_is_wrong_is_told(fed: Fed) -> None:
     for query in ("?after=-1", "?after=x", "?limit=0", "?limit=1001", "?after=1"):
         assert (await fed.page(query)).codes == [1006], query
     for query, headers in (("?after=1", ""), ("", "last-event-id: 1\r\n"), ("", "last-event-id: x\r\n")):
-        connection = await fed.stream(query, headers)
+        connection = await asked(fed.wire, f"/api/detectors/{fed.detector}/firings{query}", headers)
         assert (await connection.reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 400"), (query, headers)
 
 
@@ -167,40 +140,3 @@ async def test_what_fires_just_before_a_detector_rests_is_told(fed: Fed) -> None
     placed.make_room()
     await until(lambda: placed.worker_name is None)
     assert users(await told(connection, 1)) == [(1, "ann")]
-
-
-async def test_a_stream_ends_with_its_detector(fed: Fed) -> None:
-    connection = await fed.begun()
-    await fed.caller("DELETE", f"/api/detectors/{fed.detector}")
-    [(_, last)] = await told(connection, 2)
-    assert [entry["code"] for entry in last["errors"]] == [1200]
-
-
-async def test_a_stream_ends_with_its_token(fed: Fed) -> None:
-    token = (await fed.caller("POST", "/api/token")).result
-    connection = await fed.begun(token=token["token"])
-    await fed.caller("DELETE", f"/api/token/{token['id']}")
-    [(_, last)] = await told(connection, 2)
-    assert [entry["code"] for entry in last["errors"]] == [1101]
-
-
-async def test_a_stream_ends_with_the_service(fed: Fed) -> None:
-    connection = await fed.begun()
-    fed.wire.stop()
-    assert await told(connection, 1) == []
-
-
-async def test_a_stream_whose_caller_has_left_leaves_nothing_behind(fed: Fed) -> None:
-    await fed.begun()
-    await fed.wire.hang_up()
-    assert await fed.wire.comes_to_rest()
-
-
-async def test_streams_are_counted_apart_from_pages(fed: Fed) -> None:
-    await fed.page()
-    await fed.begun()
-    fed.wire.stop()
-    await fed.wire.comes_to_rest()
-    counted = (await fed.caller.plain("GET", "/metrics")).text
-    for operation in ("firings", "firings_stream"):
-        assert f'rule_detector_requests_total{{operation="{operation}",status="200"}} 1.0' in counted

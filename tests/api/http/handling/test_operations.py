@@ -9,7 +9,6 @@ from engine.language.limits import DEFAULT_LIMITS
 from engine.language.text.parser import parse
 from tests.api.caller import Caller
 
-UNKNOWN = "0" * 32
 LEAF = {"leaf": {"fact": "a", "op": "eq", "value": 1}}
 
 
@@ -27,48 +26,6 @@ async def test_detectors_are_created_listed_in_order_and_deleted(caller: Caller)
     assert (await caller("DELETE", f"/api/detectors/{ids[1]}")).result == {"id": ids[1]}
     assert [entry["id"] for entry in (await caller("GET", "/api/detectors")).result] == [ids[0], ids[2]]
     assert (await caller("DELETE", f"/api/detectors/{ids[1]}")).codes == [1200]
-
-
-async def test_one_detector_can_be_shown(caller: Caller) -> None:
-    detector = await caller.detector("logins")
-    assert (await caller("GET", f"/api/detectors/{detector}")).result == {"id": detector, "name": "logins"}
-    assert (await caller("GET", f"/api/detectors/{UNKNOWN}")).codes == [1200]
-
-
-async def test_rules_are_created_from_text_and_shown_with_an_object(
-    caller: Caller,
-) -> None:
-    detector = await caller.detector()
-    path = f"/api/detectors/{detector}/rules"
-    created = await caller("POST", path, {"condition": "a == 1", "name": "first"})
-    rule = created.result["id"]
-    assert created.result == {"id": rule}
-    assert is_id(rule)
-    document = {"condition": json.dumps({"not": LEAF}), "name": "second", "notify": True}
-    second = (await caller("POST", path, document)).result["id"]
-    shown = [
-        {
-            "id": rule,
-            "condition": LEAF,
-            "detectorId": detector,
-            "enabled": True,
-            "name": "first",
-            "notify": False,
-            "priority": 1,
-        },
-        {
-            "id": second,
-            "condition": {"not": LEAF},
-            "detectorId": detector,
-            "enabled": True,
-            "name": "second",
-            "notify": True,
-            "priority": 2,
-        },
-    ]
-    assert (await caller("GET", path)).result == {"rules": shown}
-    alone = {**shown[1], "text": "not a == 1", "source": document["condition"]}
-    assert (await caller("GET", f"{path}/{second}")).result == alone
 
 
 async def test_a_condition_comes_back_as_it_was_given(caller: Caller) -> None:
@@ -130,134 +87,6 @@ async def test_a_deleted_rule_is_gone_and_its_priority_is_not_given_again(caller
         assert (reply.status, reply.codes) == (404, [1201])
 
 
-async def test_an_evaluation_gives_the_actions_by_priority(caller: Caller) -> None:
-    detector = await caller.detector()
-    first = await caller.rule(detector, "a == 1", name="first")
-    await caller.rule(detector, "a == 2", name="silent")
-    third = await caller.rule(detector, "once a == 1", name="third", notify=True)
-    reply = await caller.evaluate(detector, {"a": 1}, 1e12)
-    assert reply.result == {
-        "actions": [
-            {"type": "match", "ruleId": first, "name": "first", "priority": 1, "notify": False},
-            {"type": "notify", "ruleId": third, "name": "third", "priority": 3, "notify": True},
-        ]
-    }
-    assert reply.envelope["messages"] == []
-
-
-async def test_an_explanation_says_why_and_records_nothing(caller: Caller) -> None:
-    detector = await caller.detector()
-    rule = await caller.rule(detector, "a == 1 and per user once within 1m b == 2", name="first")
-    other = await caller.rule(detector, "once a == 1", name="second")
-    await caller.evaluate(detector, {"user": "ada", "b": 2}, 1_000.5)
-    path = f"/api/detectors/{detector}/explain"
-    event = {"fields": {"user": "ada", "a": "1"}, "timestamp_ms": 2_000}
-    explained = {
-        "ruleId": rule,
-        "name": "first",
-        "verdict": False,
-        "node": {
-            "text": "a == 1 and per user once within 1m b == 2",
-            "verdict": False,
-            "nodes": [
-                {
-                    "text": "a == 1",
-                    "verdict": False,
-                    "values": {"a": "1"},
-                    "note": '`a` is the string "1", compared with the number 1',
-                },
-                {
-                    "text": "per user once within 1m b == 2",
-                    "verdict": True,
-                    "nodes": [
-                        {
-                            "text": "once within 1m b == 2",
-                            "verdict": True,
-                            "nodes": [{"text": "b == 2", "verdict": False}],
-                            "witness_ms": 1_000.5,
-                            "until_ms": 61_000.5,
-                        }
-                    ],
-                    "key": {"user": "ada"},
-                    "until_ms": 61_000.5,
-                },
-            ],
-        },
-        "why_not": ["a == 1"],
-    }
-    assert (await caller("POST", path, {"event": event, "ruleId": rule})).result == {"rules": [explained]}
-    everything = await caller("POST", path, {"event": event, "context": {"vars": {}}})
-    assert [one["ruleId"] for one in everything.result["rules"]] == [rule, other]
-    assert everything.result["rules"][0] == explained
-    # Neither the clock nor a history has moved.
-    fires = {"event": {"fields": {"a": 1}, "timestamp_ms": 600_000}, "ruleId": other}
-    assert (await caller("POST", path, fires)).result["rules"][0]["verdict"] is True
-    late = {"event": {"fields": {}, "timestamp_ms": 1_000}, "ruleId": other}
-    reply = await caller("POST", path, late)
-    assert reply.result["rules"][0]["verdict"] is False
-    assert [entry["code"] for entry in reply.envelope["messages"]] == [2001]
-
-
-async def test_the_context_is_optional_and_so_are_its_vars(caller: Caller) -> None:
-    detector = await caller.detector()
-    await caller.rule(detector, "ip in $blocklist")
-    event = {"fields": {"ip": "x"}, "timestamp_ms": 0}
-    path = f"/api/detectors/{detector}/evaluate"
-    for more, fires in [
-        ({}, 0),
-        ({"context": {}}, 0),
-        ({"context": {"vars": {}}}, 0),
-        ({"context": {"vars": {"blocklist": ["x"]}}}, 1),
-    ]:
-        assert len((await caller("POST", path, {"event": event, **more})).result["actions"]) == fires
-
-
-async def test_a_late_event_says_so_in_messages(caller: Caller) -> None:
-    detector = await caller.detector()
-    await caller.evaluate(detector, {}, 1_000)
-    reply = await caller.evaluate(detector, {}, 400)
-    assert reply.result == {"actions": []}
-    assert [entry["code"] for entry in reply.envelope["messages"]] == [2001]
-
-
-async def test_a_batch_answers_each_event_in_its_place(caller: Caller) -> None:
-    detector = await caller.detector()
-    rule = await caller.rule(detector, "a == 1")
-    action = {"type": "match", "ruleId": rule, "name": "r", "priority": 1, "notify": False}
-    events = [
-        {"fields": {"a": 1}, "timestamp_ms": 10**12},
-        {"fields": {"a": 1}, "timestamp_ms": 0},
-        {"fields": {"a": 2}, "timestamp_ms": 10**12 - 1},
-        {"fields": {"a": 1}, "timestamp_ms": 10**12 + 1},
-    ]
-    reply = await caller("POST", f"/api/detectors/{detector}/evaluate/batch", {"events": events})
-    results = reply.result["results"]
-    assert results[0] == {"actions": [action]}
-    assert results[1]["actions"] == []
-    assert [entry["code"] for entry in results[1]["errors"]] == [1402]
-    assert results[2]["actions"] == []
-    assert [entry["code"] for entry in results[2]["messages"]] == [2001]
-    assert results[3] == {"actions": [action]}
-    assert reply.envelope["messages"] == []
-
-
-async def test_an_empty_batch_has_no_results(caller: Caller) -> None:
-    detector = await caller.detector()
-    reply = await caller("POST", f"/api/detectors/{detector}/evaluate/batch", {"events": [], "context": {}})
-    assert reply.result == {"results": []}
-
-
-@pytest.mark.parametrize("given", ["a == 1", json.dumps(LEAF), LEAF])
-async def test_a_parse_gives_object_and_text_and_stores_nothing(caller: Caller, given: object) -> None:
-    reply = await caller("POST", "/api/conditions/parse", {"condition": given})
-    assert reply.result == {
-        "condition": LEAF,
-        "text": "a == 1",
-        "estimate": {"event_ns": 7, "memories": []},
-    }
-    assert (await caller("GET", "/api/detectors")).result == []
-
-
 async def test_a_parse_estimates_what_a_rule_costs(caller: Caller) -> None:
     text = (
         "per user (count(a == 1) within 1m >= 5 and once b == 1) and previous c == 1 and sum(x) within 1m > 3"
@@ -274,9 +103,3 @@ async def test_an_id_may_be_percent_encoded(caller: Caller) -> None:
     assert (await caller("GET", f"/api/detectors/{encoded}/rules")).result == {"rules": []}
     body = {"event": {"fields": {}, "timestamp_ms": 0}}
     assert (await caller("POST", f"/api/detectors/{encoded}/evaluate", body)).result == {"actions": []}
-
-
-async def test_the_service_says_that_it_is_alive_and_ready_without_a_token(caller: Caller) -> None:
-    caller.token = None
-    assert (await caller("GET", "/healthz")).result == {"alive": True}
-    assert (await caller("GET", "/readyz")).result == {"ready": True}

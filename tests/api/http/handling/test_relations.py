@@ -57,23 +57,6 @@ async def test_a_relation_is_put_changed_shown_and_deleted(caller: Caller, path:
         assert (refused.status, refused.codes) == (404, [1203])
 
 
-async def test_events_after_the_answer_see_the_change(caller: Caller, path: str) -> None:
-    detector = path.split("/")[3]
-    await caller.rule(detector, "owns(user, account)")
-
-    async def fires(user: str, account: object) -> bool:
-        return bool((await caller.evaluate(detector, {"user": user, "account": account})).result["actions"])
-
-    assert not await fires("ada", 1)
-    await caller("PUT", f"{path}/owns", {"tuples": PAIRS})
-    assert await fires("ada", 1.0)
-    assert not await fires("ada", 2)
-    await caller("PATCH", f"{path}/owns", {"add": [["ada", 2]], "remove": [["ada", 1]]})
-    assert (await fires("ada", 2), await fires("ada", 1)) == (True, False)
-    await caller("DELETE", f"{path}/owns")
-    assert not await fires("ada", 2)
-
-
 @pytest.mark.parametrize(
     ("escaped", "name"), [("a%2Fb", "a/b"), ("a%252Fb", "a%2Fb"), ("%24x.y", "$x.y"), ("%C3%A9%20%3F", "é ?")]
 )

@@ -89,40 +89,6 @@ async def test_rules_and_nodes_come_in_pages(caller: Caller, path: str) -> None:
     assert node["bytes"] > 0
 
 
-async def test_the_tree_of_a_rule_for_a_key(caller: Caller, path: str) -> None:
-    (rule,) = (await caller("GET", f"{path}?list=rules")).result["rules"]
-    told = (await caller("GET", f'{path}?rule={rule["ruleId"]}&key=%7B"user":"bob"%7D')).result
-    assert told == {
-        "clock_ms": 2_000,
-        "ruleId": rule["ruleId"],
-        "name": rule["name"],
-        "enabled": True,
-        "node": {
-            "text": RULE,
-            "verdict": False,
-            "nodes": [
-                {"text": "ok == true", "verdict": False},
-                {
-                    "text": "per user once within 10m ok == false",
-                    "verdict": True,
-                    "nodes": [
-                        {
-                            "text": "once within 10m ok == false",
-                            "verdict": True,
-                            "nodes": [{"text": "ok == false", "verdict": False}],
-                            "witness_ms": 1_000,
-                            "until_ms": 601_000,
-                            "since_ms": 1_000,
-                        }
-                    ],
-                    "key": {"user": "bob"},
-                    "until_ms": 601_000,
-                },
-            ],
-        },
-    }
-
-
 async def test_the_keys_for_which_a_rule_is_true(
     caller: Caller, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,5 @@
 """A timeline over HTTP: at once as JSON, and as server-sent events while things happen."""
 
-import asyncio
-import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,6 +10,7 @@ from api.http.handling import event_stream
 from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
+from tests.api.http.handling.event_streams import begun, told
 from tests.api.wire import Connection, Wire, served
 from tests.local_runtime.service import LocalService
 
@@ -32,27 +31,15 @@ class Watched:
         path = f"/api/detectors/{self.detector}/rules/{rule or self.rule}/timeline{query}"
         return await self.caller("GET", path)
 
-    async def stream(self, token: str = BOOTSTRAP) -> Connection:
-        connection = await self.wire.connect()
-        path = f"/api/detectors/{self.detector}/rules/{self.rule}/timeline"
-        headers = f"host: s\r\nauthorization: Bearer {token}\r\naccept: text/event-stream\r\n\r\n"
-        await connection.send(f"GET {path} HTTP/1.1\r\n{headers}".encode())
-        head = await connection.reader.readuntil(b"\r\n\r\n")
-        assert head.startswith(b"HTTP/1.1 200")
-        assert b"content-type: text/event-stream" in head
-        return connection
+    async def stream(self) -> Connection:
+        return await begun(self.wire, f"/api/detectors/{self.detector}/rules/{self.rule}/timeline")
 
 
-async def told(connection: Connection) -> Any:
+async def next_of(connection: Connection) -> Any:
     """Give the next event of a stream, or None at its end."""
-    async with asyncio.timeout(10):
-        while True:
-            size = int(await connection.reader.readuntil(b"\r\n"), 16)
-            chunk = (await connection.reader.readexactly(size + 2))[:-2]
-            if not size:
-                return None
-            if chunk.startswith(b"data: "):
-                return json.loads(chunk.removeprefix(b"data: "))
+    for _, data in await told(connection, 1):
+        return data
+    return None
 
 
 @pytest.fixture
@@ -99,49 +86,16 @@ async def test_what_is_wrong_is_told(watched: Watched) -> None:
 
 async def test_a_stream_tells_events_as_they_happen(watched: Watched) -> None:
     connection = await watched.stream()
-    assert (await told(connection))["moments"] == []
+    assert (await next_of(connection))["moments"] == []
     await watched.evaluate("ada", ok=False)
-    assert [one["verdict"] for one in (await told(connection))["moments"]] == [True]
+    assert [one["verdict"] for one in (await next_of(connection))["moments"]] == [True]
     await watched.evaluate("bob", ok=True)
-    assert [one["number"] for one in (await told(connection))["moments"]] == [2]
-
-
-async def test_a_stream_is_counted_apart_from_requests_and_from_streams_of_evaluations(
-    watched: Watched,
-) -> None:
-    await told(await watched.stream())
-    watched.wire.stop()
-    await watched.wire.comes_to_rest()
-    counted = (await watched.caller.plain("GET", "/metrics")).text
-    assert 'rule_detector_requests_total{operation="timeline_stream",status="200"} 1.0' in counted
-    assert 'operation="evaluate_stream"' not in counted
+    assert [one["number"] for one in (await next_of(connection))["moments"]] == [2]
 
 
 async def test_a_stream_ends_with_its_rule(watched: Watched) -> None:
     connection = await watched.stream()
-    await told(connection)
+    await next_of(connection)
     await watched.caller("DELETE", f"/api/detectors/{watched.detector}/rules/{watched.rule}")
-    assert [entry["code"] for entry in (await told(connection))["errors"]] == [1201]
-    assert await told(connection) is None
-
-
-async def test_a_stream_ends_with_its_token(watched: Watched) -> None:
-    token = (await watched.caller("POST", "/api/token")).result
-    connection = await watched.stream(token["token"])
-    await told(connection)
-    await watched.caller("DELETE", f"/api/token/{token['id']}")
-    assert [entry["code"] for entry in (await told(connection))["errors"]] == [1101]
-    assert await told(connection) is None
-
-
-async def test_a_stream_ends_with_the_service(watched: Watched) -> None:
-    connection = await watched.stream()
-    await told(connection)
-    watched.wire.stop()
-    assert await told(connection) is None
-
-
-async def test_a_stream_whose_caller_has_left_leaves_nothing_behind(watched: Watched) -> None:
-    await told(await watched.stream())
-    await watched.wire.hang_up()
-    assert await watched.wire.comes_to_rest()
+    assert [entry["code"] for entry in (await next_of(connection))["errors"]] == [1201]
+    assert await next_of(connection) is None

@@ -5,10 +5,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from api.http.app import Application
-from api.http.body import ndjson_reader as lines
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer, Done
 from tests.api.caller import Caller
@@ -114,61 +111,6 @@ async def test_lines_past_the_bound_on_an_answer_are_evaluated_in_pieces(
     assert narrow[-1] == roomy[-1]
     assert len(asked[0]) > 50 > len(asked[1])
     assert max(asked[0]) < 1_500 < max(asked[1])
-
-
-@pytest.mark.parametrize("service", ["here"], indirect=True)
-async def test_lines_are_answered_the_same_wherever_they_are_cut(caller: Caller, real: Wire) -> None:
-    text = line(1, a="\u00e4\U0001f600") + b"{\n" + b"\n" + line(2, a=1)[:-1]
-    told = []
-    for at in range(0, len(text), 3):
-        detector = await caller.detector()
-        one = await stream(real, detector, BOOTSTRAP)
-        for part in (text[:at], text[at : at + 1], text[at + 1 :]):
-            if part:
-                await one.send(part)
-        await one.end()
-        await one.begun()
-        told.append(await one.rest())
-    assert len(told[0]) == 4
-    assert told == [told[0]] * len(told)
-
-
-@pytest.mark.storm
-async def test_200_000_lines_pass_with_no_more_than_two_batches_held(
-    wire: Wire, echo: ScriptedBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held: list[int] = []
-    most = [0]
-
-    class Counted(lines.NdjsonReader):
-        async def take(self) -> list[bytes | None]:
-            batch = await super().take()
-            # What is taken is under way; beside it there is what has been read ahead.
-            held.append(len(batch) + len(self._ready))
-            most[0] = max(most[0], self.held_bytes)
-            return batch
-
-    monkeypatch.setattr("api.http.body.ndjson_stream.NdjsonReader", Counted)
-    one = await stream(wire)
-    await one.begun()
-    text = line(0, a=1) * 500
-
-    async def sends() -> None:
-        for _ in range(400):
-            await one.send(text)
-        await one.end()
-
-    sending = asyncio.create_task(sends())
-    answered = 0
-    while "done" not in (told := await one.next()):
-        assert told["length"] == len(line(0, a=1)) - 1
-        answered += 1
-    await sending
-    assert (answered, told) == (200_000, {"done": 200_000})
-    assert max(held) <= 2 * lines.LINES_MAX
-    assert most[0] <= 1024 * 1024 + 2 * 65_536
-    assert max(one.payload.count(b"\n") for one in echo.operations) < lines.LINES_MAX
-    assert len(echo.operations) < 4_000
 
 
 async def test_a_body_of_known_length_is_a_stream_too_however_large(

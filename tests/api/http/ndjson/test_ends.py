@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from api.http.app import Application
 from api.http.body import ndjson_stream
 from api.server import connection as connections
-from api.server import hypercorn_config as server
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer, Refused
 from engine.language.diagnostics import Entry, Refusal
@@ -22,7 +20,7 @@ from tests.api.conftest import BOOTSTRAP
 from tests.api.http.ndjson.streams import PATH, echoes, good
 from tests.api.scripted import DETECTOR, TOKEN, ScriptedBackend
 from tests.api.streaming import NDJSON, Streaming, line, stream
-from tests.api.wire import Connection, Wire, request, served
+from tests.api.wire import Wire, request, served
 from tests.local_runtime.service import LocalService
 
 
@@ -207,48 +205,27 @@ async def test_the_server_ends_at_once_though_callers_wait(
     monkeypatch.setattr(connections, "QUIET_S", 0.1)
     monkeypatch.setattr(connections, "DISCARD_S", 1_000)
     settings = Settings(deadline_s=1_000, keep_alive_s=1_000)
-    app = Application(settings, scripted)
-    listener = socket.create_server(("127.0.0.1", 0))
-    port = listener.getsockname()[1]
-    config = server.server_config(settings)
-    config.errorlog = None
-    config.graceful_timeout = 1_000
-    config.bind = [f"fd://{listener.detach()}"]
-    stop = asyncio.Event()
-
-    async def until_stopped() -> None:
-        await stop.wait()
-        app.end_streams()
-
-    serving = asyncio.create_task(
-        server.serve(app, config, until_stopped, bounds=server.request_bounds(settings))
-    )
-    connection = Connection(*await asyncio.open_connection("127.0.0.1", port))
-    one = Streaming(connection)
-    chunked = ("Transfer-Encoding: chunked", NDJSON)
-    match waits:
-        case "for lines":
-            await connection.send(request(path=PATH, token=TOKEN, headers=chunked))
-            assert (await one.begun()).status == 200
-        case "for the rest of a refused body":
-            await connection.send(request(path=PATH, headers=chunked))
-            assert (await one.begun()).status == 401
-        case "for a request":
-            await connection.send(request("GET", "/healthz"))
-            assert (await connection.receive()).status == 200
-        case "for a head":
-            await connection.send(request("GET", "/healthz")[:20])
-            await asyncio.sleep(0.02)
-    silent = await asyncio.open_connection("127.0.0.1", port)
-    await asyncio.sleep(0.02)
-    stop.set()
-    async with asyncio.timeout(20):
-        await serving
+    async with asyncio.timeout(20), served(Application(settings, scripted), settings, grace_s=1_000) as wire:
+        connection, silent = await wire.connect(), await wire.connect()
+        one = Streaming(connection)
+        chunked = ("Transfer-Encoding: chunked", NDJSON)
+        match waits:
+            case "for lines":
+                await connection.send(request(path=PATH, token=TOKEN, headers=chunked))
+                assert (await one.begun()).status == 200
+            case "for the rest of a refused body":
+                await connection.send(request(path=PATH, headers=chunked))
+                assert (await one.begun()).status == 401
+            case "for a request":
+                await connection.send(request("GET", "/healthz"))
+                assert (await connection.receive()).status == 200
+            case "for a head":
+                await connection.send(request("GET", "/healthz")[:20])
+        await asyncio.sleep(0.02)
+        wire.stop()
         while await connection.reader.read(65_536):
             pass
-        assert await silent[0].read() == b""
-    await connection.close()
-    silent[1].close()
+        assert await silent.at_end()
 
 
 @pytest.mark.parametrize("by", ["this front end", "another"])

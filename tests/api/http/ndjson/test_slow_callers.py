@@ -5,12 +5,10 @@ from typing import Any
 
 import pytest
 
-from api.http.app import Application
 from api.http.authentication import Authenticator
 from api.http.body.memory import BodyMemory
 from api.http.body.ndjson_stream import NdjsonStreams
 from api.http.request.timeout import RequestTimeout, RequestTimeouts
-from api.server import sender
 from api.server.asgi import CallerGone
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer, Done
@@ -20,7 +18,7 @@ from engine.runtime.front_end.permits import UNBOUNDED
 from tests.api.http.ndjson.streams import echoes, good
 from tests.api.scripted import DETECTOR, TOKEN, ScriptedBackend
 from tests.api.streaming import line, stream
-from tests.api.wire import Wire, served
+from tests.api.wire import Wire
 
 
 async def test_a_caller_who_takes_no_replies_is_not_read_from_until_he_does(
@@ -45,26 +43,6 @@ async def test_a_caller_who_takes_no_replies_is_not_read_from_until_he_does(
     # To close would be to wait until all that was written has been read.
     one.connection.writer.transport.abort()
     assert await wire.comes_to_rest()
-
-
-async def test_a_caller_who_never_takes_replies_is_cut_off(
-    scripted: ScriptedBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sender, "STALLED_S", 0.2)
-
-    async def long_answers(_: str, operation: Operation) -> Answer:
-        return Done(b"\n".join([b"x" * 5_000] * (operation.payload.count(b"\n") + 1)))
-
-    scripted.answers = long_answers
-    settings = Settings(deadline_s=0.3)
-    async with served(Application(settings, scripted), settings) as wire:
-        one = await stream(wire)
-        with pytest.raises(ConnectionError):  # noqa: PT012 -- which write fails is open
-            async with asyncio.timeout(20):
-                while True:
-                    await one.send(line(0, a="y" * 100) * 1_000)
-        assert await wire.comes_to_rest()
-        assert scripted.under_way == 0
 
 
 async def test_a_reply_that_waits_for_a_caller_who_is_gone_waits_no_longer(scripted: ScriptedBackend) -> None:

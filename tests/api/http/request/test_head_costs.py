@@ -3,19 +3,17 @@
 from collections.abc import Callable
 from contextlib import suppress
 from types import SimpleNamespace
-from urllib.parse import unquote
 
 import pytest
 from werkzeug.exceptions import NotFound
 
 from api.http.app import Application
-from api.http.request import head as request_head
 from api.http.request.head import canonical_path, media_type_of
 from api.http.request.query import PARAMETERS_MAX, read_key, read_query
 from api.http.routes import OPERATIONS
 from api.schema.envelope import RequestRefusal
 from api.schema.messages.state import StateQuery
-from api.server.http1.request_head import RequestError, read_head, skip_empty_lines
+from api.server.requests import RequestError, read_head, skip_empty_lines
 from api.settings import Settings
 from tests.api.scripted import ScriptedBackend
 from tests.work_growth import grows_linearly
@@ -98,24 +96,6 @@ def test_a_head_is_read_in_time_that_is_linear_in_its_bytes(shape: str) -> None:
         PARTS[part](start + unit * (size // len(unit)) + end)
 
     assert grows_linearly(work, HEAD_BYTES_MAX // 4 - 100)
-
-
-@pytest.mark.parametrize(
-    "sent", [b"/" + b"%41/" * 2_000, b"/api/detectors/" + b"%41" * 2_600, b"//%41" * 1_500]
-)
-def test_the_segments_of_a_path_are_decoded_at_most_once_and_only_a_few(
-    sent: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    decoded: list[str] = []
-
-    def noted(segment: str) -> str:
-        decoded.append(segment)
-        return unquote(segment)
-
-    monkeypatch.setattr(request_head, "unquote", noted)
-    canonical_path(sent)
-    assert len(decoded) <= 17
-    assert sum(len(segment) for segment in decoded) <= len(sent)
 
 
 def test_a_path_of_more_segments_than_any_is_not_decoded() -> None:

@@ -12,7 +12,7 @@ from api.http.request.head import (
     idempotency_key,
 )
 from api.schema.envelope import RequestRefusal
-from api.server.http1.request_head import Fields
+from api.server.requests import Fields
 from engine.language.diagnostics import Entry
 
 JSON = b"application/json"

@@ -125,10 +125,6 @@ async def test_bounds_are_checked(caller: Caller, bad: dict[str, object]) -> Non
     assert (await caller("GET", "/api/tokens")).result == {"tokens": []}
 
 
-async def test_a_token_for_an_unknown_detector_is_not_made(caller: Caller) -> None:
-    assert (await caller("POST", "/api/tokens", {"name": "x", "detectors": [UNKNOWN]})).codes == [1200]
-
-
 async def test_a_token_makes_only_tokens_that_may_do_no_more(caller: Caller) -> None:
     own, other = await caller.detector(), await caller.detector()
     bounds = {

@@ -69,11 +69,3 @@ async def test_who_leaves_amid_a_body_is_counted(
     await asyncio.sleep(0.1)
     await caller.close()
     assert await counted(wire, scripted, operation) == {"499": 1}
-
-
-@pytest.mark.parametrize("operation", WHOLE)
-async def test_who_takes_the_reply_is_counted_with_its_status(
-    wire: Wire, scripted: ScriptedBackend, operation: str
-) -> None:
-    assert (await wire.once(WHOLE[operation])).status == 200
-    assert await counted(wire, scripted, operation) == {"200": 1}

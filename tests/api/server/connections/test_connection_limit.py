@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from api.server import connection
-from api.server.connection_limit import ConnectionLimit, Slot
+from api.server.limits import ConnectionLimit, Slot
 from tests.api.conftest import BOOTSTRAP
-from tests.api.leaks import EVENT, TRIED, World, run, world
+from tests.api.leaks import EVENT, World, in_each_loop, world
 from tests.api.streaming import NDJSON
 from tests.api.wire import Connection, request
 
@@ -106,61 +106,55 @@ IDLERS = {
 
 
 @pytest.mark.storm
-@pytest.mark.parametrize("loop", TRIED)
 @pytest.mark.parametrize("what", IDLERS)
-def test_callers_without_a_token_keep_nobody_out(tmp_path: Path, loop: str, what: str) -> None:
-    async def work() -> None:
-        async with world(tmp_path, limit=ConnectionLimit(20)) as given:
-            before = await given.at_rest()
-            kept = await connect(given, evaluation(given))
-            assert (await kept.receive()).status == 200
-            stream = request(
-                path=f"/api/detectors/{given.detector}/evaluate/batch",
-                token=BOOTSTRAP,
-                headers=(CHUNKED, NDJSON),
-            )
-            streaming = await connect(given, stream)
-            assert (await streaming.receive()).status == 200
-            others = []
-            for _ in range(15):
-                others += [await connect(given, IDLERS[what]) for _ in range(10)]
-                await asyncio.sleep(0.01)
-                # A new caller is served, and so is one who was there before.
-                new = await connect(given, evaluation(given))
-                assert (await new.receive()).status == 200
-                assert (await (await kept.send(evaluation(given))).receive()).status == 200
-                await new.close()
-                assert len(given.limit) <= 20
-            await streaming.send(b"0\r\n\r\n")
-            assert b'{"done":0}' in await streaming.reader.readuntil(b"}\n")
-            for each in (*others, kept, streaming):
-                each.writer.transport.abort()
-            await given.comes_back_to(before)
-
-    run(loop, work())
+@in_each_loop
+async def test_callers_without_a_token_keep_nobody_out(tmp_path: Path, what: str) -> None:
+    async with world(tmp_path, limit=ConnectionLimit(20)) as given:
+        before = await given.at_rest()
+        kept = await connect(given, evaluation(given))
+        assert (await kept.receive()).status == 200
+        stream = request(
+            path=f"/api/detectors/{given.detector}/evaluate/batch",
+            token=BOOTSTRAP,
+            headers=(CHUNKED, NDJSON),
+        )
+        streaming = await connect(given, stream)
+        assert (await streaming.receive()).status == 200
+        others = []
+        for _ in range(15):
+            others += [await connect(given, IDLERS[what]) for _ in range(10)]
+            await asyncio.sleep(0.01)
+            # A new caller is served, and so is one who was there before.
+            new = await connect(given, evaluation(given))
+            assert (await new.receive()).status == 200
+            assert (await (await kept.send(evaluation(given))).receive()).status == 200
+            await new.close()
+            assert len(given.limit) <= 20
+        await streaming.send(b"0\r\n\r\n")
+        assert b'{"done":0}' in await streaming.reader.readuntil(b"}\n")
+        for each in (*others, kept, streaming):
+            each.writer.transport.abort()
+        await given.comes_back_to(before)
 
 
 @pytest.mark.storm
-@pytest.mark.parametrize("loop", TRIED)
-def test_past_the_bound_the_descriptors_are_bounded_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop: str
+@in_each_loop
+async def test_past_the_bound_the_descriptors_are_bounded_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "HEAD_S", 1_000)
 
-    async def work() -> None:
-        async with world(tmp_path, limit=ConnectionLimit(20), keep_alive_s=1_000) as given:
-            before = await given.at_rest()
-            others = [await connect(given) for _ in range(200)]
-            async with asyncio.timeout(20):
-                while given.held().descriptors > before.descriptors + len(others) + 20:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
-            closed = 0
-            for each in others[:-20]:
-                assert await each.at_end()
-                closed += 1
-            assert closed == 180
-            for each in others:
-                each.writer.transport.abort()
-            await given.comes_back_to(before)
-
-    run(loop, work())
+    async with world(tmp_path, limit=ConnectionLimit(20), keep_alive_s=1_000) as given:
+        before = await given.at_rest()
+        others = [await connect(given) for _ in range(200)]
+        async with asyncio.timeout(20):
+            while given.held().descriptors > before.descriptors + len(others) + 20:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        closed = 0
+        for each in others[:-20]:
+            assert await each.at_end()
+            closed += 1
+        assert closed == 180
+        for each in others:
+            each.writer.transport.abort()
+        await given.comes_back_to(before)

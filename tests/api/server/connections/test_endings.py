@@ -12,11 +12,11 @@ import pytest
 
 from api.http.app import Application
 from api.server import sender
-from api.server.connection_limit import ConnectionLimit
+from api.server.limits import ConnectionLimit
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer, Done
 from engine.runtime.contract.requests.operations import Operation
-from tests.api.leaks import TRIED, run
+from tests.api.leaks import in_each_loop
 from tests.api.scripted import TOKEN, ScriptedBackend
 from tests.api.wire import EVALUATE, EVENT, Wire, chunked, request, served
 
@@ -68,11 +68,11 @@ def bodies_bytes(heard: bytes) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("loop", TRIED)
 @pytest.mark.parametrize("behind", [b"\r\n", AGAIN, b"x" * 200_000], ids=["a line end", "another", "no HTTP"])
 @pytest.mark.parametrize("reply_bytes", [100, 400_000, LARGE])
-def test_the_last_reply_comes_whole_though_more_is_sent_amid_it(
-    loop: str, behind: bytes, reply_bytes: int
+@in_each_loop
+async def test_the_last_reply_comes_whole_though_more_is_sent_amid_it(
+    behind: bytes, reply_bytes: int
 ) -> None:
     def call(wire: Wire) -> bytes:
         with plug(wire) as caller:
@@ -84,18 +84,15 @@ def test_the_last_reply_comes_whole_though_more_is_sent_amid_it(
             time.sleep(0.05)
             return first + heard_of(caller)
 
-    async def work() -> None:
-        async with answering(reply_bytes) as wire:
-            (body_bytes,) = bodies_bytes(await asyncio.to_thread(call, wire))
-            assert body_bytes > reply_bytes
-
-    run(loop, work())
+    async with answering(reply_bytes) as wire:
+        (body_bytes,) = bodies_bytes(await asyncio.to_thread(call, wire))
+        assert body_bytes > reply_bytes
 
 
-@pytest.mark.parametrize("loop", TRIED)
 @pytest.mark.parametrize("asked", [AGAIN, CHUNKED], ids=["plain", "in chunks"])
-def test_replies_come_whole_though_the_server_ends_amid_one_and_the_next_request_comes(
-    loop: str, asked: bytes
+@in_each_loop
+async def test_replies_come_whole_though_the_server_ends_amid_one_and_the_next_request_comes(
+    asked: bytes,
 ) -> None:
     def call(wire: Wire, stop: Callable[[], object]) -> bytes:
         with plug(wire) as caller:
@@ -108,68 +105,56 @@ def test_replies_come_whole_though_the_server_ends_amid_one_and_the_next_request
             time.sleep(0.1)
             return first + heard_of(caller)
 
-    async def work() -> None:
-        later = asyncio.get_running_loop().call_soon_threadsafe
-        async with answering(LARGE) as wire:
-            heard = await asyncio.to_thread(call, wire, lambda: later(wire.stop))
-            # Whether the second is begun is for the server to choose.
-            assert all(body_bytes > LARGE for body_bytes in bodies_bytes(heard))
-            assert heard
-
-    run(loop, work())
+    later = asyncio.get_running_loop().call_soon_threadsafe
+    async with answering(LARGE) as wire:
+        heard = await asyncio.to_thread(call, wire, lambda: later(wire.stop))
+        # Whether the second is begun is for the server to choose.
+        assert all(body_bytes > LARGE for body_bytes in bodies_bytes(heard))
+        assert heard
 
 
-@pytest.mark.parametrize("loop", TRIED)
-def test_who_does_not_close_is_closed_a_little_later(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_each_loop
+async def test_who_does_not_close_is_closed_a_little_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sender, "LINGER_S", 1.0)
 
-    async def work() -> None:
-        limit = ConnectionLimit(100)
-        async with answering(100, limit) as wire:
-            caller = await wire.connect()
-            began_s = time.monotonic()
-            await caller.send(LAST)
-            assert (await caller.receive()).status == 200
-            assert await caller.at_end()
-            assert len(limit) == 1, "more may come, and is read past"
-            async with asyncio.timeout(60):
-                while len(limit):  # noqa: ASYNC110 -- there is no event for it
-                    await asyncio.sleep(0.01)
-            assert time.monotonic() - began_s >= 0.99
-            assert await wire.comes_to_rest()
-
-    run(loop, work())
+    limit = ConnectionLimit(100)
+    async with answering(100, limit) as wire:
+        caller = await wire.connect()
+        began_s = time.monotonic()
+        await caller.send(LAST)
+        assert (await caller.receive()).status == 200
+        assert await caller.at_end()
+        assert len(limit) == 1, "more may come, and is read past"
+        async with asyncio.timeout(60):
+            while len(limit):  # noqa: ASYNC110 -- there is no event for it
+                await asyncio.sleep(0.01)
+        assert time.monotonic() - began_s >= 0.99
+        assert await wire.comes_to_rest()
 
 
-@pytest.mark.parametrize("loop", TRIED)
-def test_who_is_left_to_close_makes_room_for_others(loop: str) -> None:
-    async def work() -> None:
-        limit = ConnectionLimit(1)
-        async with answering(100, limit) as wire:
-            leaving = await wire.connect()
-            await leaving.send(LAST)
-            assert (await leaving.receive()).status == 200
-            assert (await wire.once(LAST)).status == 200
-            assert len(limit) == 1
-
-    run(loop, work())
+@in_each_loop
+async def test_who_is_left_to_close_makes_room_for_others() -> None:
+    limit = ConnectionLimit(1)
+    async with answering(100, limit) as wire:
+        leaving = await wire.connect()
+        await leaving.send(LAST)
+        assert (await leaving.receive()).status == 200
+        assert (await wire.once(LAST)).status == 200
+        assert len(limit) == 1
 
 
-@pytest.mark.parametrize("loop", TRIED)
-def test_who_goes_on_sending_is_read_past_only_so_far(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_each_loop
+async def test_who_goes_on_sending_is_read_past_only_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sender, "LINGER_S", 60)
 
-    async def work() -> None:
-        limit = ConnectionLimit(100)
-        async with answering(100, limit) as wire:
-            caller = await wire.connect()
-            await caller.send(LAST)
-            assert (await caller.receive()).status == 200
-            with suppress(OSError):
-                async with asyncio.timeout(10):
-                    while len(limit):
-                        await caller.send(b"x" * 65_536)
-            assert not len(limit)
-            assert await wire.comes_to_rest()
-
-    run(loop, work())
+    limit = ConnectionLimit(100)
+    async with answering(100, limit) as wire:
+        caller = await wire.connect()
+        await caller.send(LAST)
+        assert (await caller.receive()).status == 200
+        with suppress(OSError):
+            async with asyncio.timeout(10):
+                while len(limit):
+                    await caller.send(b"x" * 65_536)
+        assert not len(limit)
+        assert await wire.comes_to_rest()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.api.conftest import BOOTSTRAP
-from tests.api.leaks import EVENT, REST_WITHIN_S, TRIED, World, many_callers, run, world
+from tests.api.leaks import EVENT, REST_WITHIN_S, World, in_each_loop, many_callers, world
 from tests.api.streaming import NDJSON, line
 from tests.api.wire import chunked, request
 
@@ -84,58 +84,53 @@ ABANDONED: dict[str, bytes] = {
 
 
 @pytest.mark.storm
-@pytest.mark.parametrize("loop", TRIED)
 @pytest.mark.parametrize("sent", ABANDONED)
-def test_callers_who_vanish_leave_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, loop: str, sent: str
+@in_each_loop
+async def test_callers_who_vanish_leave_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, sent: str
 ) -> None:
-    async def work() -> None:
-        async with world(tmp_path, max_body_bytes=1_000, max_discard_bytes=20_000) as given:
-            before = await given.at_rest()
-            await many_callers(given, bytes_for(given, sent), CALLERS)
-            await given.comes_back_to(before)
-            assert await serves(given)
+    async with world(tmp_path, max_body_bytes=1_000, max_discard_bytes=20_000) as given:
+        before = await given.at_rest()
+        await many_callers(given, bytes_for(given, sent), CALLERS)
+        await given.comes_back_to(before)
+        assert await serves(given)
 
-    run(loop, work())
     assert caplog.records == [], "nobody can fill the log"
 
 
 @pytest.mark.storm
-@pytest.mark.parametrize("loop", TRIED)
 @pytest.mark.parametrize(
     "sent", ["an evaluation", "an evaluation with a key", "a batch", "a new rule", "many requests at once",
              "a stream with work", "a stream that has ended", "refused, and another behind it"]
 )  # fmt: skip
-def test_callers_who_vanish_from_a_queue_leave_their_places(tmp_path: Path, loop: str, sent: str) -> None:
-    async def work() -> None:
-        # If more was sent than was read, the server notices only when it writes that the caller has gone.
-        async with world(tmp_path, deadline_s=2 if "many" in sent else 600) as given:
-            before = await given.at_rest()
-            go_on = asyncio.Event()
-            most = 0
+@in_each_loop
+async def test_callers_who_vanish_from_a_queue_leave_their_places(tmp_path: Path, sent: str) -> None:
+    # If more was sent than was read, the server notices only when it writes that the caller has gone.
+    async with world(tmp_path, deadline_s=2 if "many" in sent else 600) as given:
+        before = await given.at_rest()
+        go_on = asyncio.Event()
+        most = 0
 
-            async def hangs(what: str) -> None:
-                nonlocal most
-                if what == "handle":
-                    await go_on.wait()
+        async def hangs(what: str) -> None:
+            nonlocal most
+            if what == "handle":
+                await go_on.wait()
 
-            given.worker.before = hangs
-            vanishing = asyncio.create_task(many_callers(given, bytes_for(given, sent), CALLERS))
-            while not vanishing.done():
-                most = max(most, given.held().waiting)
-                await asyncio.sleep(0.001)
-            await vanishing
-            # The detector hangs still; only what it was sent first may be kept for it.
-            async with asyncio.timeout(REST_WITHIN_S):
-                while given.held().waiting:  # noqa: ASYNC110 -- there is no event for it
-                    await asyncio.sleep(0.01)
-            assert given.held().waiting_bytes == 0
-            go_on.set()
-            await given.comes_back_to(before)
-            assert most > 0, "they waited"
-            assert await serves(given)
-
-    run(loop, work())
+        given.worker.before = hangs
+        vanishing = asyncio.create_task(many_callers(given, bytes_for(given, sent), CALLERS))
+        while not vanishing.done():
+            most = max(most, given.held().waiting)
+            await asyncio.sleep(0.001)
+        await vanishing
+        # The detector hangs still; only what it was sent first may be kept for it.
+        async with asyncio.timeout(REST_WITHIN_S):
+            while given.held().waiting:  # noqa: ASYNC110 -- there is no event for it
+                await asyncio.sleep(0.01)
+        assert given.held().waiting_bytes == 0
+        go_on.set()
+        await given.comes_back_to(before)
+        assert most > 0, "they waited"
+        assert await serves(given)
 
 
 def bytes_for(given: World, sent: str) -> bytes:

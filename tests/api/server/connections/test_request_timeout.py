@@ -11,7 +11,7 @@ import pytest
 
 from api.server import connection, sender
 from tests.api.conftest import BOOTSTRAP
-from tests.api.leaks import TRIED, World, run, world
+from tests.api.leaks import World, in_each_loop, world
 from tests.api.streaming import NDJSON, line
 from tests.api.wire import Connection, request
 from tests.waiting_clock import WaitingLoop
@@ -138,14 +138,10 @@ async def converse(given: World, slow: Slow) -> bytes:
     return heard
 
 
-@pytest.mark.parametrize("loop", TRIED)
 @pytest.mark.parametrize("time_out", sorted({time_out for time_out, _ in ENDS.values()}))
-def test_whoever_is_slow_is_told_and_cut(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    loop: str,
-    time_out: str,
+@in_each_loop
+async def test_whoever_is_slow_is_told_and_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, time_out: str
 ) -> None:
     ended = {what: slow for what, (ends, slow) in ENDS.items() if ends == time_out}
     uncut: set[str] = set()
@@ -156,38 +152,33 @@ def test_whoever_is_slow_is_told_and_cut(
         uncut.discard(what)
         return heard
 
-    async def work() -> None:
-        async with hasty(tmp_path, monkeypatch, time_out) as given:
-            before = await given.at_rest()
-            callers = [what for what in ended for _ in range(CALLERS)]
-            try:
-                async with asyncio.timeout(30):
-                    heard = await asyncio.gather(*(hears(given, what) for what in callers))
-            except TimeoutError:
-                pytest.fail(f"not cut: {uncut}")
-            for what, each in zip(callers, heard, strict=True):
-                told = ended[what].told
-                assert all(part in each for part in told) if told else each == b"", (what, each)
-            await given.comes_back_to(before)
+    async with hasty(tmp_path, monkeypatch, time_out) as given:
+        before = await given.at_rest()
+        callers = [what for what in ended for _ in range(CALLERS)]
+        try:
+            async with asyncio.timeout(30):
+                heard = await asyncio.gather(*(hears(given, what) for what in callers))
+        except TimeoutError:
+            pytest.fail(f"not cut: {uncut}")
+        for what, each in zip(callers, heard, strict=True):
+            told = ended[what].told
+            assert all(part in each for part in told) if told else each == b"", (what, each)
+        await given.comes_back_to(before)
 
-    run(loop, work())
     assert caplog.records == [], "nobody can fill the log"
 
 
-@pytest.mark.parametrize("loop", TRIED)
-def test_an_empty_line_after_a_request_is_not_the_beginning_of_a_head(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop: str
+@in_each_loop
+async def test_an_empty_line_after_a_request_is_not_the_beginning_of_a_head(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def work() -> None:
-        async with hasty(tmp_path, monkeypatch, "head") as given:
-            caller = Connection(*await asyncio.open_connection("127.0.0.1", given.wire.port))
-            await (await caller.send(request("GET", "/healthz"))).receive()
-            await caller.send(b"\r\n")
-            await asyncio.sleep(2 * short_s())
-            assert (await (await caller.send(request("GET", "/healthz"))).receive()).status == 200
-            await caller.close()
-
-    run(loop, work())
+    async with hasty(tmp_path, monkeypatch, "head") as given:
+        caller = Connection(*await asyncio.open_connection("127.0.0.1", given.wire.port))
+        await (await caller.send(request("GET", "/healthz"))).receive()
+        await caller.send(b"\r\n")
+        await asyncio.sleep(2 * short_s())
+        assert (await (await caller.send(request("GET", "/healthz"))).receive()).status == 200
+        await caller.close()
 
 
 LAST = request("GET", "/healthz", headers=("Connection: close",))
@@ -215,17 +206,16 @@ async def deaf(given: World) -> Connection:
 
 
 @pytest.mark.storm
-@pytest.mark.parametrize("loop", TRIED)
 @pytest.mark.parametrize(
     ("asked", "sender_waits"),
     [*((asked, True) for asked in UNREAD), *((asked, False) for asked in UNREAD if asked != STREAMED)],
 )
-def test_whoever_takes_no_replies_is_cut(
+@in_each_loop
+async def test_whoever_takes_no_replies_is_cut(
     *,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-    loop: str,
     asked: str,
     sender_waits: bool,
 ) -> None:
@@ -234,49 +224,45 @@ def test_whoever_takes_no_replies_is_cut(
         monkeypatch.setattr(sender, "_UNSENT_BYTES", 1_000_000_000)
     again, then = (part.replace(b"DETECTOR", b"%s") for part in UNREAD[asked])
 
-    async def work() -> None:
-        async with hasty(tmp_path, monkeypatch, "stalled", idle_s=0.3) as given:
-            before = await given.at_rest()
-            callers = []
-            for count in (1, 1, 1) if asked == STREAMED else range(1, 31):
-                # Some of it fits the buffers of the socket, some what the server keeps, and some neither.
-                caller = await deaf(given)
-                caller.writer.write(again.replace(b"%s", given.detector.encode()) * count + then)
-                callers.append(caller)
-            # All are connected by now; let the server have seen them.
-            await asyncio.sleep(0.1)
-            async with asyncio.timeout(60):
-                while len(given.limit):  # noqa: ASYNC110 -- there is no event for it
-                    await asyncio.sleep(0.02)
-            for caller in callers:
-                caller.writer.transport.abort()
-            await given.comes_back_to(before)
+    async with hasty(tmp_path, monkeypatch, "stalled", idle_s=0.3) as given:
+        before = await given.at_rest()
+        callers = []
+        for count in (1, 1, 1) if asked == STREAMED else range(1, 31):
+            # Some of it fits the buffers of the socket, some what the server keeps, and some neither.
+            caller = await deaf(given)
+            caller.writer.write(again.replace(b"%s", given.detector.encode()) * count + then)
+            callers.append(caller)
+        # All are connected by now; let the server have seen them.
+        await asyncio.sleep(0.1)
+        async with asyncio.timeout(60):
+            while len(given.limit):  # noqa: ASYNC110 -- there is no event for it
+                await asyncio.sleep(0.02)
+        for caller in callers:
+            caller.writer.transport.abort()
+        await given.comes_back_to(before)
 
-    run(loop, work())
     assert caplog.records == [], "nobody can fill the log"
 
 
-@pytest.mark.parametrize("loop", TRIED)
-def test_what_runs_on_after_the_end_of_its_connection_is_cancelled_and_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, loop: str
+@in_each_loop
+async def test_what_runs_on_after_the_end_of_its_connection_is_cancelled_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def work() -> None:
-        async with hasty(tmp_path, monkeypatch, "head") as given:
-            monkeypatch.setattr(connection, "LET_GO_S", 0.1)
-            before = await given.at_rest()
+    async with hasty(tmp_path, monkeypatch, "head") as given:
+        monkeypatch.setattr(connection, "LET_GO_S", 0.1)
+        before = await given.at_rest()
 
-            async def hangs(*_: object) -> None:
-                await asyncio.sleep(FOR_EVER_S)
+        async def hangs(*_: object) -> None:
+            await asyncio.sleep(FOR_EVER_S)
 
-            monkeypatch.setattr("api.http.pipeline.FastPath.answer", hangs)
-            monkeypatch.setattr("api.http.request.timeout.RequestTimeout.start", lambda _: None)
-            caller = Connection(*await asyncio.open_connection("127.0.0.1", given.wire.port))
-            await caller.send(request("GET", "/healthz"))
-            await asyncio.sleep(0.05)
-            await caller.close()
-            await given.comes_back_to(before)
+        monkeypatch.setattr("api.http.pipeline.FastPath.answer", hangs)
+        monkeypatch.setattr("api.http.request.timeout.RequestTimeout.start", lambda _: None)
+        caller = Connection(*await asyncio.open_connection("127.0.0.1", given.wire.port))
+        await caller.send(request("GET", "/healthz"))
+        await asyncio.sleep(0.05)
+        await caller.close()
+        await given.comes_back_to(before)
 
-    run(loop, work())
     assert [record.getMessage() for record in caplog.records] == [
         "cancelled a request that ran on for 0.1 s after its connection ended"
     ]

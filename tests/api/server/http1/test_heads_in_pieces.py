@@ -9,10 +9,8 @@ import pytest
 
 from api.http.app import Application
 from api.server.connection import Connection as Served
-from api.server.connection_limit import ConnectionLimit
-from api.server.flow_control import TURN_BYTES, UnfinishedHeads
-from api.server.http1.request_head import FIELDS_MAX, TARGET_BYTES_MAX, RequestError, read_head
-from api.server.http1.request_reader import RequestReader
+from api.server.limits import TURN_BYTES, ConnectionLimit, UnfinishedHeads
+from api.server.requests import FIELDS_MAX, TARGET_BYTES_MAX, RequestError, RequestReader, read_head
 from api.settings import Settings
 from tests.api.scripted import TOKEN, ScriptedBackend
 from tests.api.wire import EVALUATE, EVENT, request, served
@@ -100,15 +98,6 @@ def test_targets_and_fields_are_bounded_to_the_byte_and_to_the_field() -> None:
             in_pieces.read_head()
     assert caught.value.status == 414
     assert refused_with(BEGUN + b"a" * 20_000) is None
-
-
-async def test_a_target_past_the_limit_is_refused_in_the_envelope(scripted: ScriptedBackend) -> None:
-    settings = Settings()
-    async with served(Application(settings, scripted), settings) as wire:
-        for target in ("/" + "%41/" * 16_000, "/api/detectors?" + "a&" * 20_000):
-            reply = await wire.once(request("GET", target, token=TOKEN))
-            assert (reply.status, reply.codes, reply.headers["connection"]) == (400, [1006], "close")
-            assert "target" in reply.body.decode()
 
 
 class Head:

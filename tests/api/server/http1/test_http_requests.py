@@ -8,8 +8,7 @@ import pytest
 from api.http.app import Application
 from api.server import sender
 from api.server.connection import Connection as Served
-from api.server.connection_limit import ConnectionLimit
-from api.server.flow_control import AHEAD_BYTES_MAX, READ_BYTES, UNCOUNTED_BYTES
+from api.server.limits import AHEAD_BYTES_MAX, READ_BYTES, UNCOUNTED_BYTES, ConnectionLimit
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer, Done
 from engine.runtime.contract.requests.operations import Operation
@@ -45,19 +44,6 @@ async def result(connection: Connection) -> Any:
     reply = await connection.receive()
     assert reply.status == 200, reply
     return reply.envelope["result"]
-
-
-@pytest.mark.parametrize("size", [1, 7, 100, len(EVENT)])
-async def test_a_body_may_come_in_pieces(wire: Wire, scripted: ScriptedBackend, size: int) -> None:
-    connection = await wire.connect()
-    for number in range(3):
-        await connection.send(HEAD)
-        for at in range(0, len(EVENT), size):
-            # Each comes by itself.
-            await asyncio.sleep(0.002)
-            await connection.send(EVENT[at : at + size])
-        assert await result(connection) == {"actions": []}
-        assert scripted.operations[number].payload == EVENT
 
 
 async def test_a_head_may_come_in_pieces(wire: Wire) -> None:
@@ -110,28 +96,6 @@ async def test_what_is_sent_ahead_waits_for_its_turn(wire: Wire, held: Held, cut
     assert await result(connection) == {"of": len(EVENT)}
 
 
-@pytest.mark.parametrize(
-    "before",
-    [
-        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\nX: a",
-        request("POST", EVALUATE, token=TOKEN, headers=("Content-Length: 1000",)),
-        request("POST", EVALUATE, token=TOKEN, headers=("Transfer-Encoding: chunked",)) + b"%x\r\n" % 1000,
-        b"POS",
-        b"GET",
-    ],
-    ids=["a head", "a body", "a chunk", "a word", "another word"],
-)
-async def test_what_looks_like_a_request_amid_another_is_none(
-    wire: Wire, scripted: ScriptedBackend, before: bytes
-) -> None:
-    connection = await wire.connect()
-    await connection.send(before)
-    await asyncio.sleep(0.05)
-    await connection.send(PLAIN)
-    await asyncio.sleep(0.05)
-    assert scripted.operations == []
-
-
 async def test_a_connection_is_not_idle_amid_a_plain_request_and_is_after_it(
     scripted: ScriptedBackend, held: Held
 ) -> None:
@@ -154,37 +118,6 @@ async def test_several_in_one_piece_are_as_many(wire: Wire, scripted: ScriptedBa
     for _ in asked:
         assert (await connection.receive()).status == 200
     assert [operation.payload for operation in scripted.operations] == events
-
-
-@pytest.mark.parametrize("second", ["plain", "chunked"])
-@pytest.mark.parametrize("lines", [b"\r\n", b"\r\n\r\n", b"\r\n" * 2_000])
-@pytest.mark.parametrize("cut", [None, 0, 1, 2, 3])
-async def test_empty_lines_before_a_request_are_ignored(
-    wire: Wire, scripted: ScriptedBackend, second: str, lines: bytes, cut: int | None
-) -> None:
-    chunks = request("POST", EVALUATE, token=TOKEN, headers=("Transfer-Encoding: chunked",)) + chunked(EVENT)
-    asked = {"plain": PLAIN, "chunked": chunks}[second]
-    connection = await wire.connect()
-    for before in (b"", asked, PLAIN):
-        sent = before + lines + asked
-        # Everything in one piece, or in two, with a pause between them.
-        if cut is not None:
-            await connection.send(sent[: len(before) + cut])
-            await asyncio.sleep(0.02)
-        await connection.send(sent[0 if cut is None else len(before) + cut :])
-        for _ in range(1 + bool(before)):
-            assert await result(connection) == {"actions": []}
-    assert len(scripted.operations) == 5
-
-
-@pytest.mark.parametrize("before", [b"\n", b"\r", b"\r\r\n", b" \r\n", b"\r\nx\r\n"])
-async def test_other_lines_before_a_request_are_refused(
-    wire: Wire, scripted: ScriptedBackend, before: bytes
-) -> None:
-    connection = await wire.connect()
-    assert (await (await connection.send(before + PLAIN)).receive()).status == 400
-    assert await connection.at_end()
-    assert scripted.operations == []
 
 
 async def app_of(scope: Any, receive: Any, send: Any, *, at_once: bool) -> None:

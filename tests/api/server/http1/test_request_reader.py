@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from api.server.http1.request_head import RequestError, read_head
-from api.server.http1.request_reader import ChunkedBody, RequestReader
+from api.server.requests import ChunkedBody, RequestError, RequestReader, read_head
 
 HOST = b"Host: a"
 CHUNKED = b"Transfer-Encoding: chunked"

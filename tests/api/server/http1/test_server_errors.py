@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypercorn.config import Config
 
-from api.server.http1.exchange import HEADS
+from api.server.exchange import HEADS
 from api.server.hypercorn_config import server_config
 from api.settings import Settings
 from tests.api.scripted import TOKEN, ScriptedBackend
@@ -24,6 +24,9 @@ NO_REQUESTS = {
     "two hosts": (GET + b"Host: b\r\n\r\n", 400),
     "a length that is none": (GET + b"Content-Length: x\r\n\r\n", 400),
     "two lengths": (GET + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n", 400),
+    "a length beside chunks": (CHUNKED[:-2] + b"Content-Length: 5\r\n\r\n", 400),
+    "a target without an end": (b"GET /" + b"%41/" * 16_000, 400),
+    "a query without an end": (b"GET /api/detectors?" + b"a&" * 20_000, 400),
     "an unknown transfer encoding": (GET + b"Transfer-Encoding: gzip\r\n\r\n", 400),
     "a chunk without a size": (CHUNKED + b"x\r\n", 400),
     "a chunk of another size": (CHUNKED + b"1\r\n{}\r\n", 400),

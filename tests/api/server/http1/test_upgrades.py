@@ -33,15 +33,6 @@ async def test_a_websocket_is_refused_in_the_envelope(
     assert await wire.comes_to_rest()
 
 
-@pytest.mark.parametrize("more", [b"", b"SM\r\n\r\n", b"SM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])])
-async def test_who_begins_with_http_2_is_refused_and_the_connection_closed(wire: Wire, more: bytes) -> None:
-    connection = await wire.connect()
-    reply = await (await connection.send(b"PRI * HTTP/2.0\r\n\r\n" + more)).receive()
-    assert (reply.status, reply.headers["connection"]) == (505, "close")
-    assert await connection.at_end()
-    assert await wire.comes_to_rest()
-
-
 @pytest.mark.parametrize("settings", ["AAMAAABkAAQCAAAAAAIAAAAA", "***", ""])
 async def test_an_offer_to_go_on_with_http_2_is_passed_over(wire: Wire, settings: str) -> None:
     headers = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", f"HTTP2-Settings: {settings}")

@@ -74,7 +74,7 @@ def peer(kind: str) -> Iterator[Peer]:
 def _bare_app() -> Any:
     """Give an application that reads the body, and answers what an evaluation without actions is answered."""
     from api.schema.envelope import success  # noqa: PLC0415
-    from api.server.http1.exchange import RESPOND  # noqa: PLC0415
+    from api.server.exchange import RESPOND  # noqa: PLC0415
 
     constant = success(b'{"actions":[]}')
 

@@ -10,13 +10,12 @@ import math
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Final
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
-from api.observability.log.repeats import REPEATED, RepeatsHandler
+from api.observability.repeats import REPEATED, RepeatsHandler
 from api.settings import Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 FIELDS: Final = "fields"
 """The `extra` key of a record's fields: values by name."""
@@ -137,3 +136,34 @@ def _json(value: object) -> str:
 def _time(record: logging.LogRecord) -> str:
     seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
     return f"{seconds}.{int(record.msecs):03d}Z"
+
+
+INTERVAL_S: Final = 10.0
+
+_log = logging.getLogger("rule_detector.requests")
+
+
+class ThrottleLog:
+    """Collects refusals, and logs them at most once in INTERVAL_S."""
+
+    def __init__(
+        self, message: str, causes: Sequence[str], now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`causes` are in the order of the line's fields."""
+        self._message = message
+        self._causes = causes
+        self._now_s = now_s
+        self._said_s = -math.inf
+        self._unsaid: Counter[str] = Counter()
+
+    def note(self, causes: Counter[str]) -> None:
+        """Add refusals by cause, and log all that are not logged yet if it is time. Call it regularly."""
+        self._unsaid += causes
+        now_s = self._now_s()
+        if not self._unsaid or now_s - self._said_s < INTERVAL_S:
+            return
+        self._said_s = now_s
+        by_cause = {cause: self._unsaid[cause] for cause in self._causes if self._unsaid[cause]}
+        fields = {"count": self._unsaid.total(), **by_cause}
+        self._unsaid = Counter()
+        _log.warning("%s", self._message, extra={FIELDS: fields})

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from api.schema.envelope import Headers, Response, failure
 from api.server.asgi import App, Message
-from api.server.http1.request_head import (
+from api.server.requests import (
     FIELDS_MAX,
     FIELDS_STATE,
     REQUEST_ID,

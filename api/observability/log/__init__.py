@@ -1,1 +1,0 @@
-"""The log: its format, repeated lines, and refused requests."""
