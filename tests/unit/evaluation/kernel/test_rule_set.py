@@ -86,8 +86,8 @@ def test_what_rules_search_for_is_compiled_before_an_event_comes(mode: str) -> N
         rules = detector.rule_set
         for number in range(20):
             detector.add_rule("rule", f"t matches 'a{number}' and t contains 'b{number}'")
-            assert not rules.patterns._changed
-            assert not rules.lookups._changed
+            assert not rules.patterns.changed
+            assert not rules.lookups.changed
         for rule in detector.rules():
             detector.remove_rule(rule.id)
         assert (rules.patterns._facts, rules.lookups._with_literals) == ({}, {})
@@ -102,7 +102,7 @@ def test_rules_are_evaluated_as_they_were_when_they_were_saved() -> None:
         with in_mode(loaded_in):
             loaded = Detector.load(detector.dump(), Detector.STATE_VERSION)
             assert loaded.rule_set.indexed is detector.rule_set.indexed is (saved_in == "indexed")
-            assert not loaded.rule_set.patterns._changed
-            assert not loaded.rule_set.lookups._changed
+            assert not loaded.rule_set.patterns.changed
+            assert not loaded.rule_set.lookups.changed
             loaded.add_rule("rule", "a == 1")
             assert loaded.rule_set.indexed is (loaded_in == "indexed")
