@@ -65,8 +65,7 @@ class PaneSums:
         *older, (pane, added, count) = panes
         sums = cls(pane, added)
         sums.count = count
-        if older:
-            sums.older = older
+        sums.older = older or None
         sums.before, sums.number = _together(older, count)
         return sums
 
@@ -167,7 +166,7 @@ class PanesOfSums(OfPanes):
     columns = ("integers", "doubles", "integers")
 
     def length(self, entry: PaneSums) -> int:
-        return 1 + len(entry.older or ())
+        return len(entry.panes())
 
     def bytes_of(self, entry: PaneSums) -> int:
         return RECORD_BYTES + PANE_BYTES * len(entry.older or ())

@@ -1,51 +1,61 @@
 """Sums by panes, held against a list of all numbers, wherever the window's edge stands within a pane."""
 
+import pytest
 from hypothesis import example, given, strategies
 
-from engine.evaluation.operators.counting.panes import PaneSums, mean, total
+from engine.evaluation.operators.counting.panes import PaneSums, mean, pane_us, total
+from tests.reference_panes import added
 
-# In quarters, so that no order of additions rounds.
-NUMBERS = strategies.integers(-8, 8).map(lambda quarters: quarters / 4)
+# Some are lost beside others, so that the order of additions shows.
+NUMBERS = strategies.sampled_from([0.1, 0.7, -3.0, 1e16, -1e16, -0.0])
 STEPS = strategies.tuples(
     strategies.integers(0, 3), NUMBERS, strategies.integers(0, 4), strategies.booleans()
 )
 
 
 @given(strategies.integers(1, 6), strategies.lists(STEPS, min_size=1, max_size=12))
-# The oldest pane goes between two looks, and between a look and a number of the same pane.
-@example(2, [(0, 1.0, 0, False), (2, 2.0, 1, False), (0, 4.0, 1, True), (0, 0.5, 1, False)])
+# A number comes between two looks ahead at which the oldest pane has gone.
+@example(2, [(0, 1.0, 0, False), (2, 2.0, 2, False), (0, 4.0, 2, False), (0, 0.5, 2, False)])
+# A pane goes that has as many numbers, and as large a sum, as the oldest pane that is left has a place.
+@example(1, [(0, 1.0, 1, False), (0, 1.0, 1, False), (3, 1.0, 1, False), (3, 1.0, 9, False)])
+# Numbers of the last pane are added to each other first.
+@example(9, [(0, 1e16, 1, False), (1, 1.0, 1, False), (0, 1.0, 3, False), (0, 1.0, 3, True)])
 def test_they_are_those_of_all_numbers_that_count(
     width: int, steps: list[tuple[int, float, int, bool]]
 ) -> None:
     entry: PaneSums | None = None
     numbers: list[tuple[int, float]] = []
     pane = oldest = 0
-    for further, number, older, is_saved in steps:
-        is_later = further > 0
-        pane += further
+    for later, number, ahead, is_saved in steps:
+        pane += later
         # Within a pane, the edge of the window moves from one pane to the next at most once.
-        oldest = max(oldest, pane - width - (older == 0))
-        if entry is not None:
+        oldest = max(oldest, pane - width - (ahead == 0))
+        if entry is None:
+            entry = PaneSums(pane, number)
+        else:
             if is_saved:
                 entry = PaneSums.of(entry.panes())
             copied = entry.copy()
-            # Looks ahead see panes go, and change nothing.
-            for edge in range(oldest, oldest + older):
-                counted = [value for at, value in numbers if at >= edge]
-                at = max(pane, edge)
-                assert total(entry, at, None, edge) == sum(counted)
-                assert total(entry, at, number, edge) == sum([*counted, number])
-                assert mean(entry, at, None, edge) == (sum(counted) / len(counted) if counted else None)
-                assert mean(entry, at, number, edge) == sum([*counted, number]) / (len(counted) + 1)
+            for edge in range(oldest, oldest + ahead):
+                counted, now = [each for each in numbers if each[0] >= edge], max(pane, edge)
+                assert total(entry, now, None, edge) == added(counted)
+                assert total(entry, now, number, edge) == added([*counted, (now, number)])
+                assert mean(entry, now, None, edge) == (added(counted) / len(counted) if counted else None)
+                assert mean(entry, now, number, edge) == added([*counted, (now, number)]) / (len(counted) + 1)
                 assert [*entry.since(edge)] == [each for each in entry.panes() if each[0] >= edge]
-            before = len(entry.panes())
-            assert entry.add(pane, number, oldest) == len(entry.panes()) - before
-            assert copied.panes() != entry.panes()
-        else:
-            entry = PaneSums(pane, number)
+            before = entry.panes()
+            assert entry.add(pane, number, oldest) == len(entry.panes()) - len(before)
+            assert copied.panes() == before
+            if later:
+                assert all(at >= oldest for at, _, _ in entry.panes())
         numbers.append((pane, number))
-        if is_later:
-            assert all(at >= oldest for at, _, _ in entry.panes())
-        expected = [value for at, value in numbers if at >= oldest]
-        assert total(entry, pane, None, oldest) == sum(expected)
-        assert mean(entry, pane, None, oldest) == sum(expected) / len(expected)
+        counted = [each for each in numbers if each[0] >= oldest]
+        assert total(entry, pane, None, oldest) == added(counted)
+        assert mean(entry, pane, None, oldest) == added(counted) / len(counted)
+
+
+@pytest.mark.parametrize(
+    ("window_us", "width_us"), [(0, 1), (1, 1), (256, 1), (257, 2), (512, 2), (513, 3), (256_000, 1_000)]
+)
+def test_at_most_256_panes_cover_a_window(window_us: int, width_us: int) -> None:
+    assert pane_us(window_us) == width_us
