@@ -103,6 +103,8 @@ ROOMS: Final = {
                 "property/state/test_*.py",
                 "property/verdicts/test_engine_against_reference.py",
                 "property/verdicts/test_hostile_values.py",
+                "property/verdicts/test_timed_rules.py",
+                "property/looking/test_explanations.py",
             ),
             files=(
                 "operators/**/*.py",

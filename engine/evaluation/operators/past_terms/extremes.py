@@ -33,8 +33,8 @@ class PaneMinima:
 
     __slots__ = ("minima",)
 
-    def __init__(self, pane: int, number: float) -> None:
-        self.minima = [(pane, number)]
+    def __init__(self, minima: Iterable[tuple[int, float]]) -> None:
+        self.minima = list(minima)
 
     @property
     def pane(self) -> int:
@@ -45,16 +45,9 @@ class PaneMinima:
         """Return the panes with their minima, oldest first."""
         return self.minima
 
-    @classmethod
-    def of(cls, panes: Iterable[tuple[int, float]]) -> "PaneMinima":
-        """Return the record that has these panes."""
-        made = cls(0, 0.0)
-        made.minima = list(panes)
-        return made
-
     def copy(self) -> "PaneMinima":
         """Return a copy that shares nothing that changes."""
-        return PaneMinima.of(self.minima)
+        return PaneMinima(self.minima)
 
     def add(self, pane: int, number: float, oldest: int) -> int:
         """Add a number, drop what is not needed any more; return how many panes were added."""
@@ -116,7 +109,7 @@ class PanesOfMinima(OfPanes):
             f" if (entry := {to.entry}):",
             f"  if ({more}): {to.memory}.weigh(more * {PANE_BYTES})",
             " else:",
-            *(f"  {line}" for line in to.put(f"PaneMinima({pane}, {to.outcome})")),
+            *(f"  {line}" for line in to.put(f"PaneMinima([({pane}, {to.outcome})])")),
         ]
 
     def length(self, entry: PaneMinima) -> int:
@@ -133,7 +126,7 @@ class PanesOfMinima(OfPanes):
         return panes, minima
 
     def entry_of(self, *parts: Sequence[Any]) -> PaneMinima:
-        return PaneMinima.of(zip(*parts, strict=True))
+        return PaneMinima(zip(*parts, strict=True))
 
     def bytes_max(self, keep: int) -> int:
         return RECORD_BYTES + PANE_BYTES * keep

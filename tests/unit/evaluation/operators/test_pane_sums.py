@@ -16,6 +16,8 @@ STEPS = strategies.tuples(
 @given(strategies.integers(1, 6), strategies.lists(STEPS, min_size=1, max_size=12))
 # A number comes between two looks ahead at which the oldest pane has gone.
 @example(2, [(0, 1.0, 0, False), (2, 2.0, 2, False), (0, 4.0, 2, False), (0, 0.5, 2, False)])
+# What counted from pane 1 on, 2 numbers and 2.0 before the last pane, is no answer for pane 2.
+@example(9, [(0, 1.0, 1, False), (1, 2.0, 1, False), (1, 1.0, 1, False), (0, 1.0, 3, False)])
 # A pane goes that has as many numbers, and as large a sum, as the oldest pane that is left has a place.
 @example(1, [(0, 1.0, 1, False), (0, 1.0, 1, False), (3, 1.0, 1, False), (3, 1.0, 9, False)])
 # Numbers of the last pane are added to each other first.

@@ -277,12 +277,12 @@ def test_minima_of_panes_are_those_of_all_numbers() -> None:
             if entry:
                 added += entry.add(pane, number, oldest)
             else:
-                entry = PaneMinima(pane, number)
+                entry = PaneMinima([(pane, number)])
             assert len(entry.minima) == 1 + added <= 8
             assert entry.pane == pane
             copied = entry.copy()
             copied.add(pane + 100, 0.0, pane + 100)
-            assert entry.minima == PaneMinima.of(entry.minima).minima != copied.minima
+            assert entry.minima == PaneMinima(entry.minima).minima != copied.minima
 
 
 def test_values_weigh_what_they_are() -> None:
