@@ -84,7 +84,8 @@ class Witnesses(MemoryOfTruth):
         return (entry,)
 
     def entry_of(self, *parts: Sequence[int]) -> list[int]:
-        return list(parts[0])
+        (stamps,) = parts
+        return list(stamps)
 
 
 def add_witness(entry: list[int], stamp: int, span_us: int, min_us: int) -> int:

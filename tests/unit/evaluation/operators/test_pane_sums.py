@@ -3,7 +3,16 @@
 import pytest
 from hypothesis import example, given, strategies
 
-from engine.evaluation.operators.counting.panes import PaneSums, mean, pane_us, total
+from engine.evaluation.operators.counting.panes import (
+    PaneSums,
+    lookback_us,
+    mean,
+    oldest_pane,
+    pane_us,
+    panes_kept,
+    panes_left_us,
+    total,
+)
 from tests.reference_panes import added
 
 # Some are lost beside others, so that the order of additions shows.
@@ -61,3 +70,19 @@ def test_they_are_those_of_all_numbers_that_count(
 )
 def test_at_most_256_panes_cover_a_window(window_us: int, width_us: int) -> None:
     assert pane_us(window_us) == width_us
+
+
+@pytest.mark.parametrize("window_us", [0, 1, 255, 256, 257, 511, 512, 1_000, 256_000])
+@pytest.mark.parametrize("now_us", [0, 1, 999, 123_456])
+def test_a_pane_counts_until_it_leaves_the_window(window_us: int, now_us: int) -> None:
+    pane = now_us // pane_us(window_us)
+    (left_us,) = panes_left_us(window_us, [pane])
+    assert oldest_pane(window_us, left_us) <= pane < oldest_pane(window_us, left_us + 1)
+    assert now_us + window_us <= left_us <= now_us + (lookback_us(window_us) or 0)
+    assert pane - oldest_pane(window_us, now_us) < panes_kept(window_us)
+
+
+def test_without_a_window_there_is_one_pane_that_never_leaves() -> None:
+    assert [*panes_left_us(None, [0])] == []
+    assert lookback_us(None) is None
+    assert (oldest_pane(None, 5), panes_kept(None)) == (0, 1)

@@ -280,6 +280,10 @@ def test_minima_of_panes_are_those_of_all_numbers() -> None:
                 entry = PaneMinima([(pane, number)])
             assert len(entry.minima) == 1 + added <= 8
             assert entry.pane == pane
+            # Each number that is kept counts, and is the least from its pane on.
+            for kept in zip(*entry.minima, strict=True):
+                assert list(kept) == sorted({*kept})
+            assert entry.minima[0][0] >= oldest
             copied = entry.copy()
             copied.add(pane + 100, 0.0, pane + 100)
             assert entry.minima == PaneMinima(entry.minima).minima != copied.minima
