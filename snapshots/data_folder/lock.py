@@ -1,7 +1,4 @@
-"""Who uses a data folder: its own user alone, and one process at a time.
-
-The operating system releases a dead process's lock.
-"""
+"""The lock on a data folder: one process at a time. The operating system releases a dead process's lock."""
 
 import contextlib
 import errno
@@ -14,8 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
+from snapshots.data_folder.permissions import unusable
 from snapshots.errors import FolderInUse, StorageError
-from snapshots.files import FILE_MODE, FOLDER_MODE, FULL
+from snapshots.files import FILE_MODE, FOLDER_MODE
 
 _LOOK_AGAIN_S: Final = 0.05
 _PID_CHARS: Final = 10
@@ -148,42 +146,3 @@ class FolderLock:
 
 def _pid(text: bytes) -> int | None:
     return int(text) if text.strip().isdigit() else None
-
-
-_SUBFOLDERS: Final = ("directory", "detectors")
-_WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
-
-
-def refuse_unsafe(folder: Path) -> None:
-    """Raise StorageError if anyone but this user can write to the folder."""
-    for place in (folder, *(folder / name for name in _SUBFOLDERS)):
-        try:
-            status = place.stat()
-        except FileNotFoundError:
-            continue
-        if status.st_uid != os.geteuid():
-            raise StorageError(
-                f"{place} belongs to the user with id {status.st_uid}, and this process runs as user "
-                f"{os.geteuid()}: run it as the owner, or name a folder that does not exist yet"
-            )
-        if status.st_mode & _WRITABLE_BY_OTHERS:
-            raise StorageError(
-                f"other users can write to {place} (mode {stat.S_IMODE(status.st_mode):o}): run "
-                f"`chmod go-w {place}`, or name a folder that does not exist yet"
-            )
-
-
-def unusable(folder: Path, error: OSError) -> StorageError:
-    """Return the error for a data folder that the system does not let this process create or write to."""
-    reason = error.strerror or str(error)
-    place = str(error.filename or folder)
-    if error.errno == errno.EEXIST:
-        reason = f"{place} is a file"
-    elif place != str(folder):
-        reason = f"{reason} ({place})"
-    mend = (
-        "make room on its disk"
-        if error.errno in FULL
-        else "name a folder that this user can create and write to"
-    )
-    return StorageError(f"the data folder {folder} cannot be used: {reason}; {mend}")

@@ -1,5 +1,6 @@
 """What events pay for stored relations, in calls: nothing for their size, nor for rules of others."""
 
+import gc
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -22,11 +23,14 @@ def work(detector: Detector, value: str, sent: Any = None) -> int:
 
     events = [({"user": value, "ip": "10.9.9.9"}, number, sent or {}) for number in range(EVENTS)]
     detector.submit_clean(events)
+    # A collection calls what others have it call.
+    gc.disable()
     sys.setprofile(count)
     try:
         detector.submit_clean(events)
     finally:
         sys.setprofile(None)
+        gc.enable()
     return made
 
 
