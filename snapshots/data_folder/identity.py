@@ -12,8 +12,9 @@ import socket
 from pathlib import Path
 from typing import Final
 
-from snapshots.data_folder.lock import FolderLock, refuse_unsafe, unusable
+from snapshots.data_folder.lock import FolderLock
 from snapshots.data_folder.mounts import check_mount
+from snapshots.data_folder.permissions import refuse_unsafe, unusable
 from snapshots.errors import Damaged, NewerFormat, WrongFolder
 from snapshots.files import Files, RealFiles, write_all
 

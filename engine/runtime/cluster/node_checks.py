@@ -13,7 +13,7 @@ from ray.exceptions import RayError
 from engine.runtime.cluster.ray_nodes import SilentError, alive_nodes, ask_node, is_head
 from engine.runtime.contract.build import SPOKEN, Protocols, build_version
 from snapshots.data_folder.identity import begin_folder, check_identity, read_identity
-from snapshots.data_folder.lock import unusable
+from snapshots.data_folder.permissions import unusable
 from snapshots.data_folder.trial import Seen, look, try_folder
 from snapshots.errors import WrongFolder
 from snapshots.files import Files, RealFiles

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from snapshots.data_folder.lock import unusable
+from snapshots.data_folder.permissions import unusable
 from snapshots.errors import NoRoom, StorageError
 from snapshots.files import RealFiles, storage_errors, write_all
 
