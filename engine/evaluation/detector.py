@@ -204,8 +204,7 @@ class Detector(RuleBook):
 
     def forget_lookups(self) -> None:
         """Drop the cached look-ups of events, which their owner may change from now on."""
-        if (one := self.rule_set.lookups).used or one.latest_relations is not None:
-            one.forget()
+        self.rule_set.lookups.forget()
 
     def code(self) -> str:
         """Return the Python source of the function that evaluates the rules as long as they are few."""
@@ -313,6 +312,7 @@ class Detector(RuleBook):
         return results[0]
 
     # The interface for the compiled function over many events: `kernel.stream`.
+
     @property
     def latest_us(self) -> int:
         """The latest timestamp that is accepted."""

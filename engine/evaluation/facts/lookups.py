@@ -51,7 +51,7 @@ class Lookups:
         self._stored = stored
         self._by_fact: WeakValueDictionary[str, Lookup] = WeakValueDictionary()
         self._with_literals: dict[str, Lookup] = {}
-        self.latest_relations: Relations | None = None
+        self._relations: Relations | None = None
         self.used: list[Lookup] = []
         """The look-ups with cached results."""
         self.changed: set[Lookup] = set()
@@ -87,14 +87,14 @@ class Lookups:
 
     def relations(self, sent: Mapping[str, Any]) -> Relations:
         """Return the relations of a context: the same object as long as the context is the same."""
-        relations = self.latest_relations
+        relations = self._relations
         if relations is None or relations.sent is not sent:
-            relations = self.latest_relations = Relations(sent, self._stored)
+            relations = self._relations = Relations(sent, self._stored)
         return relations
 
     def relations_changed(self) -> None:
         """Drop what was read of relations."""
-        self.latest_relations = None
+        self._relations = None
 
     def forget(self) -> None:
         """Drop all cached results and the values that they belong to."""

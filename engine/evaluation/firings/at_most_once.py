@@ -84,7 +84,7 @@ class AtMostOnce:
         """How many entries each has."""
         self.last = 0
         """The order of the last firing."""
-        self.changed: set[int] = set()
+        self._changed: set[int] = set()
         """The rules that begin anew when `settle` is called."""
         histories.bound(self)
 
@@ -114,15 +114,17 @@ class AtMostOnce:
     def _forget(self, priority: int) -> None:
         self._plans.pop(priority, None)
         if self._entries[priority]:
-            self.changed.add(priority)
+            self._changed.add(priority)
 
     def settle(self) -> None:
         """Drop the entries of the rules that have changed. Call it before the next event."""
+        if not self._changed:
+            return
         self._histories.renew()
         for shard in self.shards:
-            for key in [key for key in shard if _priority_in(key) in self.changed]:
+            for key in [key for key in shard if _priority_in(key) in self._changed]:
                 self.drop(key)
-        self.changed.clear()
+        self._changed.clear()
 
     # -- events ---------------------------------------------------------------------------------------------
 

@@ -150,8 +150,7 @@ class Needs:
     def need(self, parts: Requirements) -> None:
         """Add what a rule needs."""
         self.relations.update(parts.relations)
-        if parts.literals:
-            self.lookups.add(parts.literals)
+        self.lookups.add(parts.literals)
         self._arrays.update(parts.arrays)
         for fact, pattern in parts.patterns:
             self.patterns.add(fact, pattern)
@@ -174,10 +173,8 @@ class Needs:
 
     def compile_new(self) -> None:
         """Compile the texts that added rules search for, so that no event has to."""
-        if self.patterns.changed:
-            self.patterns.compile_new()
-        if self.lookups.changed:
-            self.lookups.compile_new()
+        self.patterns.compile_new()
+        self.lookups.compile_new()
 
 
 def uncount(counts: Counter[Any], item: Any) -> None:

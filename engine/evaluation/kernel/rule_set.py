@@ -173,8 +173,7 @@ class RuleSet(Needs):
     def _put(self, rule: Rule) -> None:
         self._rules[rule.priority] = rule
         self._noted.discard(rule.priority)
-        may_be_noted = rule.notify or rule.every_secs
-        if may_be_noted and self.recording is not None and self.recording.notes(rule):
+        if self.recording is not None and self.recording.notes(rule):
             self._noted.add(rule.priority)
 
     def exchange(self, one: Rule, other: Rule) -> None:
@@ -191,7 +190,7 @@ class RuleSet(Needs):
         self._functions = self._fields_read = None
         if self._indexed is not None:
             self._indexed.rules_changed()
-        if self.timing is not None and self.timing.watches:
+        if self.timing is not None:
             self.timing.rules_changed()
 
     def choose(self, *, indexed: bool | None = None) -> None:

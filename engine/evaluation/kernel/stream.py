@@ -102,7 +102,7 @@ counts milliseconds, until an event has another time or is late; from then on, m
 
 _COUNTING: Final = ("tick = pause = seen", "tracking = histories.tracking")
 _COUNT: Final = "before + len(results)"
-"""The number of the last event, if it is not counted."""
+"""The number of the last event, for a loop that does not count them."""
 
 _SETTLED: Final = (
     "if tick >= pause or histories.due:",

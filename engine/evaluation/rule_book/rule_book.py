@@ -37,9 +37,6 @@ from engine.language.limits import Limits
 class Actions(Protocol):
     """What is remembered of the actions of rules; see `firings.at_most_once`."""
 
-    changed: set[int]
-    """The priorities of the rules for which `settle` has to be called."""
-
     def put(self, before: Rule | None, rule: Rule) -> None:
         """Take a rule that was added or changed."""
 
@@ -284,8 +281,7 @@ class RuleBook(RelationBook):
         for before, after in ((live.rule, rule), (draft.rule, other)):
             self.versions.put(before, after, self.change)
             self.at_most_once.put(before, after)
-        if self.at_most_once.changed:
-            self.at_most_once.settle()
+        self.at_most_once.settle()
         self.rule_set.exchange(rule, other)
         self.live[rule.id], self.live[other.id] = promoted, demoted
         self.timing.exchange(promoted, demoted, self.clock_us)
@@ -303,8 +299,7 @@ class RuleBook(RelationBook):
     def install(self, rule: Rule, births: Births) -> None:
         """Add or replace a rule whose histories have these births. Memories since then are kept."""
         self._install(rule, births)
-        if rule.timed or rule.priority in self.timing.watches:
-            self.timing.put(self.live[rule.id], self.clock_us)
+        self.timing.put(self.live[rule.id], self.clock_us)
 
     def _install(self, rule: Rule, births: Births) -> None:
         before = self.live.get(rule.id)
@@ -314,10 +309,8 @@ class RuleBook(RelationBook):
             if before is not None:
                 self._meanings.remove(before.rule)
             self._meanings.add(rule)
-        if rule.shadow or rule.draft_of or self.shadows.ids:
-            self.shadows.put(before, after, self.events_seen, self.clock_us)
-        if before is not None or rule.every_secs:
-            self.at_most_once.put(None if before is None else before.rule, rule)
+        self.shadows.put(before, after, self.events_seen, self.clock_us)
+        self.at_most_once.put(None if before is None else before.rule, rule)
         if before is not None and before.rule.enabled:
             if rule.enabled and before.births == births and before.rule.condition == rule.condition:
                 self.rule_set.rename(rule)
@@ -334,8 +327,7 @@ class RuleBook(RelationBook):
 
         Rules that were just loaded are `indexed` if they were saved so.
         """
-        if self.at_most_once.changed:
-            self.at_most_once.settle()
+        self.at_most_once.settle()
         self.rule_set.choose(indexed=indexed)
         self.rule_set.compile_new()
 

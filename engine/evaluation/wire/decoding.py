@@ -140,5 +140,5 @@ def _decode_line(line: bytes, limits: Limits) -> EvaluateBody | Refusal:
 
 
 def of_part(kind: str, refusal: Refusal) -> Refusal:
-    """Return a refusal that speaks of a body as one of a part of it."""
+    """Return a refusal whose messages call the body what it is, such as a line."""
     return Refusal(*[Entry(entry.code, _BODY.sub(kind, entry.message)) for entry in refusal.entries])

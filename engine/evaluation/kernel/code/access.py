@@ -118,7 +118,7 @@ def _inside(lines: Iterable[str]) -> list[str]:
 
 
 def is_inside(read: Reading, window_us: int | None) -> str:
-    """Return what `Reading.inside` is where nothing else is known."""
+    """Return the expression of `Reading.inside` that reads the entry itself."""
     return f"{read.born} < {read.entry}" + ("" if window_us is None else f" >= {read.edge(window_us)}")
 
 

@@ -234,7 +234,10 @@ class ConditionCode(PresentCode):
         return lines
 
     def _moved(self, lines: Iterable[str]) -> Iterator[str]:
-        """Yield statements, and after each that writes such an entry those that move its ends."""
+        """Yield statements, and after each that writes such an entry those that move its ends.
+
+        The statements tell what they write: all ends are known only when the last condition is read.
+        """
         for line in lines:
             yield line
             for (entry, *_), number in self._ends.items():

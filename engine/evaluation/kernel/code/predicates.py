@@ -95,7 +95,9 @@ def _equals(fact: str, value: LeafValue, facts: Facts) -> str:
         return f"equal({found}, {facts.constant(list(value))})"
     constant = facts.constant(value)
     # In Python, True equals 1 and False equals 0. No other JSON values of different types are equal.
-    return f"({found} == {constant}{f' and {found} is not {value == 1}' if value in (0, 1) else ''})"
+    if value in (0, 1):
+        return f"({found} == {constant} and {found} is not {value == 1})"
+    return f"({found} == {constant})"
 
 
 def _among(fact: str, values: LeafValue, facts: Facts) -> str:
