@@ -32,7 +32,7 @@ class TimedPart(Protocol):
     def changed(self, read: Any) -> str | None:
         """Return the test whether an event has changed what time will change; None if each event may have."""
 
-    def advances(self, read: Any, made: str) -> str | None:
+    def advances(self, read: Any) -> str | None:
         """Return the test, before an event is written, whether it may bring forward what its slice awaits."""
 
 

@@ -104,6 +104,8 @@ _COUNTING: Final = ("tick = pause = seen", "tracking = histories.tracking")
 _COUNT: Final = "before + len(results)"
 """The number of the last event, for a loop that does not count them."""
 
+_NEXT_DUE: Final = "due = -(-queue.due // unit)"
+
 _SETTLED: Final = (
     "if tick >= pause or histories.due:",
     " detector.settle(clock * unit >> NUMBER_BITS, tick)",
@@ -139,8 +141,11 @@ class _Touching:
     stamp that they replace tells, or else one look-up.
     """
 
-    def __init__(self, code: ConditionCode, timing: Timing | None) -> None:
+    def __init__(self, code: ConditionCode, timing: Timing | None, *, stamp: str, count: str) -> None:
+        """Take the expressions for the stamp of an event, and for the number of the event before it."""
         self.given: list[tuple[str, Any]] = []
+        self.opening: list[str] = []
+        """The statements before any event."""
         self.first: list[str] = []
         """The statements before an event is committed."""
         self.lines: list[str] = []
@@ -149,14 +154,15 @@ class _Touching:
         """Those before the event is decided."""
         if timing is None or not timing.watches:
             return
-        self._code = code
-        self.due = ["if base >= queue.due: timing.pass_time(base, tick)"]
+        self._code, self._stamp = code, stamp
+        self.opening = [_NEXT_DUE]
+        self.due = ["if at >= due:", f" timing.pass_time(at * unit, {count})", f" {_NEXT_DUE}"]
         self.given = [("timing", timing), ("queue", timing.queue), ("NOT_WAITING", timing.not_waiting)]
         for number, waiting in enumerate(timing.watches.values()):
             key = code.key_of(waiting.path)
             if key is None:
                 self.given.append((f"meet{number}", waiting.meet))
-                self.lines.append(f"meet{number}(base + tick, fields, vars)")
+                self.lines += [f"meet{number}({stamp}, fields, vars)", _NEXT_DUE]
                 continue
             if waiting.shares:
                 self._share(number, waiting)
@@ -167,45 +173,43 @@ class _Touching:
         tests = [] if changed is None else [changed]
         if waiting.shared_soonest is not None:
             self.given += [(f"rest{number}", waiting.rest), (f"sooner{number}", waiting.shared_soonest)]
-            tests.append(f"rest{number}[0] > base + sooner{number}")
+            tests.append(f"rest{number}[0] > {self._stamp} + sooner{number}")
         self.given.append((f"share{number}", waiting.share))
-        self.lines.append(f"{_if(tests)}share{number}(base + tick, fields, vars)")
+        self.lines += _if(tests, f"share{number}({self._stamp}, fields, vars)")
 
     def _touch(self, number: int, waiting: Waiting, key: str) -> None:
-        self.given.append((f"touch{number}", waiting.touch))
-        touch = f"touch{number}({key}, base + tick, fields, vars)"
-        advances = None if key == "()" or waiting.soonest is None else self._advances(number, waiting)
+        self.given += [(f"touch{number}", waiting.touch), (f"waiting{number}", waiting.shards)]
+        touch = f"touch{number}({key}, {self._stamp}, fields, vars)"
+        advances = None if waiting.soonest is None else self._advances(waiting)
+        place = hash(()) % len(waiting.shards) if key == "()" else key.replace("k", "h")
+        shard = f"waiting{number}[{place}]"
+        tests = [] if key == "()" else [f"{key} is not None"]
         if advances is not None:
-            self.given.append((f"made{number}", waiting.made))
-            self.first.append(f"advance{number} = {key} is not None and ({advances})")
-            self.lines.append(f"if advance{number}: {touch[:-1]}, is_changed=True)")
-            return
-        self.given.append((f"waiting{number}", waiting.shards))
-        shard = f"waiting{number}[{hash(()) % len(waiting.shards) if key == '()' else key.replace('k', 'h')}]"
-        lines = [touch]
-        if waiting.soonest is not None:
-            self.given.append((f"soonest{number}", waiting.soonest))
-            lines = [f"if {shard}.get({key}, NOT_WAITING)[0] > base + soonest{number}: {touch}"]
-        changed = self._changed(waiting.own_parts)
-        if changed is not None:
-            lines = [f"if {changed}:", f" {lines[0]}"]
-            if key == "()":
-                # What has no keys waits from its first event, whatever that is.
-                lines.append(f"elif () not in {shard}: {touch}")
-        if key != "()":
-            lines = [f"if {key} is not None:", *(f" {line}" for line in lines)]
-        self.lines += lines
+            self.first.append(f"advance{number} = {' and '.join([*tests, advances])}")
+            touch, tests = f"{touch[:-1]}, is_changed=True)", [f"advance{number}"]
+        else:
+            changed = self._changed(waiting.own_parts)
+            tests += [] if changed is None else [changed]
+            if waiting.soonest is not None:
+                self.given.append((f"soonest{number}", waiting.soonest))
+                tests.append(f"{shard}.get({key}, NOT_WAITING)[0] > {self._stamp} + soonest{number}")
+        if key == "()" and tests:
+            # What has no keys waits from its first event, whatever that is.
+            self.opening.append(f"waits{number} = () in {shard}")
+            tests = [f"not waits{number} or {' and '.join(tests)}"]
+            touch = f"waits{number} = True; {touch}"
+        self.lines += _if(tests, touch)
 
-    def _advances(self, number: int, waiting: Waiting) -> str | None:
+    def _advances(self, waiting: Waiting) -> str | None:
         """Return the test, before an event is written, whether its slice may have to wait for less time."""
         tests = []
         for part in waiting.own_parts:
-            read = self._code.written_to(part.remembered)
-            test = None if read is None else part.advances(read, f"made{number}")
+            read = self._code.written_to(part.remembered, waiting.made)
+            test = None if read is None else part.advances(read)
             if test is None:
                 return None
             tests.append(test)
-        return " or ".join(dict.fromkeys(tests)) or None
+        return f"({' or '.join(dict.fromkeys(tests))})" if tests else None
 
     def _changed(self, parts: Sequence[TimedPart]) -> str | None:
         """Return the test whether an event has changed what time will change; None if each event may have."""
@@ -219,8 +223,10 @@ class _Touching:
         return f"({' or '.join(dict.fromkeys(tests))})" if tests else None
 
 
-def _if(tests: Sequence[str]) -> str:
-    return f"if {' and '.join(tests)}: " if tests else ""
+def _if(tests: Sequence[str], call: str) -> list[str]:
+    """Return the statements that call something that may put something into the queue, if all tests hold."""
+    lines = [call, _NEXT_DUE]
+    return [f"if {' and '.join(tests)}:", *(f" {line}" for line in lines)] if tests else lines
 
 
 class _Code:
@@ -236,29 +242,34 @@ class _Code:
         begin = [] if tools["begin"] is None else ["begin(fields, vars or NOTHING)"]
         # The verdicts are read before anything is written.
         self.decided = [*begin, *code.decided(), *fired]
-        touching = _Touching(code, timing)
-        self.opening, self._due = code.opening(), touching.due
         self._noted = _NOTED if "NOTED" in tools else ()
-        reading = [*self._due, *self.decided, *self._noted, *touching.first, *touching.lines, *code.writing]
+        # Without these, nothing can expire at an event, or pass a bound, and few events ask their numbers.
+        self._settles = code.has_keys or bool(self._noted)
+        self._count = "tick" if self._settles else _COUNT
+        number = "tick" if self._settles else f"{_COUNT} + 1"
+        stamp = f"{'base' if self._settles else 'at * unit'} + {number}"
+        touching = _Touching(code, timing, stamp=stamp, count=self._count)
+        self._opening, self._timed_opening, self._due = code.opening(), touching.opening, touching.due
+        reading = [*self.decided, *self._noted, *touching.first, *touching.lines, *code.writing]
         is_based = any(_BASE.search(line) for line in reading)
         self._based = ["base = at * unit"] if is_based else []
-        # Without all that, nothing can expire at an event, or pass a bound, and few events ask their numbers.
-        self._settles = code.has_keys or bool(self._noted or self._due)
-        base, number = "base" if is_based else "at * unit", "tick" if self._settles else f"{_COUNT} + 1"
-        self._written = code.written(f"{base} + {number}", touching.first, touching.lines)
+        self._written = code.written(
+            f"{'base' if is_based else 'at * unit'} + {number}", touching.first, touching.lines
+        )
         self.given = [*code.given(), *code.tables(), *tools.items(), *touching.given]
 
     def observe_many(self, taken: Sequence[str] = (), checked: str = "at") -> str:
         """Return the source of `observe_many`; each event is first taken, and an unusual time is checked."""
+        opening = [*self._opening, *self._timed_opening]
         return _OBSERVE_MANY.format(
             counting=_lines(_COUNTING if self._settles else ["before = seen - len(results)"], 2),
             counted=_lines(["tick += 1"] if self._settles else (), 4),
-            count="tick" if self._settles else _COUNT,
-            opening=_lines(self.opening, 2),
+            count=self._count,
+            opening=_lines(opening, 2),
             taken=_lines(taken, 4),
             checked=checked,
             clear=CLEAR_OF_HALVES,
-            reopening=_lines(self.opening, 6),
+            reopening=_lines(opening, 6),
             based=_lines(self._based, 4),
             due=_lines(self._due, 4),
             decided=_lines(self.decided, 4),
@@ -270,7 +281,7 @@ class _Code:
 
     def decide(self) -> str:
         """Return the source of `decide`."""
-        return _DECIDE.format(opening=_lines(self.opening, 2), decided=_lines(self.decided, 2))
+        return _DECIDE.format(opening=_lines(self._opening, 2), decided=_lines(self.decided, 2))
 
 
 class Functions:

@@ -55,8 +55,8 @@ class Written(Protocol):
     def entry(self) -> str:
         """What the slice remembers."""
 
-    def edge(self, window_us: int) -> str:
-        """Return the expression for a stamp before all events inside a window, and after all older ones."""
+    def inside(self, window_us: int | None) -> str:
+        """Return the expression for whether the entry, a stamp, came after the birth, and inside a window."""
 
 
 Given = list[tuple[str, Any]]
@@ -116,20 +116,17 @@ class Part:
             return None
         return memory.notable(read.outcome)[0] if memory.is_record else f"{read.entry} == {read.stamp}"
 
-    def advances(self, read: Written, made: str) -> str | None:
+    def advances(self, read: Written) -> str | None:
         """Return the test, before an event is written, whether it may bring forward what its slice awaits.
 
         None if no such test is known. It does not if the slice has waited for the stamp that it replaces: one
-        since the rule was `made`, after which time has turned nothing yet.
+        after the birth of `read`, since when the rule was made, after which time has turned nothing yet.
         """
         memory = self._remembered.memory
         if not memory.renews or memory.by_exception or not (self._operator.turns_at_edge or self._ages_us):
             return None
-        if self._ages_us and self.matters:
-            least = f" >= {read.edge(self._ages_us[0] - 1)}"
-        else:
-            least = "" if self._window_us is None else f" >= {read.edge(self._window_us)}"
-        return f"{read.outcome} and not {made} < {read.entry}{least}"
+        is_aged = self._ages_us and self.matters
+        return f"{read.outcome} and not {read.inside(self._ages_us[0] - 1 if is_aged else self._window_us)}"
 
     def is_changed(self, slice_: Slice, stamp: int) -> bool:
         """Return whether an event has changed what a slice remembers, by the event's stamp."""

@@ -8,7 +8,7 @@ from engine.evaluation.paths import Path
 from engine.evaluation.slices.slices import Slices
 from engine.evaluation.stamps import EVENT, LATEST, LATEST_US, NUMBER_BITS
 from engine.evaluation.timed.changes import Part
-from engine.evaluation.timed.queue import SPAN_BITS, Buckets
+from engine.evaluation.timed.queue import FULL, Buckets
 from engine.evaluation.timed.table import Entry, Event, Table
 from engine.evaluation.times import FOREVER, NEVER
 
@@ -34,7 +34,7 @@ _AHEAD: Final = """\
 
 _SIFT: Final = """\
  def sift(entries, start, near):
-  now, filled = start - MICROSECOND, 0
+  now, filled, span_bits = start - MICROSECOND, 0, waiting_in.span_bits
   for entry in entries:
    _, priority, first, key = entry
    place = hash(key) % PLACES
@@ -53,9 +53,9 @@ _SIFT: Final = """\
    if due < near:
     push(entry)
     continue
-   shift = (due - start).bit_length() - SPAN_BITS
+   shift = (due - start).bit_length() - span_bits
    bucket = buckets[shift].get(due >> shift)
-   if bucket is None:
+   if bucket is None or len(bucket.entries) >= FULL:
     put(entry, start)
    else:
     bucket.entries.append(entry)
@@ -98,7 +98,8 @@ def looks(
             ("own", table.own),
         ),
         *(("dropped", dropped), ("event", event), ("push", buckets.queue.push), ("put", buckets.put)),
-        *(("buckets", buckets.by_span), ("has_filled", buckets.filled), ("SPAN_BITS", SPAN_BITS)),
+        *(("buckets", buckets.by_span), ("has_filled", buckets.filled), ("waiting_in", buckets)),
+        ("FULL", FULL),
     ]
     for number, (slices, parts) in enumerate(groups):
         if not slices.path:

@@ -18,8 +18,17 @@ ALL: Final = -1
 BUCKET: Final = -2
 """In place of a priority: the time of a bucket begins. A number of its own follows, and the bucket."""
 
-SPAN_BITS: Final = 4
+_SPAN_BITS_MIN: Final = 4
 """A bucket spans less than an eighth of the time to it. So much too early a slice may be looked at."""
+
+_SPAN_BITS_MAX: Final = 12
+"""With many slices a bucket spans less: all in it are looked at between two events."""
+
+_FILLING_BITS: Final = 8
+"""Of slices whose times are spread evenly, a bucket has about so many powers of two, or fewer."""
+
+FULL: Final = 1_024
+"""A bucket takes no more entries than this. Others go to a narrower one."""
 
 _NARROWEST: Final = NUMBER_BITS + 8
 """A bucket spans at least so many powers of two of a stamp, a quarter of a millisecond. What is nearer is in
@@ -49,27 +58,38 @@ class Buckets:
         self.queue, self.priority = queue, priority
         self.by_span: defaultdict[int, dict[int, Bucket]] = defaultdict(dict)
         """By the power of two that they span, and the number of spans before. Generated code reads it."""
+        self.count = 0
+        """How many entries are in them."""
 
     def put(self, entry: Entry, now: int) -> None:
         """Have an entry wait, given the stamp of the time."""
-        due, queue = entry[0], self.queue
+        due = entry[0]
         if due >= LATEST:
             return
-        shift = (due - now).bit_length() - SPAN_BITS
-        if shift < _NARROWEST:
-            queue.push(entry)
-            return
-        of_span, place = self.by_span[shift], due >> shift
-        bucket = of_span.get(place)
-        if bucket is None:
-            bucket = of_span[place] = Bucket(place << shift, shift, self)
-            queue.mark(bucket)
-        bucket.due = min(bucket.due, due)
-        bucket.entries.append(entry)
-        self.filled(1)
+        shift = (due - now).bit_length() - self.span_bits
+        while shift >= _NARROWEST:
+            of_span, place = self.by_span[shift], due >> shift
+            bucket = of_span.get(place)
+            if bucket is None:
+                bucket = of_span[place] = Bucket(place << shift, shift, self)
+                self.queue.mark(bucket)
+            if len(bucket.entries) < FULL:
+                bucket.due = min(bucket.due, due)
+                bucket.entries.append(entry)
+                self.filled(1)
+                return
+            shift -= 1
+        self.queue.push(entry)
+
+    @property
+    def span_bits(self) -> int:
+        """How many powers of two less a bucket spans than the time to it."""
+        many_bits = self.count.bit_length() - _FILLING_BITS
+        return min(max(_SPAN_BITS_MIN, many_bits), _SPAN_BITS_MAX)
 
     def filled(self, count: int) -> None:
         """See that so many entries were put into buckets."""
+        self.count += count
         self.queue.in_buckets += count
         self.queue.trim()
 
@@ -77,6 +97,7 @@ class Buckets:
         """Return the entries of a bucket, which are in the queue no more."""
         entries, bucket.entries, bucket.due = bucket.entries, [], LATEST
         self.by_span[bucket.shift].pop(bucket.start >> bucket.shift, None)
+        self.count -= len(entries)
         self.queue.in_buckets -= len(entries)
         return entries
 
@@ -154,7 +175,9 @@ class Queue:
         buckets = [one[3] for one in self.heap if one[1] == BUCKET]
         self.in_buckets = 0
         for bucket in buckets:
+            bucket.of.count -= len(bucket.entries)
             bucket.entries = [*filter(self._waits, bucket.entries)]
+            bucket.of.count += len(bucket.entries)
             bucket.due = min([LATEST, *(due for due, *_ in bucket.entries)])
             self.in_buckets += len(bucket.entries)
         self.heap[:] = [one for one in self.heap if one[1] == BUCKET or self._waits(one)]

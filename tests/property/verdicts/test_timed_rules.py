@@ -10,7 +10,7 @@ from engine.evaluation.operators.interface import Operator
 from engine.evaluation.operators.temporal.aged import AgedOperator
 from engine.evaluation.operators.temporal.historically import HistoricallyForStrongOperator
 from engine.evaluation.stamps import NUMBER_BITS
-from engine.evaluation.timed import changes, queue, timing
+from engine.evaluation.timed import changes, next_turn, queue, timing
 from engine.evaluation.timed.changes import Part
 from engine.evaluation.timed.table import NO_SOONEST
 from engine.evaluation.timed.timing import Timing
@@ -37,10 +37,18 @@ def test_what_fires_by_time_is_what_the_reference_says(
             fired += sum(len(told.by_time) for told in played(script))
 
 
-def test_entries_that_are_replaced_do_not_stay_in_the_queue(
-    examples: Examples, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "limits",
+    [
+        pytest.param([(queue, "_SPARE", 0)], id="what waits no more is dropped at once"),
+        pytest.param([(queue, "FULL", 1), (next_turn, "FULL", 1)], id="a bucket has one entry"),
+    ],
+)
+def test_the_queue_keeps_what_waits(
+    limits: list[tuple[Any, str, int]], examples: Examples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue, "_SPARE", 0)
+    for limit in limits:
+        monkeypatch.setattr(*limit)
     for drawn in examples(300):
         script = BusyWorld(drawn.choice).script()
         told = disagreement(script)

@@ -206,12 +206,13 @@ class ConditionCode(PresentCode):
         number = None if path is None else self._paths.get(path)
         return None if number is None else f"k{number}" if number else "()"
 
-    def written_to(self, remembered: Remembered) -> Access | None:
-        """Return what reads a memory after the event has been written, if the code writes it."""
+    def written_to(self, remembered: Remembered, born: int | None = None) -> Access | None:
+        """Return what reads a memory before or after it is written, if the code does that, since a birth."""
         number = self._paths.get(remembered.slices.path)
         if number is None or remembered not in self._known:
             return None
-        return Access(self, remembered, outcome=self._known[remembered], path=number, born=remembered.born)
+        born = remembered.born if born is None else born
+        return Access(self, remembered, outcome=self._known[remembered], path=number, born=born)
 
     def end(self, entry: str, window_us: int | None, born: str) -> str | None:
         """Return the variable of the last time at which an entry without a key is inside a window, in `unit`.

@@ -1,5 +1,6 @@
 """What timed rules do as time passes, told by hand."""
 
+import sys
 from typing import Any
 
 import pytest
@@ -475,6 +476,26 @@ def test_a_replay_that_fires_otherwise_has_another_checksum() -> None:
 
 
 @pytest.mark.usefixtures("mode")
+def test_few_of_many_slices_are_looked_at_between_two_events() -> None:
+    detector = timed("per host (not once within 10m beat == 1)")
+    for event in range(40_000):
+        detector.evaluate({"host": event % 20_000, "beat": 1}, event)
+    calls = most = 0
+
+    def count(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    for second in range(500, 620):
+        calls = 0
+        sys.setprofile(count)
+        detector.evaluate({"host": "other", "beat": 1}, second * 1_000)
+        sys.setprofile(None)
+        most = max(most, calls)
+    assert most < 100_000
+    assert len(told(detector, 11 * MINUTE)) == 20_000
+
+
 class TestLongSilence:
     """Nobody can wait for what has turned each minute of years."""
 
