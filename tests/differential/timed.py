@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from engine import Detector
 from engine.evaluation.timed.timing import FiredByTime
@@ -12,7 +12,7 @@ from engine.language import condition as terms
 from engine.language import terms as values
 from tests.differential.comparison import Action, Pair, evaluated
 from tests.differential.comparison import shortened as shortest
-from tests.differential.feeding import change, rule_id
+from tests.differential.feeding import Feed, change, rule_id
 from tests.reference import ReferenceDetector
 from tests.reference_timed import ByTime, firings, members_of
 from tests.worlds.scripts import Add, Change, Remove, Submit
@@ -91,6 +91,36 @@ def played(script: Sequence[TimedStep]) -> Iterator[Told]:
         if isinstance(step, Reload):
             engine = Detector.load(engine.dump(), Detector.STATE_VERSION, new_id=new_id)
         yield told_by_engine(engine, step)
+
+
+class Outcome(NamedTuple):
+    """What is told in all, and the state at the end."""
+
+    by_time: list[ByTime]
+    answers: list[list[Action] | None]
+    state: bytes
+
+
+def played_to_the_end(script: Sequence[TimedStep], feed: Feed) -> Outcome:
+    """Give what the engine tells, and its state at the end. Events between other steps are fed together."""
+    numbers = itertools.count()
+    engine = Detector(new_id=lambda: rule_id(next(numbers)))
+    given, answers = list[FiredByTime](), list[list[Action] | None]()
+    engine.fired_by_time = given
+    for submissions, steps in groupby(script, key=lambda step: isinstance(step, Submit)):
+        if submissions:
+            answers += feed(engine, cast("list[Submit]", [*steps]))
+            continue
+        for step in steps:
+            match step:
+                case AddTimed(name, condition):
+                    engine.add_rule(name=name, condition=condition, timed=True)
+                case Tick(time_us):
+                    given += engine.tick(time_us)
+                case Add() | Change() | Remove():
+                    change(engine, step)
+    told = [ByTime(one.time_us, one.rule.id, tuple(one.keys.items())) for one in given]
+    return Outcome(told, answers, engine.dump())
 
 
 class TimedPair(Pair):

@@ -16,8 +16,9 @@ from engine.evaluation.timed.table import NO_SOONEST
 from engine.evaluation.timed.timing import Timing
 from engine.evaluation.timed.watch import Watch
 from engine.evaluation.times import FOREVER
+from tests.differential.feeding import in_batches, one_by_one
 from tests.differential.modes import TRIED, in_mode
-from tests.differential.timed import disagreement, played, shortened
+from tests.differential.timed import disagreement, played, played_to_the_end, shortened
 from tests.worlds.timed import AddTimed, BusyWorld, KeptWorld, TimedStep, TimedWorld
 
 Examples = Callable[..., Iterator[random.Random]]
@@ -53,6 +54,17 @@ def test_the_queue_keeps_what_waits(
         script = BusyWorld(drawn.choice).script()
         told = disagreement(script)
         assert told is None, "\n".join([told, *map(repr, shortened(script))])
+
+
+@pytest.mark.parametrize("mode", TRIED)
+def test_events_that_come_together_are_told_as_those_that_come_alone(mode: str, examples: Examples) -> None:
+    fired = 0
+    for drawn in examples(300, mode, until=lambda: fired > 3):
+        script = BusyWorld(drawn.choice).script(24)
+        with in_mode(mode):
+            alone, together = played_to_the_end(script, one_by_one), played_to_the_end(script, in_batches)
+        assert alone == together, "\n".join(map(repr, script))
+        fired += len(alone.by_time)
 
 
 class TiedWorld(BusyWorld):

@@ -219,6 +219,11 @@ class TestFiring:
         detector.evaluate({"host": "a", "down": True}, 0)
         assert told(detector, day) == [(22 * 60 * MINUTE, "a")]
 
+    def test_a_rule_without_keys_waits_from_its_first_event_whatever_that_is(self) -> None:
+        detector = timed("minute() >= 5 and not once within 5m g == 1")
+        detector.evaluate({}, 0)
+        assert told(detector, 6 * MINUTE) == [(5 * MINUTE,)]
+
     def test_an_age(self) -> None:
         detector = timed("per order (age(paid == true) > 2.5)")
         detector.evaluate({"order": 7, "paid": True}, 1_000)
