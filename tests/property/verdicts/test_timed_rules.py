@@ -57,10 +57,13 @@ def test_the_queue_keeps_what_waits(
 
 
 @pytest.mark.parametrize("mode", TRIED)
-def test_events_that_come_together_are_told_as_those_that_come_alone(mode: str, examples: Examples) -> None:
+@pytest.mark.parametrize("world", [TimedWorld, BusyWorld])
+def test_events_that_come_together_are_told_as_those_that_come_alone(
+    world: type[TimedWorld], mode: str, examples: Examples
+) -> None:
     fired = 0
     for drawn in examples(300, mode, until=lambda: fired > 3):
-        script = BusyWorld(drawn.choice).script(24)
+        script = world(drawn.choice).script(24)
         with in_mode(mode):
             alone, together = played_to_the_end(script, one_by_one), played_to_the_end(script, in_batches)
         assert alone == together, "\n".join(map(repr, script))
