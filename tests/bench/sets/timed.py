@@ -6,6 +6,7 @@ at events is the same, timed or not.
 
 import gc
 import heapq
+import random
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ from typing import Any, Final
 
 from engine import Detector
 from tests.bench.measuring.effort import Effort
-from tests.bench.measuring.race import Disagreement, Raced, Verdict, race, submitted
+from tests.bench.measuring.race import Disagreement, Event, Raced, Verdict, race, submitted
 from tests.bench.measuring.rows import Part, Row, at_most
 from tests.bench.rules.temporal import Stream
 
@@ -23,6 +24,10 @@ WINDOW_MS: Final = 600_000
 STEP_MS: Final = 100
 EVENTS_OF_WINDOW: Final = (60, 6)
 """How many events a user has in the window on average."""
+MANY: Final = 10
+"""How many times as many users there are where there are many."""
+STRETCHES: Final = 9
+"""In so many parts the events of an eighth of a window are timed, where there are many."""
 FIRING: Final = 10_000
 """How many fire at a tick."""
 UNTIMED: Final = "the same untimed"
@@ -50,6 +55,7 @@ def parts(effort: Effort) -> list[Part]:
     """Give a part for each kind of row."""
     measures = {
         "events": measure_events,
+        "slices": measure_slices,
         "ticks": measure_ticks,
         "at most once": measure_at_most_once,
     }
@@ -69,6 +75,42 @@ def measure_events(effort: Effort) -> list[Row]:
             what = f"an event, {name}, {count} in a window"
             rows.append(raced.row(CASE, what, "µs each", over=UNTIMED, target=target))
     return rows
+
+
+def measure_slices(effort: Effort) -> list[Row]:
+    """Give what an event costs where each of very many users has a deadline."""
+    users, drawn, condition = MANY * effort.keys, random.Random(effort.keys), SHAPES["not once within"]
+    names = [f"user{number}" for number in range(users)]
+    contestants = [submitted([condition], timed=True), submitted([condition], name="floor")]
+    begins = [({"user": user, "alarm": 0}, n * WINDOW_MS // users, None) for n, user in enumerate(names)]
+    for one in contestants:
+        one.run(begins)
+    count = EVENTS_OF_WINDOW[-1] * users // 8 // STRETCHES
+    passes_s: dict[str, list[float]] = {one.name: [] for one in contestants}
+    for stretch in range(STRETCHES):
+        events: list[Event] = [
+            (
+                {"user": drawn.choice(names), "alarm": int(drawn.random() < 0.05)},
+                WINDOW_MS + (stretch * count + number) * WINDOW_MS // (EVENTS_OF_WINDOW[-1] * users),
+                None,
+            )
+            for number in range(count)
+        ]
+        answers = []
+        gc.collect()
+        gc.disable()
+        for one in contestants if stretch % 2 else reversed(contestants):
+            began_s = time.process_time()
+            told = one.run(events)
+            passes_s[one.name].append((time.process_time() - began_s) / count)
+            answers.append(one.verdicts(told))
+        gc.enable()
+        if answers[0] != answers[1]:
+            raise Disagreement("a timed rule fires at other events than the same untimed")
+    raced = Raced(passes_s, {}, {})
+    what = f"an event, not once within, of {users} slices, {EVENTS_OF_WINDOW[-1]} in a window"
+    target = at_most(1.5, raced.ratio, f"at most 1.5x {UNTIMED}")
+    return [raced.row(CASE, what, "µs each", over=UNTIMED, target=target)]
 
 
 def measure_at_most_once(effort: Effort) -> list[Row]:
