@@ -304,6 +304,13 @@ def test_an_explanation_tells_what_was_computed_and_no_facts_and_constants() -> 
     assert rule.node.found == {"x + 1": 3.0, "last(x) * 2": 2.0, "last(x)": 1}
 
 
+@pytest.mark.parametrize("term", [Prev("x"), Last("x")])
+def test_a_string_of_262144_characters_is_remembered_and_no_longer_one(term: Term) -> None:
+    longest = "x" * 262_144
+    assert value(term, ({"x": longest}, 0), ({}, 1)) == longest
+    assert value(term, ({"x": longest + "x"}, 0), ({}, 1)) is None
+
+
 @pytest.mark.parametrize("is_new", [False, True], ids=["from the beginning", "since the last event"])
 @pytest.mark.parametrize(
     ("condition", "x", "witness_us"),

@@ -189,6 +189,9 @@ def test_records_without_keys_are_those_of_enabled_rules_each_with_its_birth() -
         ("sum(a) within 256ms > 0", 1),
         ("avg(a) within 256ms > 0", 1),
         ("avg(a) > 0", 1),
+        ("min(a) within 256ms > 0", 1),
+        ("last(t) == 1", 1),
+        ("prev(t) == 1", 1),
     ],
 )
 def test_the_most_that_a_record_without_keys_may_take_is_known(rule: str, value: int) -> None:
@@ -196,7 +199,8 @@ def test_the_most_that_a_record_without_keys_may_take_is_known(rule: str, value:
     detector.add_rule("r", rule)
     bytes_max = detector.rooms.records.taken
     for number in range(1_000):
-        detector.evaluate({"a": 1, "v": value + number % 200}, number)
+        text = "😀" * (1 << 18 if number == 99 else 10)
+        detector.evaluate({"a": number, "v": value + number % 200, "t": text}, number)
         record_bytes = detector.histories.unkeyed_bytes - PLACE_BYTES
         assert record_bytes <= bytes_max
     assert value == 1 or record_bytes > 0.95 * bytes_max
