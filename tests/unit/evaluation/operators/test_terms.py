@@ -311,6 +311,15 @@ def test_a_string_of_262144_characters_is_remembered_and_no_longer_one(term: Ter
     assert value(term, ({"x": longest + "x"}, 0), ({}, 1)) is None
 
 
+@pytest.mark.parametrize("earlier", ["prev", "last"])
+def test_a_verdict_lasts_though_its_own_event_is_the_earlier_one_of_later_events(earlier: str) -> None:
+    detector = Detector()
+    detector.add_rule("rule", f"{earlier}(x) < age(a == 1)")
+    detector.evaluate({"x": 1, "a": 1}, 0)
+    future = explain(detector, {"x": 5}, 2_000).rules[0].node.future
+    assert (future.verdict, future.until_us) == (True, None)
+
+
 @pytest.mark.parametrize("is_new", [False, True], ids=["from the beginning", "since the last event"])
 @pytest.mark.parametrize(
     ("condition", "x", "witness_us"),
@@ -318,6 +327,7 @@ def test_a_string_of_262144_characters_is_remembered_and_no_longer_one(term: Ter
         ("x != prev(x)", [1, 2, 3], 1_000_000),
         ("x != prev(x)", [1, None, 3], None),
         ("x != last(x)", [1, None, 3], 0),
+        ("x != last(x)", [None, 2, None, 3], 1_000_000),
         ("x != last(x)", [None, None, 3], None),
         ("age(x == 1) >= 0", [1, 2, 3], 0),
         ("age(x == 1) >= 0", [1, 1, 1], 2_000_000),
