@@ -16,4 +16,6 @@ RECORDS = (
     "per k per j avg(t where a == 1) within 300ms > 1",
     "per k max(t) within 300ms > 1",
     "per k min(a where b == 1) within 60ms < 1",
+    "per k last(j) == prev(j)",
+    "per k last(n) == prev(n)",
 )

@@ -72,7 +72,11 @@ def test_all_that_is_kept_twice_is_the_same_with_many_keys(mode: str, keys_max: 
             for _ in range(200):
                 bits = {name: drawn.choice((0, 1)) for name in "abt"}
                 key = drawn.randrange(3) if few else drawn.randrange(350)
-                made.evaluate({**bits, "k": key, "j": "é" * drawn.randrange(4)}, now_ms)
+                more = {
+                    "j": "é" * drawn.randrange(4),
+                    "n": drawn.choice((1, 10**30, 10**90, -(10**30), -(10**90))),
+                }
+                made.evaluate({**bits, **more, "k": key}, now_ms)
                 now_ms += drawn.choice((0, 1))
             audit(made)
             made.change_rule(rule_id(drawn.randrange(1, len(RULES))), enabled=drawn.choice((True, False)))
