@@ -77,6 +77,7 @@ def at(time: str) -> float:
         (Div((Fact("x"), Fact("y"))), 1, 0, None),
         (Div((Fact("x"), Fact("y"))), 1, -0.0, None),
         (Div((1, Mul((Fact("x"), Fact("y"))))), 1e308, 10, None),
+        (Div((1, Mul((Fact("x"), Fact("y"))))), 1e308, -10, None),
         (Abs(Fact("x")), -2, None, 2.0),
         (Abs(Mul((Fact("x"), Fact("y")))), -1e308, 10, None),
         (Length("x"), "é𝄞a", None, 3),
