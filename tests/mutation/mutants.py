@@ -156,7 +156,15 @@ def _names(tree: ast.AST, prefix: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """Give all nodes of code that acts: not those of annotations, assertions, and inside f-strings."""
+    """Give all nodes of code that acts: not those of annotations, assertions, and inside f-strings.
+
+    A number of nanoseconds is left out: what something costs chooses between two ways to one answer.
+    """
+    match tree:
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)) if (
+            name.lower().endswith("_ns")
+        ):
+            return
     for name, value in ast.iter_fields(tree):
         if name in ("annotation", "returns", "decorator_list"):
             continue

@@ -16,6 +16,8 @@ from tests.mutation.rooms import ROOMS, Room
 ROOT = Path(__file__).parents[2]
 
 SOURCE = '''
+cost_ns = 80
+
 def window(now, edges, limit=1):
     """True and None here are prose, and 1 < 2 too."""
     oldest = now - limit if edges else None

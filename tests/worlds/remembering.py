@@ -14,6 +14,7 @@ RECORDS = (
     "t == 1 and per k distinct(t) within 90ms > 12",
     "per k sum(a) within 60ms > 1",
     "per k per j avg(t where a == 1) within 300ms > 1",
+    "per k once within [30ms, 33ms] a == 1",
     "per k max(t) within 300ms > 1",
     "per k min(a where b == 1) within 60ms < 1",
     "per k last(j) == prev(j)",

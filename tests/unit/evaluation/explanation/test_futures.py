@@ -133,6 +133,7 @@ def test_a_verdict_turns_exactly_where_time_alone_turns_it(op: str | None, seed:
         ("once a == 1", 2_000),
         ("not once within 3s a == 1", None),
         ("once within 20s a == 1", 2_000),
+        ("once within [3s, 20s] a == 1", 3_000),
         ("historically for 5s strong not a == 2", 5_000),
         ("previous b == 1", 4_000),
         ("previous a == 1", None),

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from engine import Detector
+from engine import Detector, explain
 from engine.evaluation.operators.temporal.aged import RECORD_BYTES, STAMP_BYTES, add_witness
 from engine.evaluation.operators.temporal.latest import Latest
 from engine.evaluation.slices.slices import Remembered
@@ -133,6 +133,17 @@ def test_equal_memories_are_shared(rules: tuple[str, ...], memories: int) -> Non
 
 
 # -- explanations -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("now_ms", "witness_us"), [(999.999, None), (1_000, 0), (2_000, 0), (2_000.001, None)]
+)
+def test_a_witness_is_told_while_it_is_old_enough_and_inside_the_window(
+    now_ms: float, witness_us: int | None
+) -> None:
+    made = detector("once within [1s, 2s] p == 1")
+    made.evaluate({"p": 1}, 0)
+    assert explain(made, {}, now_ms).rules[0].node.witness_us == witness_us
 
 
 @MODES

@@ -11,6 +11,7 @@ from engine import Detector, Limits
 from engine.evaluation.rule_book.changes.many_rules import WantedRule
 from engine.evaluation.rule_book.rooms import RECORDS_SHARE, Room, Rooms
 from engine.evaluation.slices.slices import PLACE_BYTES
+from engine.language.condition import Leaf, OnceWithin
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import DEFAULT_LIMITS
 from engine.patterns.compiled_pattern import compile_pattern
@@ -190,6 +191,7 @@ def test_records_without_keys_are_those_of_enabled_rules_each_with_its_birth() -
         ("avg(a) within 256ms > 0", 1),
         ("avg(a) > 0", 1),
         ("min(a) within 256ms > 0", 1),
+        ("once within [200ms, 209ms] a >= 0", 1),
         ("last(t) == 1", 1),
         ("prev(t) == 1", 1),
     ],
@@ -204,3 +206,17 @@ def test_the_most_that_a_record_without_keys_may_take_is_known(rule: str, value:
         record_bytes = detector.histories.unkeyed_bytes - PLACE_BYTES
         assert record_bytes <= bytes_max
     assert value == 1 or record_bytes > 0.95 * bytes_max
+
+
+@pytest.mark.parametrize(("min_us", "window_us"), [(1, 5), (2, 3), (4, 5), (5, 6), (6, 8), (7, 9)])
+def test_a_window_that_events_enter_when_they_are_old_enough_takes_what_is_known_and_no_more(
+    min_us: int, window_us: int
+) -> None:
+    drawn, now_us, most = random.Random(window_us), 0, 0
+    detector = Detector()
+    detector.add_rule("r", OnceWithin(Leaf("a", "eq", 1), window_us / 1e6, min_us / 1e6))
+    for _ in range(10_000):
+        now_us += drawn.choice((0, 1, 1, window_us - min_us + 1, window_us - min_us + 1))
+        detector.evaluate({"a": 1}, now_us / 1_000)
+        most = max(most, detector.histories.unkeyed_bytes - PLACE_BYTES)
+    assert most == detector.rooms.records.taken

@@ -101,6 +101,16 @@ SHAPES: dict[str, tuple[list[str], Fields, int]] = {
         lambda number: {"k0": f"user-{number % 10}"},
         KEYS,
     ),
+    "records of minima": (
+        ["per k0 min(v) within 1s > 20"],
+        lambda number: {"k0": f"user-{number % 10}", "v": number + 0.5},
+        KEYS,
+    ),
+    "records of the latest values": (
+        ["per k0 last(v) != v"],
+        lambda number: {"k0": f"user-{number}", "v": f"value {number}"},
+        KEYS,
+    ),
     "records of means": (
         ["per k0 avg(a) within 1h > 20"],
         lambda number: {"k0": f"user-{number}"},
