@@ -268,20 +268,22 @@ class Exchange:
             self.closes = self.closes or bool(self._body_left)
             self._complete()
         if self._chunked:
-            self._send_chunk(body, b"0\r\n\r\n" if is_end else b"")
+            self._send_chunk(body)
+            if is_end:
+                self._sender.send(b"0\r\n\r\n")
         elif body or is_end:
             self._sender.send(body)
         if body or is_end:
             await self._sender.drain()
 
-    def _send_chunk(self, body: bytes, end: bytes) -> None:
+    def _send_chunk(self, body: bytes) -> None:
         if len(body) > JOINED_BYTES_MAX:
             # A long one is not copied.
             self._sender.send(b"%x\r\n" % len(body))
             self._sender.send(body)
-            self._sender.send(b"\r\n" + end)
-        elif body or end:
-            self._sender.send(b"%x\r\n%b\r\n%b" % (len(body), body, end) if body else end)
+            self._sender.send(b"\r\n")
+        elif body:
+            self._sender.send(b"%x\r\n%b\r\n" % (len(body), body))
 
     def _complete(self) -> None:
         self.is_complete = True

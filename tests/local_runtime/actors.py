@@ -147,8 +147,9 @@ class LocalActors:
 
     async def connect(self, address: Address) -> LinkClient:
         """A connection to one of them, as a front end makes it."""
-        (worker,) = [one for one in (*self.started, *self._adopted) if one.address == address]
-        return worker.connected()
+        found = [one for one in (*self.started, *self._adopted) if one.address == address]
+        # Those of two schedulers may have the same name; no more than one of them lives.
+        return min(found, key=lambda one: one.dead).connected()
 
     def with_detector(self, detector_id: str) -> LocalWorker | None:
         """The living actor that hosts a detector."""

@@ -25,13 +25,6 @@ class _Page(msgspec.Struct):
     next: int
 
 
-class _Gap(msgspec.Struct):
-    class Numbers(msgspec.Struct):
-        to: int
-
-    gap: Numbers | None = None
-
-
 @dataclass(eq=False)
 class FeedStreams(EventStreams):
     """The open streams of a front end, and what tells them that there is something to read.
@@ -110,9 +103,6 @@ def next_of(page: bytes) -> int:
 
 
 def _events(page: _Page) -> bytes:
-    gap = msgspec.json.decode(page.firings[0], type=_Gap).gap
+    # A gap has the number of its last firing.
     first = page.next - len(page.firings) + 1
-    events = [event(bytes(one), number) for number, one in enumerate(page.firings, first)]
-    if gap is not None:
-        events[0] = event(bytes(page.firings[0]), gap.to)
-    return b"".join(events)
+    return b"".join([event(bytes(one), number) for number, one in enumerate(page.firings, first)])

@@ -8,7 +8,7 @@ from engine.evaluation.firings.feed import Feed, Firing, Why
 from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.rule_book.changes.versions import UNKNOWN, Versions
 from engine.evaluation.rules import Fired, Rule
-from engine.evaluation.stamps import EVENT, stamp_of, time_of
+from engine.evaluation.stamps import stamp_of, time_of
 from engine.evaluation.times import milliseconds
 
 FIRING_BYTES_MAX: Final = 16 * 1024
@@ -78,21 +78,22 @@ class Recorder:
             return rule
         fields = {name: value for name, value in keys.items() if not name.startswith("$")}
         sent = {name[1:]: value for name, value in keys.items() if name.startswith("$")}
-        acting = self._at_most_once.acting((rule,), fields, sent, stamp_of(time_us, tick))
+        stamp = stamp_of(time_us, tick)
+        acting = self._at_most_once.acting((rule,), fields, sent, stamp)
         for acts in acting:
             if self._is_fed(acts):
-                self._append(acts, self._told_by_time(acts, fields, sent, time_us), time_us, timed=True)
+                self._append(acts, self._told_by_time(acts, fields, sent, stamp), time_us, timed=True)
             return acts
         return None
 
     def _told_by_time(
-        self, rule: Rule, fields: Mapping[str, Any], sent: Mapping[str, Any], time_us: int
+        self, rule: Rule, fields: Mapping[str, Any], sent: Mapping[str, Any], stamp: int
     ) -> Told:
         rule_set = self._rule_set
         if rule_set.patterns.bounded:
             rule_set.patterns.begin(fields, sent)
         try:
-            [told] = type(self).tell(rule_set, [rule], fields, sent, stamp_of(time_us, EVENT))
+            [told] = type(self).tell(rule_set, [rule], fields, sent, stamp)
         finally:
             rule_set.lookups.forget()
         return told

@@ -83,7 +83,7 @@ class ChangeLog(msgspec.Struct):
         oldest_ms = _oldest_ms(kept_days)
         wanted = (one for one in self._after(after, read) if one.made.time_ms >= oldest_ms)
         found = list(islice(wanted, limit))
-        return LoggedPage(found, found[-1].seq if found else max(after, 0))
+        return LoggedPage(found, found[-1].seq if found else after)
 
     def _after(self, after: int, read: Callable[[int], Page | None]) -> Iterator[LoggedChange]:
         for written in self.pages:

@@ -165,7 +165,7 @@ def _keys(place: Place) -> list[str]:
     while len(rest) > 1 and rest[0].terminal in {"COMMA", "AND"} and _is_name(rest[1]):
         keys.append(rest[1].text)
         rest = rest[2:]
-    ends = {"RPAR", "CLOSE"} if is_enclosed else _AFTER_KEYS | terminals_of(PREFIXES, additions=False)
+    ends = {"RPAR", "CLOSE"} if is_enclosed else _AFTER_KEYS | terminals_of(PREFIXES)
     return keys if rest and rest[0].terminal in ends else []
 
 

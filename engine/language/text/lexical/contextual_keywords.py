@@ -81,7 +81,7 @@ def is_keyword(
         case "WITHIN" | "FOR":
             return word in words_of(_WINDOWED)
         case _:
-            return following in _CONDITION or following in terminals_of(PREFIXES, additions=False)
+            return following in _CONDITION or following in terminals_of(PREFIXES)
 
 
 def _is_sugar(tokens: Sequence[Typed], index: int) -> bool:

@@ -29,12 +29,11 @@ class Word(NamedTuple):
     offset: int
 
 
-def words_of(shapes: AbstractSet[Shape], *, additions: bool = True) -> list[str]:
-    """Return the words of the forms of these shapes in the order of the table, with or without additions."""
-    forms = (form for form in FORMS.values() if form.shape in shapes and (additions or not form.is_addition))
-    return [*dict.fromkeys(form.word for form in forms)]
+def words_of(shapes: AbstractSet[Shape]) -> list[str]:
+    """Return the words of the forms of these shapes in the order of the table."""
+    return [*dict.fromkeys(form.word for form in FORMS.values() if form.shape in shapes)]
 
 
-def terminals_of(shapes: AbstractSet[Shape], *, additions: bool = True) -> frozenset[str]:
+def terminals_of(shapes: AbstractSet[Shape]) -> frozenset[str]:
     """Return the terminals of the same words."""
-    return frozenset(word.upper() for word in words_of(shapes, additions=additions))
+    return frozenset(map(str.upper, words_of(shapes)))

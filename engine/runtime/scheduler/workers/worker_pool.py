@@ -189,8 +189,6 @@ class WorkerPool:
 
     async def close(self) -> None:
         self._closed = True
-        if self._trimming is not None:
-            self._trimming.cancel()
         await self._starts.close()
         for taker in self._takers:
             taker.cancel()

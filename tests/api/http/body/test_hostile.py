@@ -72,6 +72,8 @@ def deep(levels: int) -> bytes:
         (b'{"x": 1, "condition": {"leaf": {"fact": "a", "op": "eq", "value": 1e999}}}', 1001),
         (b'{"condition": "a ==", "condition": ' + b'{"a":' * 200 + b"1" + b"}" * 200 + b"}", 1303),
         (b'{"condition": ' + b"[" * 200 + b"]" * 200 + b', "condition": "a == 1"}', 1000),
+        (b'{"condition": "a ==", "x": 1}', 1001),
+        (b'{"condition": {"condition": "a =="}}', 1301),
         (b'{"condition": null}', 1001),
         (b'{"condition": 1e999}', 1001),
         (b'{"condition": 7}', 1001),

@@ -91,6 +91,11 @@ async def test_a_stream_tells_events_as_they_happen(watched: Watched) -> None:
     assert [one["verdict"] for one in (await next_of(connection))["moments"]] == [True]
     await watched.evaluate("bob", ok=True)
     assert [one["number"] for one in (await next_of(connection))["moments"]] == [2]
+    late = await watched.stream()
+    assert [one["number"] for one in (await next_of(late))["moments"]] == [1, 2]
+    await watched.evaluate("bob", ok=False)
+    for each in (connection, late):
+        assert [one["number"] for one in (await next_of(each))["moments"]] == [3]
 
 
 async def test_a_stream_ends_with_its_rule(watched: Watched) -> None:

@@ -40,6 +40,12 @@ async def test_a_caller_who_takes_no_replies_is_not_read_from_until_he_does(
     assert len(scripted.operations) == done
     # What is read of 160 bytes each is bounded by what waits of 5 000 bytes each, in the sockets.
     assert sum(one.payload.count(b"\n") + 1 for one in scripted.operations) < 20_000
+    await one.begun()
+    await one.next()
+    async with asyncio.timeout(10):
+        while len(scripted.operations) == done:  # noqa: ASYNC110 -- there is no event for it
+            await asyncio.sleep(0.01)
+    assert scripted.operations[done].payload.count(b"\n") < 250, "so many have replies of a mebibyte"
     # To close would be to wait until all that was written has been read.
     one.connection.writer.transport.abort()
     assert await wire.comes_to_rest()

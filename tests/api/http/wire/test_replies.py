@@ -14,6 +14,7 @@ from engine.evaluation.wire.events import Answer, Done
 from engine.runtime.contract.requests.operations import Operation
 from tests.api.http.wire.connections import good
 from tests.api.scripted import TOKEN, ScriptedBackend
+from tests.api.streaming import NDJSON
 from tests.api.wire import EVALUATE, EVENT, Wire, chunked, request, served
 
 
@@ -142,6 +143,16 @@ async def test_a_whole_reply_is_the_same_as_one_by_the_usual_way(
         outcomes.append((sorted(head.split(b"\r\n")), body, reply.status, goes_on))
     assert outcomes[0] == outcomes[1]
     assert b"date: its own" in outcomes[0][0]
+
+
+async def test_a_stream_over_http_1_0_has_no_chunks_and_ends_with_the_connection(wire: Wire) -> None:
+    asked = request("POST", f"{EVALUATE}/batch", EVENT + b"\n", token=TOKEN, headers=(NDJSON,))
+    connection = await wire.connect()
+    await connection.send(asked.replace(b"HTTP/1.1", b"HTTP/1.0"))
+    reply = await connection.receive()
+    assert (reply.status, reply.headers.get("transfer-encoding")) == (200, None)
+    async with asyncio.timeout(5):
+        assert (await connection.reader.read()).endswith(b'}\n{"done":1}\n')
 
 
 async def test_a_connection_that_had_as_many_requests_as_it_may_is_ended(

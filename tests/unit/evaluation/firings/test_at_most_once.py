@@ -188,6 +188,16 @@ def test_firings_by_time_go_through_it_too() -> None:
     assert told == [0, 2]
 
 
+def test_a_firing_by_time_comes_after_the_events_before_it() -> None:
+    detector = Detector(limits=Limits(keys_max=2))
+    detector.add_rule("r", "per host a == 1", every_secs=600)
+    detector.add_rule("s", "per user once b == 1")
+    detector.evaluate({"b": 1, "user": 1}, 0)
+    detector.recorder.by_time(detector.rules()[0], {"host": "a"}, 1, 1)
+    detector.evaluate({"b": 1, "user": 2}, 1)
+    assert acts(detector, 1, a=1, host="a") == [], "what was seen before it is evicted instead"
+
+
 def test_several_firings_between_two_events_are_evicted_in_their_order_after_a_reload_too() -> None:
     def played(*, reloaded: bool) -> set[str]:
         detector = Detector(limits=Limits(keys_max=4))

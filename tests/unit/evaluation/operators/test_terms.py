@@ -381,6 +381,9 @@ def test_an_explanation_tells_the_one_event_that_a_value_comes_from(
         ("5 / (now() * now()) > 0.2", True, 1_000_000),
         ("1 / now() / now() > 0.1", True, 1_000_000),
         ("now() + 10 / now() > 0", True, 1_000_000),
+        # What stays false decides beside them. They do not, though they are false.
+        ("x == 1 and now() * now() < 25", False, None),
+        ("now() < 5 and now() * now() > 25", False, 1_000_000),
     ],
 )
 def test_an_explanation_tells_until_when_a_comparison_stays(

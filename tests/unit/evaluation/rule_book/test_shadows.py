@@ -1,11 +1,13 @@
 """Shadow rules never act, and a draft is compared with its rule at every event."""
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
 
 from engine import Detector, Refusal, explain
+from engine.evaluation.kernel import stream
 from engine.evaluation.rule_book.shadows import DRAFTS_MAX, EXAMPLES_EACH, EXAMPLES_MAX, lookback_us
 from engine.evaluation.times import FOREVER
 from engine.evaluation.wire.inspecting.looks import comparison_of
@@ -293,3 +295,22 @@ def test_actions_are_counted_without_the_firings_of_shadow_rules() -> None:
     assert detector.actions == 4
     detector.submit_clean([({"a": 1}, 2, {}), ({"a": 2}, 2, {}), ({}, 2, {})])
     assert detector.actions == 7
+
+
+@pytest.mark.parametrize(("always", "events", "bytes_max"), [(0, 1 << 13, 1_800_000), (32, 1 << 9, 100_000)])
+def test_what_is_kept_for_rules_that_fire_together_is_bounded(
+    monkeypatch: pytest.MonkeyPatch, always: int, events: int, bytes_max: int
+) -> None:
+    # Python itself keeps some thousand tuples for others like them.
+    monkeypatch.setattr(stream, "KEPT_MAX", 1)
+    detector = made()
+    for number in range(13 + always):
+        detector.add_rule(str(number), f"f{number} == 1")
+    detector.evaluate_many([({}, 0, None)])
+    tracemalloc.start()
+    for bits in range(events):
+        facts = {f"f{place}": 1 for place in range(13 + always) if place >= 13 or bits >> place & 1}
+        detector.evaluate_many([(facts, 0, None)])
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak_bytes < bytes_max

@@ -102,6 +102,7 @@ async def test_an_activation_that_ends_after_its_scheduler_did_is_adopted(tmp_pa
         asyncio.get_running_loop().call_later(0.05, go_on.set)
         async with succeeded(service) as scheduler:
             assert (await scheduler.route(detector, 0)).worker == worker.name
+            assert go_on.is_set(), "it is adopted once it is active"
             assert scheduler.counts[ACTIVATIONS] == 0
             asking.cancel()
             await asyncio.wait({asking})

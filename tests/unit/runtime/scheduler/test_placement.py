@@ -76,6 +76,26 @@ async def test_what_is_meant_for_an_earlier_activation_reaches_no_later_one(work
     assert worker.actor._active.detector.events_seen == 1
 
 
+async def test_whatever_waits_for_a_detector_that_is_passivated_is_told_to_go_elsewhere(worker):
+    await worker.activate(ONE, 1)
+    goes_on = asyncio.Event()
+
+    async def slowly(call: str) -> None:
+        if call == "passivate":
+            await goes_on.wait()
+
+    worker.before = slowly
+    worker.make_room(1)
+    await until(lambda: ("passivate", 0) in worker.calls)
+    waiting = asyncio.ensure_future(sent(worker.connected(), 1, event(1)))
+    forked = asyncio.ensure_future(worker.service.queues[1].fork("3" * 32))
+    await asyncio.sleep(0.1)
+    goes_on.set()
+    async with asyncio.timeout(5):
+        assert isinstance(await waiting, Moved)
+        assert not await forked
+
+
 async def test_all_front_ends_are_told_that_an_activation_is_over(worker):
     told: list[Note] = []
     clients = [worker.connected() for _ in range(3)]

@@ -233,12 +233,25 @@ async def test_workers_that_are_soon_needed_again_are_not_ended(make):
     pool, actors = make(unused_s=60)
     for _ in range(8):
         taken = await asyncio.gather(*(pool.take() for _ in range(6)))
-        assert pool._trimming is None
         await settled()
         for worker in taken:
             pool.give_back(worker)
-        assert pool._trimming is not None
+        await asyncio.sleep(25)
     assert alive(actors) == len(actors.started) == 8
+
+
+@pytest.mark.parametrize(("spares", "kept"), [(0, 1), (2, 4)])
+async def test_of_more_unused_workers_than_are_useful_those_unused_longest_are_ended(make, spares, kept):
+    pool, actors = make(spares=spares, unused_s=60)
+    for _ in range(2):
+        taken = await asyncio.gather(*(pool.take() for _ in range(6)))
+        await settled()
+        for some in (taken[:-1], taken[-1:]):
+            for worker in some:
+                pool.give_back(worker)
+            await asyncio.sleep(61)
+        assert [worker for worker in taken if not worker.dead] == taken[-kept:]
+        assert alive(actors) == kept
 
 
 async def test_few_workers_are_filled_and_those_with_room_come_before_new_ones(make):
