@@ -46,11 +46,13 @@ def test_a_short_predicate_of_three_rules_is_decided_once_an_event(rules: list[s
 
 
 @pytest.mark.parametrize("op", ["in", "nin"])
-def test_one_of_many_numbers_is_found_whatever_their_size_and_type(op: str) -> None:
+@pytest.mark.parametrize("count", [63, 64, 65, 154])
+def test_one_of_many_numbers_is_found_whatever_their_size_and_type(op: str, count: int) -> None:
     numbers = [*range(-40, 40), *(1 << power for power in range(10, 80)), 2.0**70 * 3, 70_000.5, 0.1, 1e300]
+    numbers = numbers[-count:]
     detector = Detector()
     detector.add_rule("r", json.dumps({"leaf": {"fact": "x", "op": op, "value": numbers}}))
-    others = [41, 1.5, (1 << 70) + 1, 70_001, 70_000.25, 0.3, 1e299]
+    others = [-41, 1.5, (1 << 70) + 1, 70_001, 70_000.25, 0.3, 1e299]
     for value in (*numbers, *map(float, numbers), *others):
         outcome = detector.submit({"x": value}, 0)
         assert bool(outcome.actions) is (any(value == each for each in numbers) is (op == "in")), value
