@@ -480,7 +480,6 @@ def test_a_replay_that_fires_otherwise_has_another_checksum() -> None:
     assert len(checksums) == 2
 
 
-@pytest.mark.usefixtures("mode")
 def test_few_of_many_slices_are_looked_at_between_two_events() -> None:
     detector = timed("per host (not once within 10m beat == 1)")
     for event in range(40_000):
@@ -501,6 +500,7 @@ def test_few_of_many_slices_are_looked_at_between_two_events() -> None:
     assert len(told(detector, 11 * MINUTE)) == 20_000
 
 
+@pytest.mark.usefixtures("mode")
 class TestLongSilence:
     """Nobody can wait for what has turned each minute of years."""
 
