@@ -68,3 +68,23 @@ def test_a_relation_of_any_number_of_arguments_holds_for_their_values(count: int
         ({}, {"v": "v", "x": "x"}, False),
     ):
         assert bool(detector.evaluate(fields, 0, {**sent, "r": [["?"] * count, row]})) is holds
+
+
+@pytest.mark.parametrize(
+    ("condition", "fields"),
+    [
+        ('x contains "a" and (x == "a" or z == 1)', {"x": ["a", "b"]}),
+        ('x contains "a" and (x == "a" or z == 1)', {"x": "ab"}),
+        ("x contains 5 and (x == 5 or z == 1)", {"x": [5]}),
+        ('x startswith "a" and (x == "a" or z == 1)', {"x": "ab"}),
+        ('x in network "10.0.0.1" and (x == "10.0.0.1" or z == 1)', {"x": "::ffff:10.0.0.1"}),
+    ],
+)
+def test_an_element_or_a_part_of_a_value_is_not_taken_for_the_value(
+    condition: str, fields: dict[str, Any]
+) -> None:
+    with in_mode("indexed"):
+        detector = Detector()
+        detector.add_rule("rule", condition)
+        assert detector.evaluate(fields, 0) == []
+        assert detector.evaluate({**fields, "z": 1}, 0) != []
