@@ -94,7 +94,7 @@ def played(script: Sequence[TimedStep]) -> Iterator[Told]:
 
 
 class Outcome(NamedTuple):
-    """What is told in all, and the state at the end."""
+    """All that a detector tells, and its state at the end."""
 
     by_time: list[ByTime]
     answers: list[list[Action] | None]

@@ -119,8 +119,8 @@ class Part:
     def advances(self, read: Written) -> str | None:
         """Return the test, before an event is written, whether it may bring forward what its slice awaits.
 
-        None if no such test is known. It does not if the slice has waited for the stamp that it replaces: one
-        after the birth of `read`, since when the rule was made, after which time has turned nothing yet.
+        None if no such test is known. An event brings nothing forward if the stamp that it replaces counts
+        still, and came after the rule was made, the birth of `read`: the slice waits for it already.
         """
         memory = self._remembered.memory
         if not memory.renews or memory.by_exception or not (self._operator.turns_at_edge or self._ages_us):

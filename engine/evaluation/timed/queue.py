@@ -22,10 +22,10 @@ _SPAN_BITS_MIN: Final = 4
 """A bucket spans less than an eighth of the time to it. So much too early a slice may be looked at."""
 
 _SPAN_BITS_MAX: Final = 12
-"""With many slices a bucket spans less: all in it are looked at between two events."""
+"""With many slices, buckets span less: all in one are looked at between two events."""
 
 _FILLING_BITS: Final = 8
-"""Of slices whose times are spread evenly, a bucket has about so many powers of two, or fewer."""
+"""Where times are spread evenly, a bucket has about two to this power slices, or fewer."""
 
 FULL: Final = 1_024
 """A bucket takes no more entries than this. Others go to a narrower one."""
@@ -83,7 +83,7 @@ class Buckets:
 
     @property
     def span_bits(self) -> int:
-        """How many powers of two less a bucket spans than the time to it."""
+        """The time to a bucket is about two to this power times as long as what the bucket spans."""
         many_bits = self.count.bit_length() - _FILLING_BITS
         return min(max(_SPAN_BITS_MIN, many_bits), _SPAN_BITS_MAX)
 

@@ -207,7 +207,7 @@ class ConditionCode(PresentCode):
         return None if number is None else f"k{number}" if number else "()"
 
     def written_to(self, remembered: Remembered, born: int | None = None) -> Access | None:
-        """Return what reads a memory before or after it is written, if the code does that, since a birth."""
+        """Return how code reads a memory that it also writes, for a rule `born` then; else None."""
         number = self._paths.get(remembered.slices.path)
         if number is None or remembered not in self._known:
             return None

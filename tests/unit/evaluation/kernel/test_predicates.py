@@ -42,7 +42,7 @@ PREDICATES: tuple[Condition, ...] = (
 
 
 @pytest.mark.parametrize("mode", ["fused", "indexed"])
-def test_a_predicate_is_true_of_the_values_of_which_it_shall_be(mode: str) -> None:
+def test_predicates_agree_with_the_reference_on_values_of_all_types(mode: str) -> None:
     with in_mode(mode):
         detector = Detector()
         for number, condition in enumerate(PREDICATES):
