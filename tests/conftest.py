@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from shutil import disk_usage
 from typing import Any, Final
 
 import hypothesis
@@ -94,6 +95,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     return report
 
 
+COLLECTED_AFTER: Final = (100_000, 20, 50)
+"""Thresholds of the garbage collector. With Python's own it would take a tenth of the time of all tests."""
+
 UNHANDLED: Final = list[dict[str, Any]]()
 """Exceptions that loops were told of during a test, and nobody else."""
 
@@ -105,9 +109,13 @@ def unhandled() -> list[dict[str, Any]]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Iterator[None]:
     """Fails a test if a callback or a task of a loop raised what nobody has seen: asyncio only logs it."""
     yield
+    # The product tunes it for its own processes.
+    gc.set_threshold(*COLLECTED_AFTER)
+    if nextitem is None:
+        gc.collect()
     told = [f"{context['message']}: {context['exception']!r}" for context in UNHANDLED]
     UNHANDLED.clear()
     if told:
@@ -132,6 +140,7 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.enable()
         gc.freeze()
+        gc.set_threshold(*COLLECTED_AFTER)
 
 
 @pytest.fixture(autouse=True)
@@ -170,7 +179,14 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
+MEMORY_DISK: Final = Path("/dev/shm")
+MEMORY_DISK_BYTES_MIN: Final = 2**30
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    if _is_fast(config) and MEMORY_DISK.is_dir() and disk_usage(MEMORY_DISK).free >= MEMORY_DISK_BYTES_MIN:
+        # Where files take half the time. What is about power loss, kills and kinds of disks is marked.
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY_DISK))
     asyncio.BaseEventLoop.default_exception_handler = _note_unhandled
     if config.getoption("hypothesis_seed") is None:
         hypothesis.core.global_force_seed = SEED
@@ -198,12 +214,21 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.line(f"{examples:7d} examples  {nodeid}")
 
 
+def _is_fast(config: pytest.Config) -> bool:
+    """Whether no marked test runs."""
+    if given := config.option.markexpr:
+        return all(f"not {mark}" in given for mark in ON_REQUEST)
+    return not any(".py" in argument for argument in config.args)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Without `-m`, leave out marked tests, except those whose file or name is given.
 
     The longest test comes first, so that no process is left with it when the others are done.
     """
-    items.sort(key=lambda item: item.path.name != "test_proof.py")
+    items.sort(
+        key=lambda item: (item.path.name != "test_proof.py", item.get_closest_marker("run_last") is not None)
+    )
     # The processes of xdist compare their lists of tests, and each has an object at another address.
     if unstable := [item.nodeid for item in items if " at 0x" in item.nodeid]:
         raise pytest.UsageError(f"a test is named after an address in memory: {unstable[0]}")
@@ -213,7 +238,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in slow:
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(SLOW_S_MAX))
-    if config.option.markexpr or any(".py" in argument for argument in config.args):
+    if config.option.markexpr or not _is_fast(config):
         return
     config.hook.pytest_deselected(items=list(marked))
     items[:] = [item for item in items if item not in marked]

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 
@@ -39,12 +40,16 @@ def _watch(name: str, arguments: tuple[object, ...]) -> None:
         _watched.append((name, arguments))
 
 
-sys.addaudithook(_watch)
+@cache
+def _watch_this_process() -> None:
+    # It stays, and makes all that follows slower.
+    sys.addaudithook(_watch)
 
 
 @contextmanager
 def watched() -> Iterator[list[tuple[str, tuple[object, ...]]]]:
     """Every call to the system that would change or lock a file, while the context lasts."""
+    _watch_this_process()
     global _watched  # noqa: PLW0603 -- an audit hook cannot be taken away again
     _watched = []
     try:

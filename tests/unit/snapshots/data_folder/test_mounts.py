@@ -71,7 +71,7 @@ def test_the_mount_that_the_path_leads_to_counts(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     blank = str(folder.parent).replace(" ", r"\040")
     table = Mounted(
-        "61 60 0:53 / /dev rw - devtmpfs none rw",
+        "61 60 0:53 / /proc rw - proc none rw",
         f"70 60 0:60 / {blank} rw - xfs /dev/b rw",
         "60 1 0:52 / / rw - ext4 /dev/a rw",
         f"71 70 0:61 / {blank} rw - nfs4 server:/ rw,noac",
