@@ -19,6 +19,7 @@ from engine.evaluation.times import FOREVER
 from tests.differential.feeding import in_batches, one_by_one
 from tests.differential.modes import TRIED, in_mode
 from tests.differential.timed import disagreement, played, played_to_the_end, shortened
+from tests.thoroughness import tried
 from tests.worlds.timed import AddTimed, BusyWorld, KeptWorld, TimedStep, TimedWorld
 
 Examples = Callable[..., Iterator[random.Random]]
@@ -142,7 +143,7 @@ DEFECTS: dict[str, tuple[Any, ...]] = {
 }
 
 
-@pytest.mark.parametrize("defect", DEFECTS)
+@pytest.mark.parametrize("defect", tried(DEFECTS, 3))
 def test_a_planted_defect_is_found(defect: str, examples: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
     planted, mode, *worlds = DEFECTS[defect]
     monkeypatch.setattr(*planted)

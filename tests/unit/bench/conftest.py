@@ -1,12 +1,10 @@
-"""A race ends with nothing frozen: each later collection would look through all tests that were collected."""
+"""A race ends with nothing frozen. Here each later collection would look through all collected tests."""
 
 import gc
-from collections.abc import Iterator
 
 import pytest
 
 
 @pytest.fixture(autouse=True)
-def _frozen_again() -> Iterator[None]:
-    yield
-    gc.freeze()
+def _stays_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gc, "unfreeze", lambda: None)

@@ -1,6 +1,5 @@
 """Every case runs in a tiny world, in which ours, the floor and the peers that are installed agree."""
 
-import gc
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -32,11 +31,7 @@ TINY_PARTS = [
 
 @pytest.fixture
 def _here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run here what would have a process of its own.
-
-    What a race freezes stays frozen: otherwise each collection would look through all collected tests.
-    """
-    monkeypatch.setattr(gc, "unfreeze", lambda: None)
+    """Run here what would have a process of its own."""
 
     def call(_: str, function: str, **arguments: object) -> dict[str, float]:
         answer = getattr(counting, function)(**json.loads(json.dumps(arguments)))

@@ -3,7 +3,7 @@
 import os
 import re
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -29,6 +29,8 @@ NEVER_TRUE = {"COM Object Execution via Xwizard.EXE"}
 KEYWORD_FIELDS = ("Message", "CommandLine")
 WHOLE = ""
 """Stands for all fields of an event."""
+Texts = dict[str, bytes]
+Written = Callable[[Iterable[str]], list[str]]
 
 
 def data(name: str) -> Path:
@@ -39,12 +41,25 @@ def data(name: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def rules(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The paths of the rules of SigmaHQ."""
-    folder = tmp_path_factory.mktemp("sigmahq")
+def texts() -> Texts:
+    """The rules of SigmaHQ by their paths."""
     with tarfile.open(data("sigmahq-rules.tar.gz")) as archive:
-        archive.extractall(folder, filter="data")
-    return sorted(map(str, folder.rglob("*.yml")))
+        read = ((each.name, archive.extractfile(each)) for each in archive if each.name.endswith(".yml"))
+        return dict(sorted((name, file.read()) for name, file in read if file is not None))
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory, texts: Texts) -> Written:
+    """Writes some of the rules to files, and gives their paths."""
+    folder = tmp_path_factory.mktemp("sigmahq")
+
+    def write(names: Iterable[str]) -> list[str]:
+        for name in (names := list(names)):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(texts[name])
+        return [str(folder / name) for name in names]
+
+    return write
 
 
 def check(converted: Sequence[Converted], keyword_fields: tuple[str, ...] = ()) -> None:
@@ -67,25 +82,27 @@ def check(converted: Sequence[Converted], keyword_fields: tuple[str, ...] = ()) 
                 assert (str(place) in fired) is verdict, (each.rule.title, one, each.text)
 
 
-def test_each_rule_of_a_sample_means_what_the_matcher_says(rules: list[str]) -> None:
-    conversion = Converter().convert(rules[::EVERY])
+def test_each_rule_of_a_sample_means_what_the_matcher_says(texts: Texts, written: Written) -> None:
+    conversion = Converter().convert(written([*texts][::EVERY]))
     assert conversion.left_out == []
     check(conversion.converted)
 
 
 @pytest.mark.parametrize("fields", [(), KEYWORD_FIELDS])
-def test_keyword_rules_mean_what_the_matcher_says(rules: list[str], fields: tuple[str, ...]) -> None:
-    begins = re.compile(r"^ +keywords?\w*:", re.MULTILINE)
-    searching = [path for path in rules if begins.search(Path(path).read_text("utf-8"))]
-    conversion = Converter(keyword_fields=fields).convert(searching)
+def test_keyword_rules_mean_what_the_matcher_says(
+    texts: Texts, written: Written, fields: tuple[str, ...]
+) -> None:
+    begins = re.compile(rb"^ +keywords?\w*:", re.MULTILINE)
+    searching = [name for name, text in texts.items() if begins.search(text)]
+    conversion = Converter(keyword_fields=fields).convert(written(searching))
     found = [each for each in conversion.converted if "anywhere (" in each.text]
     assert len(found) >= (0 if fields else 70)
     check(conversion.converted, fields)
 
 
 @pytest.fixture(scope="module")
-def everything(rules: list[str]) -> Conversion:
-    return Converter().convert(rules)
+def everything(texts: Texts, written: Written) -> Conversion:
+    return Converter().convert(written(texts))
 
 
 @pytest.mark.storm
