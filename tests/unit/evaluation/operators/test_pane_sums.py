@@ -31,6 +31,8 @@ STEPS = strategies.tuples(
 @example(1, [(0, 1.0, 1, False), (0, 1.0, 1, False), (3, 1.0, 1, False), (3, 1.0, 9, False)])
 # Numbers of the last pane are added to each other first.
 @example(9, [(0, 1e16, 1, False), (1, 1.0, 1, False), (0, 1.0, 3, False), (0, 1.0, 3, True)])
+# The oldest pane that counts stays when the one before it goes.
+@example(2, [(0, 1.0, 1, False), (1, 1.0, 1, False), (2, 1.0, 1, False)])
 def test_they_are_those_of_all_numbers_that_count(
     width: int, steps: list[tuple[int, float, int, bool]]
 ) -> None:
