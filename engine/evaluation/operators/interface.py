@@ -81,7 +81,11 @@ class Writing(Constants, Protocol):
 
     @property
     def memory(self) -> str:
-        """The memory itself: an object with the method `cut`."""
+        """The memory itself: an object with the method `resized`."""
+
+    @property
+    def keep(self) -> int:
+        """How many stamps or values of a record are needed. Once the code is made, it may become more."""
 
     def lasts(self, latest: str) -> str:
         """Return the expression for whether the record `entry` can still matter, by its latest stamp.
@@ -222,10 +226,7 @@ class Memory(ABC):
         return 0
 
     def resize(self, entry: Any, keep: int, weigh: Callable[[int], None]) -> None:
-        """Weigh what a record has grown by, and cut it to what is needed, which is `keep` stamps or values.
-
-        Code that makes records longer calls this.
-        """
+        """Weigh what a record has grown by, and cut it to what is needed: `keep` stamps or values."""
         raise AssertionError(entry, keep, weigh)
 
 
