@@ -56,9 +56,9 @@ class Members:
     ) -> None:
         """Add a rule, and its memories unless others have brought them."""
         triggers = Analysis(site, self.index.cost)
-        for remembered, births in zip(memories, requirements_of(condition, site.births).births, strict=True):
+        for remembered, use in zip(memories, requirements_of(condition, site.births).memories, strict=True):
             if remembered not in self.memories:
-                self._add_memory(remembered, site, births)
+                self._add_memory(remembered, site, use.births)
         what: Condition | Family = condition
         number = priority
         kin = Kin.of(condition, site)
