@@ -145,6 +145,8 @@ class Use(NamedTuple):
     """What it reads. Rules of all births share it if its operands and its slices are the same for all."""
     nodes: int
     """How many nodes decide what an event is to the memory, itself included; see `Requirements.nodes`."""
+    nests: bool
+    """Whether something inside it has a memory, too."""
 
 
 class Requirements(NamedTuple):
@@ -178,7 +180,6 @@ class _Use:
         self.node, self.births, self.path = node, births, path
         self.nodes = 1
         self.nests = False
-        """Whether something inside it has a memory, too."""
 
     def known(self) -> Use:
         """Return it once all that is inside is known."""
@@ -186,7 +187,7 @@ class _Use:
         memory = operator.memory(self.node)
         is_shared = memory.splits and not self.nests and not any(map(_is_of_birth, self.path))
         name = MemoryName(memory, self.path, ANY_BIRTH if is_shared else self.births.birth)
-        return Use(self.node, self.path, self.births, operator, name, self.nodes)
+        return Use(self.node, self.path, self.births, operator, name, self.nodes, self.nests)
 
 
 class _Place(NamedTuple):
@@ -295,7 +296,7 @@ def _inside(arrays: Sequence[str], fact: str) -> str:
 
 def is_temporal(node: Condition) -> bool:
     """Return whether a node, or a term that it compares, has a memory."""
-    return bool(parts_of(node))
+    return type(node) in OPERATORS or (isinstance(node, Compare) and bool(parts_of(node)))
 
 
 def keys_of(condition: Condition) -> tuple[str, ...]:

@@ -111,7 +111,7 @@ class Histories:
 
     def acquire(self, use: Use) -> Remembered:
         """Have a part of a new rule remembered from now on."""
-        node, path, births, operator, name, nodes = use
+        node, path, births, operator, name, nodes, _ = use
         remembered = self.memories.get(name)
         if remembered is None:
             if path not in self.slices:

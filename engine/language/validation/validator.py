@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from functools import cached_property
+from typing import Any, ClassVar, Final, TypeVar
 
 from engine.language.condition import Anywhere, Condition, FactArg, NetworksOf, Scalar, ScaledFact, Some
 from engine.language.diagnostics import (
@@ -33,9 +34,6 @@ from engine.language.terms import Term
 from engine.language.validation.constants import Constants, shown
 from engine.language.validation.size import check_size
 from engine.language.validation.violations import Invalid, Location, names_listed, said_at
-
-_Check = Callable[[Any, Location], object]
-"""Validates what stands at a location: gives its value, or Invalid."""
 
 _Made = TypeVar("_Made")
 
@@ -86,25 +84,7 @@ class _Validator:
     def __init__(self, limits: Limits, source: Source | None, *, is_stored: bool) -> None:
         self.entries: list[Entry] = []
         """The violations so far."""
-        self._limits, self._source = limits, source
-        constants = self._constants = Constants(self, limits, is_stored=is_stored)
-        self._checks: dict[Content, _Check] = {
-            Content.CONDITION: self.condition,
-            Content.CONDITIONS: self._conditions,
-            Content.ARGUMENTS: self._arguments,
-            Content.NAME: self._name,
-            Content.RELATION: self._relation,
-            Content.WINDOW: self.window,
-            Content.COUNT: self._count,
-            Content.AMOUNT: self._amount,
-            Content.FACTOR: self._factor,
-            Content.TERM: self._term,
-            Content.TERMS: self._terms,
-            Content.TWO_TERMS: self._two_terms,
-            Content.ZONE: constants.zone,
-            Content.EARLIER: self._earlier,
-            Content.NETWORKS: self._networks,
-        }
+        self._limits, self._source, self._is_stored = limits, source, is_stored
         self._around: list[type] = []
         """The `some` and `anywhere` around what is validated."""
 
@@ -112,6 +92,11 @@ class _Validator:
         """Add a violation. The result stands for the invalid part."""
         self.entries.append(Entry(code, said_at(location, sentence, self._source)))
         return Invalid.REPORTED
+
+    @cached_property
+    def _constants(self) -> Constants:
+        """Validates the constants that few documents have."""
+        return Constants(self, self._limits, is_stored=self._is_stored)
 
     # -- conditions and terms -------------------------------------------------------------------------------
 
@@ -161,7 +146,7 @@ class _Validator:
         make: Callable[..., Any] = form.make
         if form.is_bare:
             (content,) = form.fields.values()
-            inner = self._checks[content](value, location)
+            inner = self._checks[content](self, value, location)
             return inner if isinstance(inner, Invalid) else make(inner)
         return self._object(make, value, location, form.fields, form.optional)
 
@@ -192,7 +177,7 @@ class _Validator:
             elif field is Content.MIN_AGE:
                 result = self._constants.min_age(content, value, at)
             else:
-                result = self._checks[field](content, at)
+                result = self._checks[field](self, content, at)
             is_valid = is_valid and result is not Invalid.REPORTED
             results[name] = result
         for name in fields:
@@ -345,9 +330,32 @@ class _Validator:
             )
         return number
 
+    def _zone(self, value: object, location: Location) -> str | Invalid:
+        """Validate the name of a time zone."""
+        return self._constants.zone(value, location)
+
     def _earlier(self, value: object, location: Location) -> bool | Invalid:
         """Validate the member that excludes the current event: it is true or absent."""
         if value is not True:
             got = "`false`" if value is False else json_type(value)
             return self.report(location, f"expected `true`, or no such member, got {got}")
         return True
+
+    _checks: ClassVar[Mapping[Content, Callable[["_Validator", Any, Location], object]]] = {
+        Content.CONDITION: condition,
+        Content.CONDITIONS: _conditions,
+        Content.ARGUMENTS: _arguments,
+        Content.NAME: _name,
+        Content.RELATION: _relation,
+        Content.WINDOW: window,
+        Content.COUNT: _count,
+        Content.AMOUNT: _amount,
+        Content.FACTOR: _factor,
+        Content.TERM: _term,
+        Content.TERMS: _terms,
+        Content.TWO_TERMS: _two_terms,
+        Content.ZONE: _zone,
+        Content.EARLIER: _earlier,
+        Content.NETWORKS: _networks,
+    }
+    """What validates the content of a field, unless it is one of a few words or depends on other fields."""
