@@ -192,7 +192,7 @@ class Detector(RuleBook):
     @property
     def next_due_us(self) -> int | None:
         """When a rule may fire by time next, in microseconds; None if none will unless an event comes."""
-        return self.timing.next_due_us
+        return self.timing.next_due_us if self.timing.watches else None
 
     def _fire_by_time(self, fired: FiredByTime, tick: int) -> None:
         acting = self.recorder.by_time(*fired, tick)
@@ -204,7 +204,10 @@ class Detector(RuleBook):
 
     def forget_lookups(self) -> None:
         """Drop the cached look-ups of events, which their owner may change from now on."""
-        self.rule_set.lookups.forget()
+        lookups = self.rule_set.lookups
+        # Most events leave nothing.
+        if lookups.used or lookups.read is not None:
+            lookups.forget()
 
     def code(self) -> str:
         """Return the Python source of the function that evaluates the rules as long as they are few."""
