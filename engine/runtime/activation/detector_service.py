@@ -120,6 +120,10 @@ class DetectorService:
         self.servers[server] = transport
         return server.link()
 
+    def has_one(self) -> bool:
+        """Whether one detector is active."""
+        return len(self.queues) == 1
+
     def more_waits(self) -> bool:
         """Whether more than one batch or call is unanswered."""
         return sum([server.under_way for server in self.servers]) > 1

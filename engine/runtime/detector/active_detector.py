@@ -20,8 +20,8 @@ from engine.runtime.contract.requests.operations import (
     PUT_RELATION,
     PUT_RULES,
     Operation,
-    PutRelation,
 )
+from engine.runtime.contract.requests.tuples import PutRelation
 from engine.runtime.detector.apply import due_of
 from engine.runtime.detector.persistence import detector_snapshot, journal_entries
 from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION, DetectorSnapshot
