@@ -284,6 +284,11 @@ Fired = tuple[Rule, ...]
 """The rules that fire, in order of priority."""
 
 
+def actions_json(fired: Fired) -> bytes:
+    """Return the actions of the rules that fired as a JSON array."""
+    return b"[" + b",".join([rule.action_json() for rule in fired]) + b"]"
+
+
 @dataclass(frozen=True, slots=True)
 class LiveRule:
     """A rule, and when its history began. A disabled rule has no history."""

@@ -4,7 +4,7 @@ import re
 from typing import Final, NamedTuple
 
 from api.server.requests import Fields
-from engine.runtime.contract.requests.current_request import CurrentRequest
+from engine.runtime.contract.requests.operations import CurrentRequest
 
 HEADER: Final = b"traceparent"
 
@@ -39,9 +39,7 @@ def trace_parent(head: Fields) -> TraceParent | None:
 class HttpRequest(CurrentRequest):
     """A request of a caller. Its headers are searched for a trace only when that is asked for."""
 
-    def __init__(self, id_: str, head: Fields) -> None:
-        super().__init__(id_)
-        self.head = head
+    head: Fields
 
     @property
     def trace_id(self) -> str:

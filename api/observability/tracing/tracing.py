@@ -11,7 +11,7 @@ from api.observability.tracing.span_queue import FinishedRequest, Sender, SpanQu
 from api.schema.operation import Operation
 from api.settings import Settings
 from engine.runtime.concurrency.threads import off_loop
-from engine.runtime.contract.requests.current_request import current_request
+from engine.runtime.contract.requests.operations import current_request
 
 _CLOSE_S: Final = 1.0
 """How long the end of a front end waits for a collector."""

@@ -51,7 +51,8 @@ class Lookups:
         self._stored = stored
         self._by_fact: WeakValueDictionary[str, Lookup] = WeakValueDictionary()
         self._with_literals: dict[str, Lookup] = {}
-        self._relations: Relations | None = None
+        self.read: Relations | None = None
+        """The relations of the current context, once one was read."""
         self.used: list[Lookup] = []
         """The look-ups with cached results."""
         self.changed: set[Lookup] = set()
@@ -80,22 +81,21 @@ class Lookups:
 
     def relations(self, sent: Mapping[str, Any]) -> Relations:
         """Return the relations of a context: the same object as long as the context is the same."""
-        relations = self._relations
+        relations = self.read
         if relations is None or relations.sent is not sent:
-            relations = self._relations = Relations(sent, self._stored)
+            relations = self.read = Relations(sent, self._stored)
         return relations
 
     def relations_changed(self) -> None:
         """Drop what was read of relations."""
-        self._relations = None
+        self.read = None
 
     def forget(self) -> None:
         """Drop all cached results and the values that they belong to."""
-        self.relations_changed()
-        if self.used:
-            for lookup in self.used:
-                lookup.forget()
-            self.used.clear()
+        self.read = None
+        for lookup in self.used:
+            lookup.forget()
+        self.used.clear()
 
 
 class Lookup:

@@ -142,9 +142,8 @@ class Needs:
         relations = min(len(self.relations), RELATIONS_NAMED_MAX + 1)
         return (relations + len(self.texts) + len(self._arrays)) * WARNING_BYTES_MAX
 
-    @property
-    def may_warn(self) -> bool:
-        """Whether there may be messages about an event."""
+    def may_warn_now(self) -> bool:
+        """Return whether there may be messages about an event."""
         return bool(self.unstored or self.texts or self._arrays)
 
     def need(self, parts: Requirements) -> None:

@@ -85,6 +85,7 @@ class RuleSet(Needs):
         """The most bytes of the actions of all rules."""
         self._functions: Functions | None = None
         self._fields_read: frozenset[str] | None = None
+        self._may_warn: bool | None = None
         self.samples = Samples()
         self._members: Members | None = None
         """None unless rules are indexed."""
@@ -183,7 +184,7 @@ class RuleSet(Needs):
             self._index_rule(rule.priority)
 
     def _rules_changed(self) -> None:
-        self._functions = self._fields_read = None
+        self._functions = self._fields_read = self._may_warn = None
         if self._indexed is not None:
             self._indexed.rules_changed()
         if self.timing is not None:
@@ -219,7 +220,7 @@ class RuleSet(Needs):
 
     def relation_changed(self, name: str) -> None:
         """Have events see a relation that was stored, changed or deleted."""
-        self._unstored = None
+        self._unstored = self._may_warn = None
         self.lookups.relations_changed()
         if self._members is not None:
             self._members.index.relation_changed(name)
@@ -269,6 +270,13 @@ class RuleSet(Needs):
         None if it costs less to check them before.
         """
         return self._few().observe_given if self._indexed is None and self._few().takes_given else None
+
+    @property
+    def may_warn(self) -> bool:
+        """Whether there may be messages about an event."""
+        if self._may_warn is None:
+            self._may_warn = self.may_warn_now()
+        return self._may_warn
 
     def fields_read(self) -> frozenset[str]:
         """Return the names of the fields that may hold what the rules read."""
