@@ -67,14 +67,10 @@ def _functions(source: str) -> Any:
     return function(source, [("memory", _Unweighed())])
 
 
-ENDLESS: Final = 1 << 62
-"""More than the stamps or values of any record."""
-
-
 class _Unweighed:
     """Stands for a memory where what is written is only looked at: it may become longer than needed."""
 
-    keep = ENDLESS
+    keep = 0
 
     def resized(self, entry: Any) -> None:
         """Count nothing."""
@@ -236,7 +232,7 @@ class _PastCode(_NodeCode):
 
     outcome, entry, born, seen, now = "outcome", "entry", "born", "seen", "now"
     stamp, memory = "stamp", "memory"
-    keep = ENDLESS
+    keep = 0
 
     def __init__(self, blank: str) -> None:
         """`blank` is what stands for nothing."""
