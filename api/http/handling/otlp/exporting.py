@@ -18,7 +18,7 @@ _TOLD: Final = 3
 def events_in(body: bytes, now_us: int, limits: Limits, bytes_max: int, *, in_protobuf: bool) -> bytes:
     """Return the events of the log records in a body, a line each. Raises Refusal."""
     if in_protobuf:
-        logs = protobuf.LogsReader(limits).logs(body)
+        logs = protobuf.logs_of(body, limits)
     else:
         logs = json_form.logs_of(decode(body, json_form.ExportLogs, limits))
     return lines_of(logs, now_us, limits, bytes_max)

@@ -11,33 +11,19 @@ from api.schema.envelope import RequestRefusal
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
 
-Attributes = Mapping[str, Any]
-
 _NANOSECONDS: Final = 1_000
 """Those of a microsecond, to which times are held."""
 
 
-class LogRecord(NamedTuple):
-    """A log record. What it does not have is 0, empty or None."""
-
-    time_ns: int
-    observed_ns: int
-    severity_number: int
-    severity: str
-    body: Any
-    attributes: Attributes
-    trace_id: str
-    span_id: str
-    event_name: str
-
-
 class ScopeLogs(NamedTuple):
-    """The log records of one resource and one instrumentation scope."""
+    """The log records of one resource and one instrumentation scope, from either form of OTLP.
 
-    resource: Attributes
-    scope_name: str
-    scope_version: str
-    records: Iterable[LogRecord]
+    Their members have the names of `opentelemetry.proto`.
+    """
+
+    resource: Any
+    scope: Any
+    records: Iterable[Any]
 
 
 def lines_of(logs: Iterable[ScopeLogs], now_us: int, limits: Limits, bytes_max: int) -> bytes:
@@ -49,8 +35,9 @@ def lines_of(logs: Iterable[ScopeLogs], now_us: int, limits: Limits, bytes_max: 
     lines: list[bytes] = []
     size = 0
     for group in logs:
-        common = {f"resource.{name}": value for name, value in group.resource.items()}
-        common |= _present({"scope.name": group.scope_name, "scope.version": group.scope_version})
+        resource = _attributes(group.resource.attributes)
+        common = {f"resource.{name}": value for name, value in resource.items()}
+        common |= _present({"scope.name": group.scope.name, "scope.version": group.scope.version})
         for record in group.records:
             if len(lines) == limits.batch_events_max:
                 raise Refusal(Entry(1400, f"the body has more than {limits.batch_events_max} log records"))
@@ -62,36 +49,59 @@ def lines_of(logs: Iterable[ScopeLogs], now_us: int, limits: Limits, bytes_max: 
     return b"\n".join(lines)
 
 
-def _line(record: LogRecord, common: Attributes, now_us: int) -> bytes:
-    time_ns = record.time_ns or record.observed_ns
+def _line(record: Any, common: Mapping[str, Any], now_us: int) -> bytes:
+    time_ns = int(record.time_unix_nano) or int(record.observed_time_unix_nano)
     time_us = time_ns // _NANOSECONDS if time_ns else now_us
     own = {
-        "severity": record.severity,
+        "severity": record.severity_text,
         "severity_number": record.severity_number,
-        "trace_id": record.trace_id,
-        "span_id": record.span_id,
+        "trace_id": _identifier(record.trace_id),
+        "span_id": _identifier(record.span_id),
         "event_name": record.event_name,
     }
     # What the record itself says counts, whatever its attributes are called.
-    fields = {**record.attributes, **common, **_present(own)}
-    if record.body is not None:
-        fields["body"] = record.body
+    fields = {**_attributes(record.attributes), **common, **_present(own)}
+    body = _value(record.body)
+    if body is not None:
+        fields["body"] = body
     time_ms = time_us / 1_000 if time_us % 1_000 else time_us // 1_000
     return msgspec.json.encode({"fields": fields, "timestamp_ms": time_ms})
 
 
-def _present(fields: Attributes) -> Attributes:
+def _present(fields: Mapping[str, Any]) -> dict[str, Any]:
     # What is not sent is 0 or empty.
     return {name: value for name, value in fields.items() if value}
 
 
-def number(value: float) -> float | str:
-    """Return a number as an event has it: as in OTLP's JSON, what JSON has no number for is a text."""
-    if isfinite(value):
-        return value
-    return "NaN" if isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+def _attributes(given: Iterable[Any]) -> dict[str, Any]:
+    return {each.key: _value(each.value) for each in given}
 
 
-def binary(value: bytes) -> str:
-    """Return bytes as an event has them: as in OTLP's JSON, in base64."""
-    return b64encode(value).decode()
+def _value(given: Any) -> Any:
+    """Return an AnyValue as an event has it, None if it is empty.
+
+    As in OTLP's JSON, bytes are in base64, and a double that JSON has no number for is a text.
+    """
+    kind = None if given is None else given.WhichOneof("value")
+    match kind:
+        case None:
+            return None
+        case "string_value":
+            return given.string_value
+        case "array_value":
+            return [_value(each) for each in given.array_value.values]
+        case "kvlist_value":
+            return _attributes(given.kvlist_value.values)
+    value = getattr(given, kind)
+    match value:
+        case float() if not isfinite(value):
+            return "NaN" if isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+        case bytes():
+            return b64encode(value).decode()
+        case str() if kind == "int_value":
+            return int(value)
+    return value
+
+
+def _identifier(value: bytes | str) -> str:
+    return value.hex() if isinstance(value, bytes) else value.lower()
