@@ -6,8 +6,6 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from api.http.handling.otlp.logs import ScopeLogs
-
 _INT64: Final = 1 << 63
 _EXPECTED: Final = {"expected": "a whole number of 64 bits, which may be a text"}
 _Whole = (
@@ -116,13 +114,12 @@ class Exported(Struct, rename="camel"):
     partial_success: PartialSuccess | msgspec.UnsetType = msgspec.UNSET
 
 
-def logs_of(given: ExportLogs) -> Iterator[ScopeLogs]:
+def logs_of(given: ExportLogs) -> Iterator[tuple[Resource, Scope, list[Record]]]:
     """Yield the log records of a request."""
     for of_resource in given.resource_logs:
         for of_scope in of_resource.scope_logs:
-            yield ScopeLogs(
-                of_resource.resource or Resource(), of_scope.scope or Scope(), of_scope.log_records
-            )
+            scope = of_scope.scope or Scope()
+            yield of_resource.resource or Resource(), scope, of_scope.log_records
 
 
 def partial_success(refused: int, message: str) -> bytes:

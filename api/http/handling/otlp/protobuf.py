@@ -13,7 +13,6 @@ from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from api.http.handling.otlp.logs import ScopeLogs
 from engine.evaluation.wire.bodies import too_many_values
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
@@ -40,7 +39,7 @@ def _parts_message() -> Any:
 _Parts: Final = _parts_message()
 
 
-def logs_of(body: bytes, limits: Limits) -> Iterator[ScopeLogs]:
+def logs_of(body: bytes, limits: Limits) -> Iterator[tuple[Any, Any, Iterator[Any]]]:
     """Yield the log records of an ExportLogsServiceRequest, each parsed by itself.
 
     So one large body neither fills the memory nor holds up other requests. Raises Refusal 1000.
@@ -71,7 +70,7 @@ def logs_of(body: bytes, limits: Limits) -> Iterator[ScopeLogs]:
         for scope_logs in of_resource.second:
             of_scope = parts_of(scope_logs)
             scope = parsed(InstrumentationScope, b"".join(of_scope.first))
-            yield ScopeLogs(resource, scope, (parsed(LogRecord, record) for record in of_scope.second))
+            yield resource, scope, (parsed(LogRecord, record) for record in of_scope.second)
 
 
 def partial_success(refused: int, message: str) -> bytes:
