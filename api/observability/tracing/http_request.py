@@ -46,3 +46,18 @@ class HttpRequest(CurrentRequest):
         """The id of the trace that the caller has begun; empty if there is none."""
         parent = trace_parent(self.head)
         return "" if parent is None else parent.trace_id
+
+
+class FinishedRequest(NamedTuple):
+    """A request that a span tells of."""
+
+    request: HttpRequest
+    operation: str
+    method: str
+    path: bytes
+    status: int
+    code: int | None
+    """The first code of its errors."""
+    ended_ns: int
+    """The time of the wall clock, in nanoseconds since 1970."""
+    took_s: float
