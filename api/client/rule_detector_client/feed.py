@@ -2,15 +2,14 @@
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import httpx
 import msgspec
-from httpx_sse import EventSource, ServerSentEvent
 
 from .results import Entry, ServiceError
 from .sending import RetryingSender
@@ -63,15 +62,49 @@ class _Entry(msgspec.Struct):
     errors: list[Entry] = []
 
 
+class Event(NamedTuple):
+    """A server-sent event."""
+
+    id: int
+    """The number of the entry after which to go on."""
+    data: bytes
+    """Empty for the event that only says where a feed begins."""
+
+
+class Events:
+    """Takes server-sent events out of the bytes of a response."""
+
+    def __init__(self) -> None:
+        self._left = b""
+        self._id = 0
+        self._data: list[bytes] | None = None
+        """The lines of an event that has begun."""
+
+    def take(self, data: bytes) -> Iterator[Event]:
+        """Take the next bytes, and yield the events that they complete."""
+        # Not `splitlines`, for which a line ends at more characters, also at some that JSON does not escape.
+        *lines, self._left = (self._left + data).split(b"\n")
+        for line in lines:
+            name, _, value = line.rstrip(b"\r").partition(b":")
+            value = value.removeprefix(b" ")
+            if name == b"id":
+                self._id, self._data = int(value), self._data or []
+            elif name == b"data":
+                self._data = [*(self._data or ()), value]
+            elif not name and not value and self._data is not None:
+                yield Event(self._id, b"\n".join(self._data))
+                self._data = None
+
+
 OnBreak = Callable[[ServiceError, float], None]
 """Gets why a connection ended, and the seconds until the next one."""
 
-_Events = AsyncGenerator[httpx.Response | ServerSentEvent, None]
-Opened = Callable[..., _Events]
-"""Yields a response, which is read whole unless its status is 200, and then its events."""
+_Pieces = AsyncGenerator[httpx.Response | bytes, None]
+Opened = Callable[..., _Pieces]
+"""Yields a response, which is read whole unless its status is 200, and then its body piece by piece."""
 
 
-async def opened(http: httpx.AsyncClient, opening: asyncio.Semaphore, path: str, **how: Any) -> _Events:
+async def opened(http: httpx.AsyncClient, opening: asyncio.Semaphore, path: str, **how: Any) -> _Pieces:
     """Yield what `Opened` says. Raises httpx.HTTPError."""
     async with AsyncExitStack() as stack:
         # A detector may have to be activated for it.
@@ -80,18 +113,18 @@ async def opened(http: httpx.AsyncClient, opening: asyncio.Semaphore, path: str,
         if response.status_code != _OK:
             await response.aread()
         yield response
-        async for event in EventSource(response).aiter_sse():
-            yield event
+        async for data in response.aiter_bytes():
+            yield data
 
 
-async def opened_at_once(http: httpx.Client, path: str, **how: Any) -> _Events:
+async def opened_at_once(http: httpx.Client, path: str, **how: Any) -> _Pieces:
     """Yield the same, without anything to be awaited. Raises httpx.HTTPError."""
     with http.stream("GET", path, **how) as response:  # noqa: ASYNC212 -- it waits where the caller does
         if response.status_code != _OK:
             response.read()
         yield response
-        for event in EventSource(response).iter_sse():
-            yield event
+        for data in response.iter_bytes():
+            yield data
 
 
 @dataclass(slots=True)
@@ -116,13 +149,14 @@ class FeedReader:
         failures = 0
         while True:
             try:
-                async with aclosing(self._events(detector_id, after)) as events:
-                    async for event in events:
+                async with aclosing(self._pieces(detector_id, after)) as pieces:
+                    async for events in pieces:
                         failures = 0
-                        entry = _entry_of(event)
-                        after = int(event.id)
-                        if entry is not None:
-                            yield entry
+                        for event in events:
+                            entry = _entry_of(event)
+                            after = event.id
+                            if entry is not None:
+                                yield entry
             except ServiceError as error:
                 if error.is_refusal or not (error.sent or self.sender.has_answered):
                     raise
@@ -135,23 +169,26 @@ class FeedReader:
 
     async def end(self, detector_id: str) -> int:
         """Return the number of the newest firing, 0 if there is none. Raises ServiceError."""
-        async with aclosing(self._events(detector_id, None)) as events:
-            async for event in events:
-                _entry_of(event)
-                return int(event.id)
+        async with aclosing(self._pieces(detector_id, None)) as pieces:
+            async for events in pieces:
+                for event in events:
+                    if event.data:
+                        _entry_of(event)
+                    return event.id
         raise AssertionError("a feed ends with an error")
 
-    async def _events(self, detector_id: str, after: int | None) -> AsyncGenerator[ServerSentEvent, None]:
-        """Yield the events of a connection as they come. Raises ServiceError at its end."""
+    async def _pieces(self, detector_id: str, after: int | None) -> AsyncGenerator[Iterator[Event], None]:
+        """Yield the events of a connection, piece by piece as they come. Raises ServiceError at its end."""
         path = f"/api/detectors/{quote(detector_id, safe='')}/firings"
         headers = {"Accept": _EVENT_STREAM} | ({} if after is None else {"Last-Event-ID": str(after)})
+        events = Events()
         try:
-            async with aclosing(self.open(path, headers=headers, timeout=_TIMEOUT)) as found:
-                async for one in found:
-                    if isinstance(one, ServerSentEvent):
-                        yield one
+            async with aclosing(self.open(path, headers=headers, timeout=_TIMEOUT)) as pieces:
+                async for piece in pieces:
+                    if isinstance(piece, bytes):
+                        yield events.take(piece)
                     else:
-                        self._check(one)
+                        self._check(piece)
         except httpx.HTTPError as error:
             raise self.sender.unanswered(error) from None
         raise ServiceError(f"{self.sender.url} ended the feed", retry_after_s=0.0)
@@ -165,7 +202,7 @@ class FeedReader:
         self.sender.has_answered = True
 
 
-def _entry_of(event: ServerSentEvent) -> Firing | Gap | None:
+def _entry_of(event: Event) -> Firing | Gap | None:
     """Return what an event has. Raises ServiceError if that is an error, which then ends the feed."""
     if not event.data:
         return None
