@@ -20,7 +20,7 @@ from engine.evaluation.operators.counting.panes import PaneSums
 from engine.evaluation.operators.past_terms.extremes import PaneMinima
 from engine.evaluation.operators.past_terms.last import LatestValue
 from engine.evaluation.operators.table import remembering
-from engine.evaluation.requirements import is_temporal, requirements_of, size_of
+from engine.evaluation.requirements import is_temporal, requirements_of
 from engine.evaluation.slices.bounds.tracked import Keyed
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.readers import Reader
@@ -36,6 +36,8 @@ from engine.evaluation.slices.slices import (
     Slices,
 )
 from engine.evaluation.stamps import EVENT
+from engine.language.condition import Condition, Not, children, walk
+from engine.language.nodes import ConditionNode
 from engine.patterns.compiled_pattern import compile_pattern
 
 
@@ -136,19 +138,18 @@ def _audit_rules(detector: Detector) -> None:
     relations, bounds, nodes, dear = Counter[str](), Counter[Any](), 0, 0
     for rule, births in sites.values():
         parts = requirements_of(rule.condition, births)
-        both = [*zip(parts.memories, parts.births, strict=True)]
-        memories = tuple(histories.of(*part, own.birth) for part, own in both)
+        memories = tuple(histories.of(use.node, use.path, use.births.birth) for use in parts.memories)
         assert rules.enabled[rule.priority].memories == memories
-        for one, ((node, path), own) in zip(memories, both, strict=True):
+        for one, (node, path, own, *_) in zip(memories, parts.memories, strict=True):
             operator = remembering(node)
             assert (one.memory, one.slices.path) == (operator.memory(node), path)
             assert one.keep >= operator.keep(node)
-            operands = [size_of(each) for each in one.memory.operands if not is_temporal(each)]
-            nodes -= size_of(node) - (not uses[one]) * (1 + sum(operands))
+            inside = _nodes_in(one.memory.operands)
+            nodes -= inside + isinstance(node, ConditionNode) - (not uses[one]) * (1 + inside)
             uses[one] += 1
             readers[one][Reader(operator.window_us(node), own.born, operator.only_next)] += 1
         relations.update(parts.relations)
-        nodes += parts.size
+        nodes += sum(not isinstance(node, Not) for node, _ in walk(rule.condition))
         dear += PATTERN_NODES * len(parts.patterns) + TEXT_TEST_NODES * len(parts.text_tests)
         dear += ELEMENTS * parts.of_elements
         for fact, pattern in parts.patterns | parts.text_tests:
@@ -158,6 +159,15 @@ def _audit_rules(detector: Detector) -> None:
     assert (rules.uses, rules.relations, rules._bounds) == (uses, relations, bounds)
     assert (rules.nodes, rules._dear) == (nodes, dear)
     assert rules._action_bytes == sum(each.rule.action_bytes_max for each in live)
+
+
+def _nodes_in(conditions: Iterable[Condition]) -> int:
+    """Count the nodes of some conditions: no `not`, no temporal nodes, and nothing that these observe."""
+    return sum(
+        (not isinstance(node, Not)) + _nodes_in(children(node))
+        for node in conditions
+        if not is_temporal(node)
+    )
 
 
 def _audit_index(detector: Detector) -> None:

@@ -20,7 +20,7 @@ from api.cli.recordings.reading import ReadingOptions, RecordedEvent, Recording
 from api.cli.recordings.skipping import RecordingError
 from engine.language.diagnostics import Refusal
 from rule_detector_client import Client, ExplainedRule, calls
-from rule_detector_client.results import ExplainedRules
+from rule_detector_client.call import list_in
 
 _Asking = Callable[[str, str | None], calls.Call[list[ExplainedRule]]]
 """Makes the call from the ids of a detector and of a rule."""
@@ -78,7 +78,7 @@ def explain(
     if output == "json":
         click.echo(result)
         return
-    for explained in msgspec.json.decode(result, type=ExplainedRules).rules:
+    for explained in list_in(result, "rules", ExplainedRule):
         for line in lines_of(explained, event.time_us):
             click.echo(line)
 

@@ -5,12 +5,13 @@ from typing import Final, TypeVar
 
 from msgspec import UNSET
 
-from api.cli.printing.output import tell_messages
+from api.cli.failures import warn
+from api.cli.printing.terminal import on_one_line
+from api.cli.rule_files.members import bodies_of
 from api.cli.rule_files.reading import NamedCondition
 from engine.language.diagnostics import nearest, quoted
 from engine.language.validation.document import condition_from_document
-from rule_detector_client import Client, Detector, Entry, Identified, Relation, Rule, ServiceError, calls
-from rule_detector_client.calls import Call
+from rule_detector_client import Client, Detector, Relation, Rule, ServiceError, calls
 
 N = TypeVar("N", Detector, Rule)
 
@@ -81,68 +82,26 @@ def _with_id_or_name(things: Sequence[N], wanted: str, kind: str) -> N | None:
 
 
 def add_rules(client: Client, detector_id: str, conditions: list[NamedCondition]) -> list[str]:
-    """Create the rules that the detector does not have yet, and return their ids. On an error, none is left.
+    """Create the rules that the detector does not have yet, as one change, and return their ids.
 
-    They get priorities in the order of the file, but a draft comes after the rule that it is a draft of.
-    Prints the service's messages about them on standard error.
-
-    Raises ServiceError, which names a rule that was refused, that
-    exists in another form, or that is a draft of a rule that does not exist.
+    They get priorities in the order of the file. Prints the service's messages about them on standard error.
+    Raises ServiceError, which names a rule that was refused, that exists in another form, or that is a draft
+    of a rule that does not exist.
     """
-    created: list[str] = []
-    said: list[tuple[str, list[Entry]]] = []
     stored = list(client.rules(detector_id))
-    ids = {rule.name: rule.id for rule in stored}
-    for wanted in _in_order(_missing(stored, conditions)):
-        try:
-            added = client.send(_addition(detector_id, wanted, ids))
-            created.append(added.id)
-            said.append((wanted.name, added.messages))
-            if wanted.members.enabled is False:
-                client.send(calls.change_rule(detector_id, added.id, enabled=False))
-        except ServiceError as error:
-            for rule_id in created:
-                client.send(calls.remove_rule(detector_id, rule_id))
-            raise ServiceError(
-                f"`{wanted.name}`: {error}", status=error.status, entries=error.entries
-            ) from None
-        ids[wanted.name] = added.id
-    for name, messages in said:
-        tell_messages(name, messages)
-    return created
-
-
-def _in_order(rules: Sequence[NamedCondition]) -> list[NamedCondition]:
-    """Return rules so that each draft comes after its rule, otherwise as they are."""
-    places = {rule.name: place for place, rule in enumerate(rules)}
-
-    def place_of(rule: NamedCondition) -> tuple[int, bool]:
-        of = rule.members.draft_of
-        own = places[rule.name]
-        after = places.get(of, own) if of else own
-        return max(own, after), after > own
-
-    return sorted(rules, key=place_of)
-
-
-def _addition(detector_id: str, wanted: NamedCondition, ids: Mapping[str, str]) -> Call[Identified]:
-    members = wanted.members
-    of = members.draft_of
-    if of and of not in ids:
-        raise ServiceError(f"draftOf: no rule of the file or the detector is named {quoted(of)}")
-    return calls.add_rule(
-        detector_id,
-        wanted.name,
-        wanted.text,
-        notify=members.notify or False,
-        shadow=members.shadow or False,
-        draft_of=ids[of] if of else None,
-        description=members.description or "",
-        labels=members.labels or None,
-        timed=members.timed or False,
-        every_secs=members.every_secs or 0,
-        every_by=None if members.every_by is UNSET else members.every_by,
-    )
+    missing = _missing(stored, conditions)
+    if not missing:
+        return []
+    names = {rule.name for rule in stored} | {rule.name for rule in missing}
+    for wanted in missing:
+        if (of := wanted.members.draft_of) and of not in names:
+            said = f"draftOf: no rule of the file or the detector is named {quoted(of)}"
+            raise ServiceError(f"`{wanted.name}`: {said}")
+    put = client.send(calls.put_rules(detector_id, bodies_of((one.name, one.members) for one in missing)))
+    for message in put.messages:
+        warn(on_one_line(f"{message.code} {message.message}"))
+    ids = {rule.name: rule.id for rule in client.rules(detector_id)}
+    return [ids[name] for name in put.created]
 
 
 def _missing(stored: list[Rule], conditions: list[NamedCondition]) -> list[NamedCondition]:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from api.http.authentication import Authenticator
 from api.http.body.memory import BodyMemory
-from api.http.body.reading import part_of, read_rest, send_response
+from api.http.body.reading import read_rest, send_response
 from api.http.cors import Cors
 from api.http.request.head import (
     BY_NAME,
@@ -27,14 +27,12 @@ from api.observability.tracing.http_request import HttpRequest
 from api.observability.tracing.tracing import Tracing
 from api.schema.envelope import BATCH_FORMS, NDJSON, Response, answered, error_code, error_response
 from api.schema.operation import ID_PATTERN, Operation
-from api.server.asgi import CallerGone, Message, Receive, Scope, Send
-from api.server.exchange import RESPOND
+from api.server.exchange import RESPOND, CallerGone, Message, Receive, Scope, Send, part_of
 from api.server.limits import STATE
 from api.server.requests import FIELDS_STATE, REQUEST_ID_STATE, Fields
 from api.settings import Settings
 from engine.evaluation.wire.records.decoding import Ingest
-from engine.runtime.contract.requests.current_request import begin_request
-from engine.runtime.contract.requests.operations import evaluate, evaluate_batch, ingest
+from engine.runtime.contract.requests.operations import begin_request, evaluate, evaluate_batch, ingest
 from engine.runtime.front_end.backend import Backend
 from engine.runtime.front_end.permits import Permit
 

@@ -23,7 +23,7 @@ from api.http.request.timeout import RequestTimeout
 from api.observability.readiness import Readiness
 from api.schema.envelope import RequestRefusal, Response, answered, error_response
 from api.schema.operation import Operation
-from api.server.asgi import Receive, Send
+from api.server.exchange import Receive, Send
 from api.server.requests import FIELDS_STATE, Fields
 from api.settings import Settings
 from engine.evaluation.wire.bodies import decode

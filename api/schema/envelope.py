@@ -12,7 +12,7 @@ from engine.evaluation.wire.batches import BatchForm
 from engine.evaluation.wire.events import Answer, Done
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.contract.requests.current_request import current_request
+from engine.runtime.contract.requests.operations import current_request
 
 _log = logging.getLogger("rule_detector.api")
 

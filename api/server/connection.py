@@ -8,8 +8,7 @@ from typing import Any, Final, cast
 
 from hypercorn.config import Config
 
-from api.server.asgi import App
-from api.server.exchange import Exchange, connection_scope, refusal
+from api.server.exchange import App, Exchange, connection_scope, refusal
 from api.server.limits import (
     READ_BUFFER,
     STATE,

@@ -4,13 +4,12 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from typing import Any, Final, Protocol
 
 from api.schema.envelope import Headers, Response, failure
-from api.server.asgi import App, Message
 from api.server.requests import (
     FIELDS_MAX,
     FIELDS_STATE,
@@ -24,6 +23,12 @@ from api.server.sender import JOINED_BYTES_MAX, Sender
 from engine.language.diagnostics import Entry
 
 _log = logging.getLogger("rule_detector.api")
+
+Scope = Mapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Any, Any, Any], Awaitable[None]]
 
 CLOSE: Final = (b"connection", b"close")
 
@@ -40,6 +45,27 @@ RESPOND: Final = "respond"
 """The key of `Exchange.respond` in a request's ASGI state."""
 
 _NO_BODY: Final = frozenset({204, 304})
+
+
+class CallerGone(BaseException):
+    """The caller closed the connection, so nobody waits for a response.
+
+    No handler of errors is to answer it, so it is no Exception.
+    """
+
+
+async def until_gone(receive: Receive) -> None:
+    """Return when the caller has closed the connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def part_of(message: Message) -> bytes:
+    """Return the part of a body in a message. Raises CallerGone."""
+    if message["type"] == "http.disconnect":
+        raise CallerGone
+    part: bytes = message.get("body", b"")
+    return part
 
 
 class ResponseHeads:

@@ -10,8 +10,8 @@ import hypercorn.asyncio
 import hypercorn.asyncio.run
 from hypercorn.config import Config
 
-from api.server.asgi import App
 from api.server.connection import HEAD_S, Connection
+from api.server.exchange import App
 from api.server.limits import ConnectionLimit, RequestBounds
 from api.server.requests import TARGET_BYTES_MAX
 from api.settings import Settings

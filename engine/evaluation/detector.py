@@ -99,7 +99,7 @@ class Detector(RuleBook):
         """
         event = Intake(self.limits).event(fields, timestamp_ms, vars)
         try:
-            fired = self._acting(self._evaluate(*event), event)
+            fired = self._acting(self._evaluate(event), event)
         finally:
             self.forget_lookups()
         return [rule.action() for rule in fired]
@@ -118,7 +118,7 @@ class Detector(RuleBook):
             if self.shadows.ids:
                 # One at a time: the next event may consist of the same objects, changed.
                 for event in intake.events(given):
-                    append(self._acting(self._evaluate(*event), event))
+                    append(self._acting(self._evaluate(event), event))
             else:
                 self._evaluate_given(given, intake, results)
         except Refusal as refusal:
@@ -192,7 +192,7 @@ class Detector(RuleBook):
     @property
     def next_due_us(self) -> int | None:
         """When a rule may fire by time next, in microseconds; None if none will unless an event comes."""
-        return self.timing.next_due_us
+        return self.timing.next_due_us if self.timing.watches else None
 
     def _fire_by_time(self, fired: FiredByTime, tick: int) -> None:
         acting = self.recorder.by_time(*fired, tick)
@@ -204,7 +204,9 @@ class Detector(RuleBook):
 
     def forget_lookups(self) -> None:
         """Drop the cached look-ups of events, which their owner may change from now on."""
-        self.rule_set.lookups.forget()
+        lookups = self.rule_set.lookups
+        if lookups.used or lookups.read is not None:
+            lookups.forget()
 
     def code(self) -> str:
         """Return the Python source of the function that evaluates the rules as long as they are few."""
@@ -264,7 +266,7 @@ class Detector(RuleBook):
         if self.rule_set.may_warn:
             messages += warnings_on(fields, sent, self.rule_set, self.limits)
         try:
-            fired = self._evaluate(fields, timestamp_ms, sent)
+            fired = self._evaluate((fields, timestamp_ms, sent))
         finally:
             self._messages = None
         if is_new:
@@ -304,11 +306,9 @@ class Detector(RuleBook):
             return self.shadows.acting(fired, number, event, held_back)
         return fired
 
-    def _evaluate(
-        self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any] | None
-    ) -> Fired:
+    def _evaluate(self, event: Event) -> Fired:
         results: list[Fired] = []
-        self.rule_set.observe_many()(((fields, timestamp_ms, sent),), self, results)
+        self.rule_set.observe_many()((event,), self, results)
         return results[0]
 
     # The interface for the compiled function over many events: `kernel.stream`.

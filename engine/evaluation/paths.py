@@ -1,15 +1,16 @@
 """Paths of keys: which slices of the history a memory is kept for."""
 
-from typing import NamedTuple, TypeAlias, get_args
+from typing import Final, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
 from engine.language import condition as language
-from engine.language.condition import Condition, FilteredKey, Keyed, walk
+from engine.language.condition import Condition, Keyed, walk
 from engine.language.json.writer import condition_to_document
 from engine.language.terms import looks_back
 
-_OF_ANY_BIRTH = -1
+ANY_BIRTH: Final = -1
+"""In place of a birth: of rules of all births."""
 
 
 class Filter(NamedTuple):
@@ -26,10 +27,10 @@ Path: TypeAlias = tuple[str | Filter, ...]
 """The keys around a node for rules of one birth, outermost first."""
 
 
-def step_of(keyed: Keyed, birth: int) -> str | Filter:
-    """Return what a `keyed` adds to the path around it, for rules of one birth."""
-    step = keyed.step
-    return _filter(step, birth) if isinstance(step, FilteredKey) else step
+def filter_of(key: str, where: Condition, birth: int) -> Filter:
+    """Return what a `keyed` with a `where` adds to the path around it, for rules of one birth."""
+    stateless = all(_asks_only_the_event(node) for node, _ in walk(where))
+    return Filter(key, where, ANY_BIRTH if stateless else birth)
 
 
 def fact_of(step: str | Filter) -> str:
@@ -61,11 +62,6 @@ def order_of(path: Path) -> tuple[str, ...]:
 def _text_of(step: Filter) -> str:
     where = msgspec.json.encode(condition_to_document(step.where)).decode()
     return f"{step.fact}\0{step.birth}\0{where}"
-
-
-def _filter(key: FilteredKey, birth: int) -> Filter:
-    stateless = all(_asks_only_the_event(node) for node, _ in walk(key.where))
-    return Filter(key.fact, key.where, _OF_ANY_BIRTH if stateless else birth)
 
 
 def _asks_only_the_event(node: Condition) -> bool:

@@ -4,15 +4,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from types import MappingProxyType
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from engine.evaluation.facts.look_up import element_fact
-from engine.evaluation.operators.table import operator_of, parts_of, remembering
-from engine.evaluation.paths import Filter, Path, step_of
+from engine.evaluation.operators.interface import LookingBack, Memory
+from engine.evaluation.operators.table import OPERATORS, parts_of, remembering
+from engine.evaluation.paths import ANY_BIRTH, Filter, Path, filter_of
 from engine.evaluation.stamps import UNSET
 from engine.language import condition as language
-from engine.language.condition import Compare, Condition, Keyed, children, walk
-from engine.language.nodes import Node, TermNode
+from engine.language.condition import Compare, Condition, Keyed, children
+from engine.language.forms.table import FORM_OF_NODE
+from engine.language.nodes import Node
 from engine.language.terms import Term, conditions_in
 from engine.patterns.text_tests import literal_of
 
@@ -56,7 +58,9 @@ class Births:
 
     def step(self, keyed: Keyed, path: Path) -> Path:
         """Return the path inside a `keyed`, by the path around it."""
-        return (*path, step_of(keyed, self.of_where(keyed, path).birth))
+        if keyed.where is None:
+            return (*path, keyed.key)
+        return (*path, filter_of(keyed.key, keyed.where, self.of_where(keyed, path).birth))
 
     def of_slices(self, path: Path) -> "Births":
         """Return the births for the condition that `membership_of` gives."""
@@ -96,7 +100,7 @@ def inside(node: Condition, births: Births, path: Path) -> Iterator[tuple[Condit
                 for child in conditions_in(cast("Term", part)):
                     yield cast("Condition", child), of_part, path
         case _:
-            within = births if operator_of(node) is None else births.of(node, path)
+            within = births.of(node, path) if type(node) in OPERATORS else births
             yield from ((child, within, path) for child in children(node))
 
 
@@ -121,15 +125,39 @@ def births_alone(node: Compare, births: Births, path: Path, around: Iterable[Aro
     return Births(births.birth, births.born, kept)
 
 
+class MemoryName(NamedTuple):
+    """A memory under a path of keys, for rules of one birth, or of any."""
+
+    memory: Memory
+    path: Path
+    birth: int
+
+
+class Use(NamedTuple):
+    """A condition or a term with a memory, where it stands in a rule."""
+
+    node: Node
+    path: Path
+    births: Births
+    """Those of all that is inside it."""
+    operator: LookingBack[Any]
+    name: MemoryName
+    """What it reads. Rules of all births share it if its operands and its slices are the same for all."""
+    nodes: int
+    """How many nodes decide what an event is to the memory, itself included; see `Requirements.nodes`."""
+    nests: bool
+    """Whether something inside it has a memory, too."""
+
+
 class Requirements(NamedTuple):
     """The requirements of one condition."""
 
     size: int
     """The number of its nodes."""
-    memories: tuple[tuple[Node, Path], ...]
-    """Each node or term that has a memory, and its path, in the order of `walk`."""
-    births: tuple[Births, ...]
-    """The births of each of these memories."""
+    nodes: int
+    """How many of them no memory decides. A `not` counts for nothing."""
+    memories: tuple[Use, ...]
+    """What reads memories, in the order of `walk`."""
     relations: frozenset[str]
     patterns: frozenset[tuple[str, str]]
     """Each pattern that is searched for, after the fact that it is matched against."""
@@ -143,19 +171,59 @@ class Requirements(NamedTuple):
     """The number of nodes that elements decide."""
 
 
+class _Use:
+    """What is known of a `Use` by now."""
+
+    __slots__ = ("births", "nests", "node", "nodes", "path")
+
+    def __init__(self, node: Node, births: Births, path: Path) -> None:
+        self.node, self.births, self.path = node, births, path
+        self.nodes = 1
+        self.nests = False
+
+    def known(self) -> Use:
+        """Return it once all that is inside is known."""
+        operator = remembering(self.node)
+        memory = operator.memory(self.node)
+        is_shared = memory.splits and not self.nests and not any(map(_is_of_birth, self.path))
+        name = MemoryName(memory, self.path, ANY_BIRTH if is_shared else self.births.birth)
+        return Use(self.node, self.path, self.births, operator, name, self.nodes, self.nests)
+
+
+class _Place(NamedTuple):
+    """Where a condition stands in a rule."""
+
+    node: Condition
+    births: Births
+    path: Path
+    arrays: tuple[str, ...]
+    """The arrays around it whose elements it asks about."""
+    within: _Use | None
+    """What observes it."""
+
+
+def _is_of_birth(step: str | Filter) -> bool:
+    return isinstance(step, Filter) and step.birth != ANY_BIRTH
+
+
 _BIRTHS: Final = Births()
 
 
-# Adding a rule asks several times, and a process often activates the same detectors again.
+# Adding a rule asks twice, and a process often activates the same detectors again.
 @lru_cache(64)
 def requirements_of(condition: Condition, births: Births = _BIRTHS, path: Path = ()) -> Requirements:
     """Return the requirements of a condition under a path, for a rule with these births."""
-    remembered = list(_remembered(condition, births, path))
+    uses: list[_Use] = []
     relations, arrays = set[str](), set[str]()
     patterns, tests, literals = set[tuple[str, str]](), set[tuple[str, str]](), set[tuple[str, str]]()
-    of_elements = 0
-    for node, arrays_around in _with_arrays(condition):
+    size = nodes = of_elements = 0
+    pending = [_Place(condition, births, path, (), None)]
+    while pending:
+        place = pending.pop()
+        node, own, around, arrays_around, within = place
+        size += 1
         of_elements += bool(arrays_around)
+        parts: list[_Use] = []
         match node:
             case language.InRelation(relation) | language.InNetwork(_, language.NetworksOf(relation)):
                 relations.add(relation)
@@ -168,10 +236,23 @@ def requirements_of(condition: Condition, births: Births = _BIRTHS, path: Path =
                 literals.add((_inside(arrays_around, fact), value))
             case language.Some(fact):
                 arrays.add(_inside(arrays_around, fact))
+            case Compare():
+                parts = [_Use(part, own.of(part, around), around) for part in parts_of(node)]
+            case _ if type(node) in OPERATORS:
+                parts = [_Use(node, own.of(node, around), around)]
+        uses += parts
+        if within is not None and parts:
+            within.nests = True
+        if isinstance(node, Compare) or not (parts or isinstance(node, language.Not)):
+            if within is None or parts:
+                nodes += 1
+            else:
+                within.nodes += 1
+        pending += reversed(_places_inside(place, parts))
     return Requirements(
-        size=sum(1 for _ in walk(condition)),
-        memories=tuple([(part, path) for part, path, _ in remembered]),
-        births=tuple([each for *_, each in remembered]),
+        size=size,
+        nodes=nodes,
+        memories=tuple([use.known() for use in uses]),
         relations=frozenset(relations),
         patterns=frozenset(patterns),
         text_tests=frozenset(tests),
@@ -181,21 +262,31 @@ def requirements_of(condition: Condition, births: Births = _BIRTHS, path: Path =
     )
 
 
-def _remembered(node: Condition, births: Births, path: Path) -> Iterator[tuple[Node, Path, Births]]:
-    """Yield each part of a condition with its path and births."""
-    yield from ((part, path, births.of(part, path)) for part in parts_of(node))
-    for child in inside(node, births, path):
-        yield from _remembered(*child)
+def _places_inside(place: _Place, parts: Sequence[_Use]) -> list[_Place]:
+    """Return the places of the conditions directly inside a condition, in document order."""
+    node, births, path, arrays, within = place
+    if isinstance(node, Keyed):
+        inner = place._replace(node=node.inner, path=births.step(node, path))
+        if node.where is None:
+            return [inner]
+        return [inner, place._replace(node=node.where, births=births.of_where(node, path))]
+    if isinstance(node, Compare) or parts:
+        return [
+            _Place(child, use.births, path, arrays, use)
+            for use in parts
+            for child in _conditions_in(use.node)
+        ]
+    if isinstance(node, language.Some):
+        arrays = (*arrays, node.fact)
+    return [_Place(child, births, path, arrays, within) for child in _conditions_in(node)]
 
 
-def _with_arrays(
-    node: Condition, arrays: tuple[str, ...] = ()
-) -> Iterator[tuple[Condition, tuple[str, ...]]]:
-    """Yield a condition and all inside it, each with the arrays whose elements it asks about."""
-    yield node, arrays
-    inner = (*arrays, node.fact) if isinstance(node, language.Some) else arrays
-    for child in children(node):
-        yield from _with_arrays(child, inner)
+def _conditions_in(node: Node) -> Iterator[Condition]:
+    """Yield the conditions directly inside a condition, or a term that has a memory."""
+    for field_, is_array in FORM_OF_NODE[type(node)].nested:
+        held = getattr(node, field_)
+        if held is not None:
+            yield from held if is_array else (held,)
 
 
 def _inside(arrays: Sequence[str], fact: str) -> str:
@@ -205,7 +296,7 @@ def _inside(arrays: Sequence[str], fact: str) -> str:
 
 def is_temporal(node: Condition) -> bool:
     """Return whether a node, or a term that it compares, has a memory."""
-    return bool(parts_of(node))
+    return type(node) in OPERATORS or (isinstance(node, Compare) and bool(parts_of(node)))
 
 
 def keys_of(condition: Condition) -> tuple[str, ...]:
@@ -232,13 +323,6 @@ def temporal_depth(node: Condition) -> int:
 def path_depth(path: Path) -> int:
     """Return how many memories come one after another before the slices of an event are known."""
     return sum(temporal_depth(step.where) for step in path if isinstance(step, Filter))
-
-
-def size_of(node: Node) -> int:
-    """Return the number of conditions of a temporal node, without temporal ones inside it. A term is none."""
-    if isinstance(node, TermNode):
-        return sum(size_of(each) for each in remembering(node).memory(node).operands if not is_temporal(each))
-    return 1 + sum(size_of(child) for child in children(cast("Condition", node)) if not is_temporal(child))
 
 
 def lookback_us(condition: Condition) -> int | None:

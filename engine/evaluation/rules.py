@@ -96,6 +96,24 @@ def read_every(
     return every_secs or None, None if every_by is None else tuple(every_by)
 
 
+def read_members(
+    name: str | None,
+    description: str,
+    labels: Labels,
+    every_secs: float | None,
+    every_by: Sequence[str] | None,
+) -> tuple[float | None, tuple[str, ...] | None]:
+    """Check the members of a rule besides its condition, and return how often it acts at most.
+
+    Raises Refusal 1001 for the first that is not valid. A name of None is that which the rule has.
+    """
+    if name is not None:
+        check_name(name)
+    check_description(description)
+    check_labels(labels)
+    return read_every(every_secs, every_by)
+
+
 def _is_name(name: object) -> bool:
     return isinstance(name, str) and name != "$" and 1 <= len(name) <= EVERY_BY_CHARS_MAX
 
@@ -161,7 +179,7 @@ class Rule:
     @property
     def every_us(self) -> int:
         """`every_secs` in microseconds; 0 if the rule acts whenever its condition is true."""
-        return microseconds(self.every_secs or 0, 1_000_000)
+        return 0 if self.every_secs is None else microseconds(self.every_secs, 1_000_000)
 
     @property
     def every_names(self) -> tuple[str, ...]:
@@ -264,6 +282,11 @@ def rule_with_text(rule: Rule, detector_id: str) -> dict[str, Any]:
 
 Fired = tuple[Rule, ...]
 """The rules that fire, in order of priority."""
+
+
+def actions_json(fired: Fired) -> bytes:
+    """Return the actions of the rules that fired as a JSON array."""
+    return b"[" + b",".join([rule.action_json() for rule in fired]) + b"]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,11 @@
-"""The literals that JSON and the text language share: numbers, and strings with escapes."""
+"""Literals: numbers, and strings with escapes, which JSON and the text language share; durations."""
 
 import json
 import math
 import re
 from collections.abc import Callable
-from typing import NoReturn
+from decimal import Context, Decimal
+from typing import Final, NoReturn
 
 from engine.language.limits import Limits
 
@@ -23,6 +24,19 @@ _ESCAPE = re.compile(
     r"|(?P<half>[dD][89a-fA-F][0-9a-fA-F]{2})"
     r"|[0-9a-fA-F]{4})|.)"
 )
+
+UNITS_MS: Final = {
+    "w": 7 * 24 * 60 * 60 * 1000,
+    "d": 24 * 60 * 60 * 1000,
+    "h": 60 * 60 * 1000,
+    "m": 60 * 1000,
+    "s": 1000,
+    "ms": 1,
+}
+"""Milliseconds of each unit of a duration, the largest unit first."""
+
+EXACT: Final = Context(prec=10_000, Emax=999_999, Emin=-999_999)
+"""Decimal arithmetic that does not round the amounts of durations."""
 
 Fail = Callable[[int, str], NoReturn]
 """Refuses the text at an offset, with a message."""
@@ -73,3 +87,23 @@ def explain_string(text: str, start: int, fail: Fail) -> NoReturn:
             fail(at, f"expected a control character to be written as an escape, here `\\u{ord(char):04x}`")
         case _:
             fail(at, "expected a whole surrogate pair, got half of one")
+
+
+def split_duration(literal: str) -> tuple[str, str]:
+    """Split a duration into its amount and its unit."""
+    unit = literal.lstrip("-+.0123456789eE")
+    assert unit in UNITS_MS
+    return literal.removesuffix(unit), unit
+
+
+def duration_seconds(amount: str, unit: str) -> int | float:
+    """Return the seconds of a duration, as an integer if they are whole.
+
+    An amount of seconds is read as JSON reads it: `1e23s` is the double `1e23`.
+    """
+    if unit == "s":
+        return int(amount) if amount.lstrip("-").isdecimal() else float(amount)
+    factor = EXACT.divide(Decimal(UNITS_MS[unit]), Decimal(1000))
+    # A context takes any exponent. `Decimal(amount)` raises an error for one of twenty digits.
+    seconds = EXACT.multiply(EXACT.create_decimal(amount), factor)
+    return int(seconds) if seconds == seconds.to_integral_value(context=EXACT) else float(seconds)

@@ -92,7 +92,7 @@ class World:
         return found
 
     def held(self) -> Held:
-        waiting = self.service.backend.channels._channels[self.detector]._mailbox
+        waiting = self.service.backend.channels[self.detector]._mailbox
         timeouts = self.app.timeouts
         return Held(
             descriptors=sum(1 for _ in Path("/proc/self/fd").iterdir()),

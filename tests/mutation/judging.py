@@ -173,7 +173,7 @@ class Judge(NamedTuple):
 
 def _forget_what_is_replayed() -> None:
     # The language stays, and the copy's operators enter their forms in it again.
-    operators.remove([FORM_OF[node] for node in operators._BY_TYPE])
+    operators.remove([FORM_OF[node] for node in operators.OPERATORS])
     _forget("engine", exactly=True)
     _forget(*RELOADED_FOR_REPLAY)
 

@@ -1,15 +1,12 @@
 """What rules files want of a detector: the rules and relations of all files that name it."""
 
-import json
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
-from msgspec import UNSET
-from msgspec.structs import replace
 
 from api.cli.failures import CommandError
-from api.cli.rule_files.members import RuleMembers
+from api.cli.rule_files.members import RuleMembers, bodies_of
 from api.cli.rule_files.reading import RulesFile
 from api.cli.rule_files.relations import Tuple
 from engine.language.diagnostics import quoted
@@ -30,12 +27,8 @@ class Wanted:
 
         With `keep_history`, all keep what they can.
         """
-        bodies = [
-            body_of(name, rule, keep_history=keep_history)
-            for name, rule in self.rules.items()
-            if names is None or name in names
-        ]
-        return msgspec.Raw(b"[%b]" % b",".join(bodies))
+        rules = ((name, rule) for name, rule in self.rules.items() if names is None or name in names)
+        return bodies_of(rules, keep_history=keep_history)
 
 
 def wanted_of(files: Sequence[RulesFile], detector: str | None) -> list[Wanted]:
@@ -67,16 +60,3 @@ def _check_names(
         other = places.setdefault((detector, kind, name), path)
         if other != path:
             raise CommandError(f"{other} and {path} both have a {kind} named {quoted(name)}")
-
-
-def body_of(name: str, rule: RuleMembers, *, keep_history: bool = False) -> bytes:
-    """Return a rule as the service takes it; members that the file leaves out are left out."""
-    if rule.tests is not UNSET or not isinstance(rule.condition, str):
-        rule = replace(rule, condition=rule.text, tests=UNSET)
-    if keep_history:
-        rule = replace(rule, history="keep")
-    try:
-        return b'{"name":%b,%b' % (msgspec.json.encode(name), msgspec.json.encode(rule)[1:])
-    except (OverflowError, ValueError):
-        # The standard encoder writes integers past 64 bits, and half of a surrogate pair as an escape.
-        return json.dumps({"name": name, **msgspec.to_builtins(rule)}, allow_nan=False).encode()

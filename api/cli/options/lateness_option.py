@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from engine.language.text.lexical.durations import UNITS_MS, duration_seconds
+from engine.language.literals import UNITS_MS, duration_seconds
 
 _DURATION: Final = re.compile(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(UNITS_MS)})")
 

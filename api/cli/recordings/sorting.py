@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush, heapreplace
-from itertools import count
+from heapq import heappop, heappush, merge
+from itertools import chain, count
 from operator import attrgetter
 from typing import Final
 
@@ -113,35 +113,28 @@ def merged(recordings: Iterable[Iterator[RecordedEvent]]) -> Iterator[RecordedEv
     """Yield the events of recordings, always the earliest of those that are next in one of them.
 
     If each recording has its events in order but for some lateness, so has the result. Reads OPEN_MAX
-    recordings at once. If one fails, those next in the others come before the RecordingError.
+    recordings at once. If one fails, those next in the others come before the RecordingError; if it fails at
+    its beginning, none does.
     """
-    waiting = iter(enumerate(recordings))
-    heads: list[tuple[int, int, RecordedEvent, Iterator[RecordedEvent]]] = []
+    failures: list[RecordingError] = []
 
-    def begun() -> tuple[int, int, RecordedEvent, Iterator[RecordedEvent]] | None:
-        """Begin the next recording that has an event."""
-        for number, events in waiting:
-            if (first := next(events, None)) is not None:
-                return first.time_us, number, first, events
-        return None
+    def until_failure(events: Iterator[RecordedEvent]) -> Iterator[RecordedEvent]:
+        try:
+            for event in events:
+                yield event
+                if failures:
+                    return
+        except RecordingError as error:
+            failures.append(error)
 
-    while len(heads) < OPEN_MAX and (head := begun()):
-        heads.append(head)
-    heapify(heads)
-    try:
-        while heads:
-            _, number, event, events = heads[0]
-            yield event
-            following = next(events, None)
-            if following is not None:
-                heapreplace(heads, (following.time_us, number, following, events))
-                continue
-            heappop(heads)
-            if head := begun():
-                heappush(heads, head)
-    except RecordingError:
-        yield from [head[2] for head in sorted(heads) if head[1] != number]
-        raise
+    given = list(recordings)
+    chains = (chain.from_iterable(given[first::OPEN_MAX]) for first in range(min(OPEN_MAX, len(given))))
+    for place, event in enumerate(merge(*map(until_failure, chains), key=_TIME_OF)):
+        if failures and not place:
+            break
+        yield event
+    if failures:
+        raise failures[0]
 
 
 def _size(events: list[RecordedEvent]) -> int:

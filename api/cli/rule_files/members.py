@@ -1,10 +1,12 @@
 """The members of a rules file and of its rules. The types are also the schema for editors."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Final
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+import msgspec
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
+from msgspec.structs import replace
 
 from api.schema.messages.rules import Description, EveryBy, EverySecs, Labels
 from engine.language.diagnostics import quoted
@@ -130,3 +132,24 @@ def condition_json(condition: dict[str, Any]) -> str:
     """Return a condition that a file has as an object as JSON."""
     # The standard encoder, since msgspec writes no integers past 64 bits.
     return json.dumps(condition, ensure_ascii=False, allow_nan=False)
+
+
+def bodies_of(rules: Iterable[tuple[str, RuleMembers]], *, keep_history: bool = False) -> Raw:
+    """Return rules with their names as the service takes them: the JSON of an array.
+
+    With `keep_history`, all keep what they can.
+    """
+    return Raw(b"[%b]" % b",".join(_body_of(name, rule, keep_history=keep_history) for name, rule in rules))
+
+
+def _body_of(name: str, rule: RuleMembers, *, keep_history: bool) -> bytes:
+    """Return a rule as the service takes it; members that the file leaves out are left out."""
+    if rule.tests is not UNSET or not isinstance(rule.condition, str):
+        rule = replace(rule, condition=rule.text, tests=UNSET)
+    if keep_history:
+        rule = replace(rule, history="keep")
+    try:
+        return b'{"name":%b,%b' % (msgspec.json.encode(name), msgspec.json.encode(rule)[1:])
+    except (OverflowError, ValueError):
+        # The standard encoder writes integers past 64 bits, and half of a surrogate pair as an escape.
+        return json.dumps({"name": name, **msgspec.to_builtins(rule)}, allow_nan=False).encode()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
@@ -46,9 +47,20 @@ def typed(type_: type[T]) -> Callable[[Envelope], T]:
     return lambda envelope: msgspec.json.decode(envelope.result, type=type_)
 
 
-def listed(type_: type[msgspec.Struct]) -> Callable[[Envelope], Any]:
-    """Read a result whose only member is a list, and give the list."""
-    return lambda envelope: msgspec.structs.astuple(msgspec.json.decode(envelope.result, type=type_))[0]
+def listed(member: str, type_: type[T]) -> Callable[[Envelope], list[T]]:
+    """Read a result with a list of that type, and give the list."""
+    return lambda envelope: list_in(envelope.result, member, type_)
+
+
+def list_in(result: bytes | msgspec.Raw, member: str, type_: type[T]) -> list[T]:
+    """Return the list of that type in a result. Raises msgspec.ValidationError."""
+    whole = msgspec.json.decode(result, type=_with_list(member, type_))  # type: ignore[arg-type]  # hashable
+    return getattr(whole, member)  # type: ignore[no-any-return]  # its type
+
+
+@cache
+def _with_list(member: str, type_: Any) -> type[msgspec.Struct]:
+    return msgspec.defstruct("Result", [(member, list[type_])])
 
 
 def with_messages(type_: type[S]) -> Callable[[Envelope], S]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack
+from typing import Any, Final, Literal, TypedDict, Unpack
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -12,13 +12,11 @@ from .call import listed, path_of, post, typed, with_messages
 from .call import raw as raw  # noqa: PLC0414
 from .json_values import event_body, object_json, time_json
 from .results import (
-    BatchResults,
     Changes,
     Comparison,
     Detector,
     EventResult,
     ExplainedRule,
-    ExplainedRules,
     Identified,
     Ingested,
     ListedToken,
@@ -27,20 +25,12 @@ from .results import (
     ParsedCondition,
     Relation,
     RelationPage,
-    Relations,
     Rule,
-    Rules,
     RulesChanged,
     ShownRule,
-    ShownRules,
     Token,
-    Tokens,
     Version,
-    Versions,
 )
-
-T = TypeVar("T")
-S = TypeVar("S", bound=msgspec.Struct)
 
 Value = str | int | float | bool
 Tuple = Sequence[Value] | Value
@@ -65,7 +55,7 @@ class TokenBounds(TypedDict, total=False):
 
 def list_tokens() -> Call[list[ListedToken]]:
     """Return all tokens, in order of creation."""
-    return Call("GET", path_of("tokens"), listed(Tokens))
+    return Call("GET", path_of("tokens"), listed("tokens", ListedToken))
 
 
 def create_token(name: str | None = None, **bounds: Unpack[TokenBounds]) -> Call[Token]:
@@ -139,20 +129,20 @@ class RuleMembers(TypedDict, total=False):
 
 def list_rules(detector_id: str) -> Call[list[Rule]]:
     """Return the rules of a detector by priority, up to 64 MiB of them; `Client.rules` gives all."""
-    return Call("GET", path_of("detectors", detector_id, "rules"), listed(Rules))
+    return Call("GET", path_of("detectors", detector_id, "rules"), listed("rules", Rule))
 
 
 def rules_page(detector_id: str, after: int = 0, limit: int = PAGE, name: str = "") -> Call[list[Rule]]:
     """Return a page of the rules after a priority, or of those of a name. It is empty only after the last."""
     asked = {"limit": limit, "after": after, "name": name}
     page = urlencode({member: value for member, value in asked.items() if value})
-    return Call("GET", path_of("detectors", detector_id, "rules") + f"?{page}", listed(Rules))
+    return Call("GET", path_of("detectors", detector_id, "rules") + f"?{page}", listed("rules", Rule))
 
 
 def shown_rules_page(detector_id: str, after: int = 0) -> Call[list[ShownRule]]:
     """Return a page of the rules as `rules_page` does, with their conditions as text."""
     page = f"?source=true&after={after}"
-    return Call("GET", path_of("detectors", detector_id, "rules") + page, listed(ShownRules))
+    return Call("GET", path_of("detectors", detector_id, "rules") + page, listed("rules", ShownRule))
 
 
 def get_rule(detector_id: str, rule_id: str) -> Call[ShownRule]:
@@ -233,7 +223,9 @@ def put_rules(
 
 def rule_versions(detector_id: str, rule_id: str) -> Call[list[Version]]:
     """Return the last versions of a rule, newest first."""
-    return Call("GET", path_of("detectors", detector_id, "rules", rule_id, "versions"), listed(Versions))
+    return Call(
+        "GET", path_of("detectors", detector_id, "rules", rule_id, "versions"), listed("versions", Version)
+    )
 
 
 def remove_rule(detector_id: str, rule_id: str) -> Call[Identified]:
@@ -257,7 +249,7 @@ def promote(detector_id: str, rule_id: str) -> Call[Rule]:
 
 def list_relations(detector_id: str) -> Call[list[Relation]]:
     """Return the relations of a detector, by name."""
-    return Call("GET", path_of("detectors", detector_id, "relations"), listed(Relations))
+    return Call("GET", path_of("detectors", detector_id, "relations"), listed("relations", Relation))
 
 
 def relation_page(detector_id: str, name: str, after: int = 0, limit: int = PAGE) -> Call[RelationPage]:
@@ -351,7 +343,7 @@ def evaluate_batch(
     context = b"" if variables is None else b',"context":{"vars":%b}' % object_json(variables, "vars")
     body = b'{"events":[' + b",".join(events) + b"]" + context + b"}"
     path = path_of("detectors", detector_id, "evaluate", "batch") + "?details=true" * details
-    return Call("POST", path, listed(BatchResults), body, key)
+    return Call("POST", path, listed("results", EventResult), body, key)
 
 
 def ingest(
@@ -379,7 +371,7 @@ def explain(
 ) -> Call[list[ExplainedRule]]:
     """Explain what an event would do, for all rules or for one; nothing is recorded."""
     body = event_body(fields, timestamp_ms, variables, {} if rule_id is None else {"ruleId": rule_id})
-    return Call("POST", path_of("detectors", detector_id, "explain"), listed(ExplainedRules), body)
+    return Call("POST", path_of("detectors", detector_id, "explain"), listed("rules", ExplainedRule), body)
 
 
 def state(detector_id: str, **query: str) -> Call[dict[str, Any]]:

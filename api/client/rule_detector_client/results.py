@@ -109,12 +109,6 @@ class OwnToken(msgspec.Struct, frozen=True):
     events_per_s: float | None = None
 
 
-class Tokens(msgspec.Struct, frozen=True):
-    """The tokens, in order of creation."""
-
-    tokens: list[ListedToken]
-
-
 class LoggedChange(msgspec.Struct, frozen=True, rename={"detector_id": "detectorId"}, omit_defaults=True):
     """A change in the log of the service; `old` and `new` are what differs, as JSON objects."""
 
@@ -212,24 +206,6 @@ class Version(msgspec.Struct, frozen=True):
     rule: VersionOfRule
 
 
-class Versions(msgspec.Struct, frozen=True):
-    """The versions of a rule, newest first."""
-
-    versions: list[Version]
-
-
-class Rules(msgspec.Struct, frozen=True):
-    """The rules of a detector, by priority."""
-
-    rules: list[Rule]
-
-
-class ShownRules(msgspec.Struct, frozen=True):
-    """Rules with their conditions as text, by priority."""
-
-    rules: list[ShownRule]
-
-
 class Relation(msgspec.Struct, frozen=True):
     """A relation without its tuples; `arity` is their length, None if it has none."""
 
@@ -237,12 +213,6 @@ class Relation(msgspec.Struct, frozen=True):
     tuples: int
     arity: int | None
     changed_ms: int
-
-
-class Relations(msgspec.Struct, frozen=True):
-    """The relations of a detector, by name."""
-
-    relations: list[Relation]
 
 
 class RelationPage(msgspec.Struct, frozen=True):
@@ -285,12 +255,6 @@ class EventResult(msgspec.Struct, frozen=True, omit_defaults=True):
     actions: list[Action]
     errors: list[Entry] = []
     messages: list[Entry] = []
-
-
-class BatchResults(msgspec.Struct, frozen=True):
-    """The results of a batch, one for each event in order."""
-
-    results: list[EventResult]
 
 
 class RefusedRecord(msgspec.Struct, frozen=True):
@@ -339,12 +303,6 @@ class ExplainedRule(msgspec.Struct, frozen=True, omit_defaults=True):
     shadow: bool = False
     fires_ms: float | None = None
     """When the rule, which is timed, fires by time if the event comes and then nothing else does."""
-
-
-class ExplainedRules(msgspec.Struct, frozen=True):
-    """What each rule would do at an event, by priority."""
-
-    rules: list[ExplainedRule]
 
 
 class Example(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -6,7 +6,7 @@ from typing import Final
 
 from api.http.body.memory import BodyMemory
 from api.schema.envelope import RequestRefusal
-from api.server.asgi import CallerGone, Message, Receive
+from api.server.exchange import CallerGone, Message, Receive
 from engine.evaluation.wire.decoding import BLANKS
 from engine.language.diagnostics import Entry, Refusal
 

@@ -13,7 +13,7 @@ from api.http.body.memory import BodyMemory
 from api.http.body.ndjson_reader import LINES_MAX, NdjsonReader
 from api.http.request.timeout import BACKSTOP_S, RequestTimeout
 from api.schema.envelope import NDJSON, DeadlinePassed, entries_of, refused
-from api.server.asgi import CallerGone, Receive, Send
+from api.server.exchange import CallerGone, Receive, Send
 from api.settings import Settings
 from engine.evaluation.wire.events import Refused
 from engine.evaluation.wire.results import encode_entries, refused_result

@@ -8,7 +8,7 @@ from typing import Final
 from api.http.body.memory import Reservation
 from api.http.request.head import too_large
 from api.schema.envelope import RequestRefusal, Response
-from api.server.asgi import CallerGone, Message, Receive, Send
+from api.server.exchange import Message, Receive, Send, part_of
 
 
 async def read_body(receive: Receive, bytes_max: int, reservation: Reservation) -> bytes:
@@ -44,14 +44,6 @@ async def read_rest(message: Message, receive: Receive, bytes_max: int, reservat
 def _check_size(size_bytes: int, bytes_max: int) -> None:
     if size_bytes > bytes_max:
         raise too_large(bytes_max)
-
-
-def part_of(message: Message) -> bytes:
-    """Return the part of a body in a message. Raises CallerGone."""
-    if message["type"] == "http.disconnect":
-        raise CallerGone
-    part: bytes = message.get("body", b"")
-    return part
 
 
 async def skip_body(receive: Receive, bytes_max: int) -> None:

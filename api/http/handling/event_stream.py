@@ -11,7 +11,7 @@ import msgspec
 from api.http.authentication import Authenticator
 from api.http.request.timeout import RequestTimeout
 from api.schema.envelope import entries_of, refused
-from api.server.asgi import CallerGone, Receive, Send, until_gone
+from api.server.exchange import CallerGone, Receive, Send, until_gone
 from engine.evaluation.wire.events import Refused
 from engine.evaluation.wire.results import encode_entries
 from engine.language.diagnostics import Refusal

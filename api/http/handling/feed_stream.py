@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from api.http.handling.event_stream import ALIVE, EventStream, EventStreams, body, event
-from api.server.asgi import Send
+from api.server.exchange import Send
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests.operations import firings
 

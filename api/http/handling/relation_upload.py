@@ -12,11 +12,11 @@ import msgspec
 
 from api.http.authentication import Authenticator
 from api.http.body.memory import Reservation
-from api.http.body.reading import part_of, send_response
+from api.http.body.reading import send_response
 from api.http.request.head import too_large
 from api.http.request.timeout import BACKSTOP_S, RequestTimeout
 from api.schema.envelope import DeadlinePassed, RequestRefusal, Response, answered, error_response
-from api.server.asgi import CallerGone, Receive, Send
+from api.server.exchange import CallerGone, Receive, Send, part_of
 from engine.evaluation.wire.bodies import decode
 from engine.evaluation.wire.events import Answer, Refused
 from engine.language.diagnostics import Entry, Refusal, quoted

@@ -11,7 +11,7 @@ from api.observability.logs import FIELDS
 from api.schema.envelope import error_code
 from api.schema.operation import detector_in
 from api.settings import Settings
-from engine.runtime.contract.requests.current_request import current_request
+from engine.runtime.contract.requests.operations import current_request
 
 _log = logging.getLogger("rule_detector.requests")
 # The setting `access_log` alone decides, whatever the log level.

@@ -7,9 +7,9 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from api.schema.envelope import DeadlinePassed
-from api.server.asgi import CallerGone, Receive, until_gone
+from api.server.exchange import CallerGone, Receive, until_gone
 from api.server.limits import Slot
-from engine.runtime.contract.requests.current_request import current_request
+from engine.runtime.contract.requests.operations import current_request
 from engine.runtime.front_end.permits import Permit
 
 _TICK_S: Final = 0.05

@@ -4,7 +4,7 @@ import re
 from typing import Final, NamedTuple
 
 from api.server.requests import Fields
-from engine.runtime.contract.requests.current_request import CurrentRequest
+from engine.runtime.contract.requests.operations import CurrentRequest
 
 HEADER: Final = b"traceparent"
 
@@ -39,12 +39,25 @@ def trace_parent(head: Fields) -> TraceParent | None:
 class HttpRequest(CurrentRequest):
     """A request of a caller. Its headers are searched for a trace only when that is asked for."""
 
-    def __init__(self, id_: str, head: Fields) -> None:
-        super().__init__(id_)
-        self.head = head
+    head: Fields
 
     @property
     def trace_id(self) -> str:
         """The id of the trace that the caller has begun; empty if there is none."""
         parent = trace_parent(self.head)
         return "" if parent is None else parent.trace_id
+
+
+class FinishedRequest(NamedTuple):
+    """A request that a span tells of."""
+
+    request: HttpRequest
+    operation: str
+    method: str
+    path: bytes
+    status: int
+    code: int | None
+    """The first code of its errors."""
+    ended_ns: int
+    """The time of the wall clock, in nanoseconds since 1970."""
+    took_s: float

@@ -1,50 +1,122 @@
-"""Whether and where spans of requests are sent."""
+"""Spans of requests: a bounded queue of finished requests, and the thread that sends their spans."""
 
+import logging
+import threading
 import time
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from api.observability.tracing.http_request import HttpRequest
-from api.observability.tracing.span_queue import FinishedRequest, Sender, SpanQueue
+from api.observability.request_metrics import SPANS_LOST, SPANS_QUEUE_FULL, SPANS_SENT
+from api.observability.tracing.http_request import FinishedRequest, HttpRequest
 from api.schema.operation import Operation
 from api.settings import Settings
 from engine.runtime.concurrency.threads import off_loop
-from engine.runtime.contract.requests.current_request import current_request
+from engine.runtime.contract.requests.operations import current_request
 
+_log = logging.getLogger(__name__)
+
+QUEUED_MAX: Final = 4096
+"""Further spans are dropped: a collector that is away must cost neither time nor much memory."""
+TOGETHER_MAX: Final = 128
+"""Encoding so many takes some milliseconds, during which this process serves no request."""
+_EVERY_S: Final = 1.0
 _CLOSE_S: Final = 1.0
 """How long the end of a front end waits for a collector."""
 
 
-class Tracing:
-    """Has a span sent of each request that it is told of."""
+class Sender(Protocol):
+    """Sends spans to a collector. May block for as long as that takes to answer."""
 
-    def __init__(self, endpoint: str, operations: Sequence[Operation]) -> None:
-        self._queue = SpanQueue(partial(_otlp_sender, endpoint, operations))
+    def send(self, finished: Sequence[FinishedRequest]) -> tuple[int, bool]:
+        """Return how many of the requests have spans, and whether the collector has taken all of these."""
+
+    def close(self) -> None:
+        """Have `send` return soon. Called from another thread."""
+
+
+class Tracing:
+    """Takes finished requests without ever waiting, and has their spans sent by a thread."""
+
+    def __init__(self, make: Callable[[], Sender]) -> None:
+        """`make` is called in the thread: importing the packages takes a while."""
+        self._make = make
+        self._sender: Sender | None = None
+        self._waiting: deque[FinishedRequest] = deque()
+        self._stir = threading.Event()
+        self._closing = False
+        self._full = 0
+        self._told: Counter[str] = Counter()
+        self._outcomes = Counter({SPANS_SENT: 0, SPANS_LOST: 0})
+        """What became of spans that were taken from the queue. Only the thread changes it."""
+        self._thread = threading.Thread(target=self._run, name="spans", daemon=True)
+        self._thread.start()
 
     def note(
         self, scope: Mapping[str, Any], operation: str, status: int, code: int | None, took_s: float
     ) -> None:
-        """Take note that the current request is answered."""
+        """Take note that the current request is answered, and have its span sent."""
         request = current_request()
         assert isinstance(request, HttpRequest), "it came over HTTP"
         method, path = scope["method"], scope["raw_path"]
-        ended_ns = time.time_ns()
-        self._queue.put(FinishedRequest(request, operation, method, path, status, code, ended_ns, took_s))
+        self.put(FinishedRequest(request, operation, method, path, status, code, time.time_ns(), took_s))
+
+    def put(self, finished: FinishedRequest) -> None:
+        """Have the span of a request sent, unless too many wait."""
+        waiting = len(self._waiting)
+        if waiting >= QUEUED_MAX:
+            self._full += 1
+            return
+        self._waiting.append(finished)
+        if waiting >= TOGETHER_MAX and not self._stir.is_set():
+            self._stir.set()
 
     def take_counts(self) -> Counter[str]:
-        """Return what became of spans since the last call, by outcome: SPANS of the metrics."""
-        return self._queue.take_counts()
+        """Return what became of spans since the last call, by outcome."""
+        total = self._outcomes + Counter({SPANS_QUEUE_FULL: self._full})
+        taken, self._told = total - self._told, total
+        if taken[SPANS_QUEUE_FULL]:
+            _log.warning("%d spans were dropped: %d others wait", taken[SPANS_QUEUE_FULL], len(self._waiting))
+        return taken
 
-    async def close(self) -> None:
-        """Send the last spans, as far as the collector takes them at once."""
-        await off_loop(partial(self._queue.close, _CLOSE_S), "last spans")
+    async def close(self, within_s: float = _CLOSE_S) -> None:
+        """Send what waits, as far as the collector takes it within this time."""
+        await off_loop(partial(self._end, within_s), "last spans")
+
+    def _end(self, within_s: float) -> None:
+        self._closing = True
+        self._stir.set()
+        self._thread.join(within_s)
+        if self._thread.is_alive() and self._sender is not None:
+            self._sender.close()
+
+    def _run(self) -> None:
+        self._sender = self._make()
+        closing = False
+        while not closing:
+            self._stir.wait(_EVERY_S)
+            self._stir.clear()
+            closing = self._closing
+            while self._waiting:
+                self._send(self._sender)
+
+    def _send(self, sender: Sender) -> None:
+        together = min(len(self._waiting), TOGETHER_MAX)
+        try:
+            spans, taken = sender.send([self._waiting.popleft() for _ in range(together)])
+        except Exception:  # noqa: BLE001 -- the next spans may do
+            _log.exception("spans could not be made")
+            spans, taken = together, False
+        self._outcomes[SPANS_SENT if taken else SPANS_LOST] += spans
+        if not taken:
+            _log.warning("the collector has not taken %d spans", spans)
 
 
 def tracing_for(settings: Settings, operations: Sequence[Operation]) -> Tracing | None:
     """Return what sends spans; None if none are to be sent."""
-    return None if settings.otlp_endpoint is None else Tracing(settings.otlp_endpoint, operations)
+    endpoint = settings.otlp_endpoint
+    return None if endpoint is None else Tracing(partial(_otlp_sender, endpoint, operations))
 
 
 def _otlp_sender(endpoint: str, operations: Sequence[Operation]) -> Sender:

@@ -5,7 +5,7 @@ elements of an array, the texts of `contains` in a string, the canonical text of
 recognizes values by identity, so `forget` must be called before their owner can change them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -51,7 +51,8 @@ class Lookups:
         self._stored = stored
         self._by_fact: WeakValueDictionary[str, Lookup] = WeakValueDictionary()
         self._with_literals: dict[str, Lookup] = {}
-        self._relations: Relations | None = None
+        self.read: Relations | None = None
+        """The relations of the current context, once one was read."""
         self.used: list[Lookup] = []
         """The look-ups with cached results."""
         self.changed: set[Lookup] = set()
@@ -64,45 +65,37 @@ class Lookups:
             lookup = self._by_fact[fact] = Lookup(self.used)
         return lookup
 
-    def add(self, literals: Iterable[tuple[str, str]]) -> None:
-        """Add the texts of a rule's `contains`, each with its fact."""
-        for fact, literal in literals:
-            lookup = self._with_literals[fact] = self.of(fact)
-            lookup.add(literal)
-            self.changed.add(lookup)
+    def add(self, fact: str, literal: str) -> None:
+        """Add the text of a rule's `contains`."""
+        lookup = self._with_literals[fact] = self.of(fact)
+        lookup.add(literal)
+        self.changed.add(lookup)
 
-    def remove(self, literals: Iterable[tuple[str, str]]) -> None:
+    def remove(self, fact: str, literal: str) -> None:
         """Undo one `add`."""
-        for fact, literal in literals:
-            lookup = self._with_literals[fact]
-            lookup.remove(literal)
-            self.changed.add(lookup)
-            if not lookup.literals:
-                del self._with_literals[fact]
-
-    def compile_new(self) -> None:
-        """Compile the literals that were added, so that no event has to."""
-        while self.changed:
-            self.changed.pop().compile_new()
+        lookup = self._with_literals[fact]
+        lookup.remove(literal)
+        self.changed.add(lookup)
+        if not lookup.literals:
+            del self._with_literals[fact]
 
     def relations(self, sent: Mapping[str, Any]) -> Relations:
         """Return the relations of a context: the same object as long as the context is the same."""
-        relations = self._relations
+        relations = self.read
         if relations is None or relations.sent is not sent:
-            relations = self._relations = Relations(sent, self._stored)
+            relations = self.read = Relations(sent, self._stored)
         return relations
 
     def relations_changed(self) -> None:
         """Drop what was read of relations."""
-        self._relations = None
+        self.read = None
 
     def forget(self) -> None:
         """Drop all cached results and the values that they belong to."""
-        self.relations_changed()
-        if self.used:
-            for lookup in self.used:
-                lookup.forget()
-            self.used.clear()
+        self.read = None
+        for lookup in self.used:
+            lookup.forget()
+        self.used.clear()
 
 
 class Lookup:

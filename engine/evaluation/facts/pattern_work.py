@@ -62,11 +62,6 @@ class PatternWork:
                 self._names.remove(fact)
         self._see_facts()
 
-    def compile_new(self) -> None:
-        """Compile the patterns that were added, so that no event has to."""
-        while self.changed:
-            self.changed.pop().compile_new()
-
     def of(self, fact: str) -> FactPatterns:
         """Return the patterns of a fact. All callers share them."""
         known = self._asked.get(fact)

@@ -96,7 +96,7 @@ class AtMostOnce:
     @staticmethod
     def concerns(rule: Rule) -> bool:
         """Return whether a rule acts at most once in some time. A shadow rule never acts."""
-        return rule.enabled and bool(rule.every_us) and not rule.shadow
+        return rule.every_secs is not None and rule.enabled and rule.every_us > 0 and not rule.shadow
 
     def put(self, before: Rule | None, rule: Rule) -> None:
         """Take a rule that was added or changed. It begins anew if what its actions depend on has changed."""

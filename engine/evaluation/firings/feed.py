@@ -87,16 +87,13 @@ class Feed:
         self.last = 0
         """The number of the newest firing; 0 before the first."""
         self.bytes = 0
-        self._durable: int | None = None
-
-    @property
-    def durable(self) -> int:
+        self.durable = 0
         """The number of the newest firing that may be read: no crash takes it back. By default all may."""
-        return self.last if self._durable is None else self._durable
+        self._settles = False
 
     def settle(self, durable: int) -> None:
         """Have no firing be read after this one, until it is durable, too."""
-        self._durable = durable
+        self.durable, self._settles = durable, True
 
     def __len__(self) -> int:
         return len(self._firings)
@@ -111,6 +108,8 @@ class Feed:
         self.last += 1
         self._firings[self.last] = firing
         self.bytes += len(firing)
+        if not self._settles:
+            self.durable = self.last
         self._drop()
 
     def page(self, after: int, limit: int) -> Page:
@@ -135,6 +134,8 @@ class Feed:
         kept = [*firings]
         self._firings = dict(enumerate(kept, last - len(kept) + 1))
         self.last, self.bytes = last, sum(map(len, kept))
+        if not self._settles:
+            self.durable = last
         self._drop()
 
     def _drop(self) -> None:

@@ -40,9 +40,9 @@ def estimate_of(condition: Condition) -> Estimate:
     """Estimate what a rule costs."""
     memories: Counter[tuple[str, ...]] = Counter()
     event_ns = _RULE_NS + _time_ns(condition)
-    for node, path in requirements_of(condition).memories:
-        event_ns += _KEYED_NS if path else 0
-        memories[tuple(map(fact_of, path))] += remembering(node).keep(node)
+    for use in requirements_of(condition).memories:
+        event_ns += _KEYED_NS if use.path else 0
+        memories[tuple(map(fact_of, use.path))] += use.operator.keep(use.node)
     return Estimate(round(event_ns), dict(memories))
 
 

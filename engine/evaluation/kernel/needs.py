@@ -142,15 +142,15 @@ class Needs:
         relations = min(len(self.relations), RELATIONS_NAMED_MAX + 1)
         return (relations + len(self.texts) + len(self._arrays)) * WARNING_BYTES_MAX
 
-    @property
-    def may_warn(self) -> bool:
-        """Whether there may be messages about an event."""
+    def may_warn_now(self) -> bool:
+        """Return whether there may be messages about an event."""
         return bool(self.unstored or self.texts or self._arrays)
 
     def need(self, parts: Requirements) -> None:
         """Add what a rule needs."""
         self.relations.update(parts.relations)
-        self.lookups.add(parts.literals)
+        for fact, text in parts.literals:
+            self.lookups.add(fact, text)
         self._arrays.update(parts.arrays)
         for fact, pattern in parts.patterns:
             self.patterns.add(fact, pattern)
@@ -160,7 +160,8 @@ class Needs:
 
     def need_no_more(self, parts: Requirements) -> None:
         """Undo `need`."""
-        self.lookups.remove(parts.literals)
+        for fact, text in parts.literals:
+            self.lookups.remove(fact, text)
         for relation in parts.relations:
             uncount(self.relations, relation)
         for array in parts.arrays:
@@ -173,8 +174,9 @@ class Needs:
 
     def compile_new(self) -> None:
         """Compile the texts that added rules search for, so that no event has to."""
-        self.patterns.compile_new()
-        self.lookups.compile_new()
+        for changed in (self.patterns.changed, self.lookups.changed):
+            while changed:
+                changed.pop().compile_new()
 
 
 def uncount(counts: Counter[Any], item: Any) -> None:

@@ -16,7 +16,7 @@ from engine.evaluation.kernel.indexing.members import Members
 from engine.evaluation.kernel.indexing.sampling import Samples
 from engine.evaluation.kernel.needs import Needs
 from engine.evaluation.kernel.stream import Combinations, Functions, Note, rules_of_bits
-from engine.evaluation.requirements import Births, Requirements, is_temporal, requirements_of, size_of
+from engine.evaluation.requirements import Births, Requirements, requirements_of
 from engine.evaluation.rules import Fired, Rule
 from engine.evaluation.slices.histories import Histories, Site
 from engine.evaluation.slices.slices import Remembered
@@ -77,13 +77,15 @@ class RuleSet(Needs):
         self.uses: Counter[Remembered] = Counter()
         """How many nodes of rules read each memory."""
         self.nodes = 0
-        """The number of nodes in all conditions. Those of a memory that rules share count once."""
+        """The number of nodes in all conditions. Those of a memory count once, however many rules share it; a
+        `not` never."""
         self._dear = 0
         """How many nodes more the dear ones count as."""
         self._action_bytes = 0
         """The most bytes of the actions of all rules."""
         self._functions: Functions | None = None
         self._fields_read: frozenset[str] | None = None
+        self._may_warn: bool | None = None
         self.samples = Samples()
         self._members: Members | None = None
         """None unless rules are indexed."""
@@ -107,17 +109,17 @@ class RuleSet(Needs):
 
     # -- rules ----------------------------------------------------------------------------------------------
 
-    def add(self, rule: Rule, births: Births) -> None:
-        """Add an enabled rule, whose histories have these births."""
-        parts = requirements_of(rule.condition, births)
+    def add(self, rule: Rule, births: Births, parts: Requirements) -> None:
+        """Add an enabled rule, whose histories have these births, and what it requires then."""
         memories = []
-        for (node, path), (birth, born) in zip(parts.memories, _births_in(parts), strict=True):
-            remembered = self._histories.acquire(node, path, birth, born)
+        for use in parts.memories:
+            remembered = self._histories.acquire(use)
             memories.append(remembered)
+            if remembered not in self.uses:
+                self.nodes += remembered.nodes
             self.uses[remembered] += 1
-            self.nodes += (self.uses[remembered] == 1) * _size_of_memory(remembered) - size_of(node)
         self.need(parts)
-        self.nodes += parts.size
+        self.nodes += parts.nodes
         self._dear += _dear(parts)
         self._action_bytes += rule.action_bytes_max
         self._enabled[rule.priority] = EnabledRule(rule, Site(self._histories, births), tuple(memories))
@@ -134,33 +136,28 @@ class RuleSet(Needs):
         del self._rules[priority]
         self._noted.discard(priority)
         parts = requirements_of(rule.condition, site.births)
-        self.nodes -= parts.size
+        self.nodes -= parts.nodes
         self._dear -= _dear(parts)
         self._action_bytes -= rule.action_bytes_max
-        for (node, path), (birth, born), remembered in zip(
-            parts.memories, _births_in(parts), memories, strict=True
-        ):
-            self.nodes += size_of(node)
+        for use, remembered in zip(parts.memories, memories, strict=True):
             self.uses[remembered] -= 1
             if not self.uses[remembered]:
                 del self.uses[remembered]
-                self.nodes -= _size_of_memory(remembered)
+                self.nodes -= remembered.nodes
                 if self._members is not None:
                     self._members.remove_memory(remembered)
-            self._histories.release(node, path, birth, born)
+            self._histories.release(use)
         self.need_no_more(parts)
         self._rules_changed()
 
-    def replace(self, rule: Rule, births: Births) -> None:
-        """Replace a rule by one that reads some of the same memories."""
-        parts = requirements_of(rule.condition, births)
-        held = [(*part, *birth) for part, birth in zip(parts.memories, _births_in(parts), strict=True)]
-        for one in held:
-            self._histories.acquire(*one)
+    def replace(self, rule: Rule, births: Births, parts: Requirements) -> None:
+        """Replace a rule by one that reads some of the same memories; see `add`."""
+        for use in parts.memories:
+            self._histories.acquire(use)
         self.remove(rule.priority)
-        self.add(rule, births)
-        for one in held:
-            self._histories.release(*one)
+        self.add(rule, births, parts)
+        for use in parts.memories:
+            self._histories.release(use)
 
     def rename(self, rule: Rule) -> None:
         """Replace a rule by one with the same condition."""
@@ -187,7 +184,7 @@ class RuleSet(Needs):
             self._index_rule(rule.priority)
 
     def _rules_changed(self) -> None:
-        self._functions = self._fields_read = None
+        self._functions = self._fields_read = self._may_warn = None
         if self._indexed is not None:
             self._indexed.rules_changed()
         if self.timing is not None:
@@ -223,7 +220,7 @@ class RuleSet(Needs):
 
     def relation_changed(self, name: str) -> None:
         """Have events see a relation that was stored, changed or deleted."""
-        self._unstored = None
+        self._unstored = self._may_warn = None
         self.lookups.relations_changed()
         if self._members is not None:
             self._members.index.relation_changed(name)
@@ -273,6 +270,13 @@ class RuleSet(Needs):
         None if it costs less to check them before.
         """
         return self._few().observe_given if self._indexed is None and self._few().takes_given else None
+
+    @property
+    def may_warn(self) -> bool:
+        """Whether there may be messages about an event."""
+        if self._may_warn is None:
+            self._may_warn = self.may_warn_now()
+        return self._may_warn
 
     def fields_read(self) -> frozenset[str]:
         """Return the names of the fields that may hold what the rules read."""
@@ -356,17 +360,7 @@ class _Bits(dict[int, int]):
         return bits
 
 
-def _births_in(parts: Requirements) -> Iterator[tuple[int, int]]:
-    return ((births.birth, births.born) for births in parts.births)
-
-
 def _dear(parts: Requirements) -> int:
     """Return how many nodes more the dear ones of a rule count as."""
     tests = TEXT_TEST_NODES * len(parts.text_tests)
     return PATTERN_NODES * len(parts.patterns) + tests + ELEMENTS * parts.of_elements
-
-
-def _size_of_memory(remembered: Remembered) -> int:
-    """Return the number of nodes that decide an outcome, without temporal nodes inside."""
-    operands = remembered.memory.operands
-    return 1 + sum(size_of(operand) for operand in operands if not is_temporal(operand))

@@ -81,7 +81,11 @@ class Writing(Constants, Protocol):
 
     @property
     def memory(self) -> str:
-        """The memory itself: an object with the method `cut`."""
+        """The memory itself: an object with the method `resized`."""
+
+    @property
+    def keep(self) -> int:
+        """How many stamps or values of a record are needed. Once the code is made, it may become more."""
 
     def lasts(self, latest: str) -> str:
         """Return the expression for whether the record `entry` can still matter, by its latest stamp.
@@ -222,10 +226,7 @@ class Memory(ABC):
         return 0
 
     def resize(self, entry: Any, keep: int, weigh: Callable[[int], None]) -> None:
-        """Weigh what a record has grown by, and cut it to what is needed, which is `keep` stamps or values.
-
-        Code that makes records longer calls this.
-        """
+        """Weigh what a record has grown by, and cut it to what is needed: `keep` stamps or values."""
         raise AssertionError(entry, keep, weigh)
 
 
@@ -282,10 +283,6 @@ class LookingBack(ABC, Generic[NodeT]):
     calls: ClassVar[tuple[Callable[..., Any], ...]] = ()
     """What the code of its memory and of its verdicts or values calls by its name."""
 
-    def for_node(self, node: NodeT) -> "LookingBack[NodeT]":  # noqa: ARG002 -- overridden
-        """Return what evaluates a node of its types. Most nodes have this one."""
-        return self
-
     @abstractmethod
     def memory(self, node: NodeT) -> Memory:
         """Return what is remembered for a node."""
@@ -341,10 +338,6 @@ class LookingBack(ABC, Generic[NodeT]):
 class Operator(LookingBack[NodeT]):
     """A member of the language that looks back."""
 
-    def for_node(self, node: NodeT) -> "Operator[NodeT]":  # noqa: ARG002 -- overridden
-        """Return the operator of a node of its types. Most nodes have this one."""
-        return self
-
     def looks_before(self, node: NodeT) -> bool:
         """Return whether the current event never makes a node true, only those before it."""
         return FORM_OF[type(node)].looks_before
@@ -395,3 +388,11 @@ class Operator(LookingBack[NodeT]):
         Of a sum, it is an infinity or not a number if it is past the range of a double.
         """
         return None
+
+
+class Choosing(Operator[NodeT]):
+    """An operator that leaves some nodes of its types to others."""
+
+    @abstractmethod
+    def for_node(self, node: NodeT) -> Operator[NodeT]:
+        """Return the operator of a node."""

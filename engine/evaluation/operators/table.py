@@ -1,9 +1,9 @@
 """The tables of all operators and terms, by the types of their nodes."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
-from engine.evaluation.operators.interface import LookingBack, Operator
+from engine.evaluation.operators.interface import Choosing, LookingBack, Operator
 from engine.evaluation.operators.term_interface import PastTerm, TermOperator
 from engine.language.condition import Compare, Condition
 from engine.language.forms import table as forms_table
@@ -11,7 +11,10 @@ from engine.language.forms.form import Form
 from engine.language.nodes import Node, TermNode
 from engine.language.terms import Term, terms_in
 
-_BY_TYPE: Final[dict[type, Operator[Any]]] = {}
+OPERATORS: Final[dict[type, Operator[Any]]] = {}
+"""The operators of the conditions that look back."""
+_CHOOSING: Final[dict[type, Choosing[Any]]] = {}
+"""Those of them that leave some nodes to others."""
 _TERMS: Final[dict[type, TermOperator[Any]]] = {}
 
 _Made = TypeVar("_Made", bound=Operator[Any])
@@ -22,7 +25,10 @@ def evaluates(*forms: Form) -> Callable[[type[_Made]], type[_Made]]:
     """Enter the decorated operator. The forms of its nodes become a part of the language."""
 
     def entered(made: type[_Made]) -> type[_Made]:
-        _BY_TYPE.update(dict.fromkeys((form.make for form in forms), made()))
+        operator, types = made(), [form.make for form in forms]
+        OPERATORS.update(dict.fromkeys(types, operator))
+        if isinstance(operator, Choosing):
+            _CHOOSING.update(dict.fromkeys(types, operator))
         forms_table.enter(forms)
         return made
 
@@ -32,7 +38,8 @@ def evaluates(*forms: Form) -> Callable[[type[_Made]], type[_Made]]:
 def remove(forms: Sequence[Form]) -> None:
     """Undo what `evaluates` has entered."""
     for form in forms:
-        del _BY_TYPE[form.make]
+        del OPERATORS[form.make]
+        _CHOOSING.pop(form.make, None)
     forms_table.remove(forms)
 
 
@@ -48,8 +55,8 @@ def values(*types: type[TermNode]) -> Callable[[type[_MadeTerm]], type[_MadeTerm
 
 def operator_of(node: Condition) -> Operator[Any] | None:
     """Return the operator of a condition, or None if it does not look back itself."""
-    found = _BY_TYPE.get(type(node))
-    return None if found is None else found.for_node(node)
+    choosing = _CHOOSING.get(type(node))
+    return OPERATORS.get(type(node)) if choosing is None else choosing.for_node(node)
 
 
 def term_operator(term: TermNode) -> TermOperator[Any]:
@@ -59,9 +66,9 @@ def term_operator(term: TermNode) -> TermOperator[Any]:
 
 def remembering(node: Node) -> LookingBack[Any]:
     """Return the operator of a condition or term that has a memory."""
-    found = _BY_TYPE.get(type(node))
-    if found is not None:
-        return found.for_node(node)
+    operator = operator_of(cast("Condition", node))
+    if operator is not None:
+        return operator
     of_term = _TERMS[type(node)]
     assert isinstance(of_term, PastTerm), node
     return of_term
@@ -80,11 +87,11 @@ def parts_of(node: Condition) -> tuple[Node, ...]:
     if isinstance(node, Compare):
         terms = (*terms_in(node.left), *terms_in(node.right))
         return tuple([term for term in terms if isinstance(term, TermNode) and remembers(term)])
-    return () if operator_of(node) is None else (node,)
+    return (node,) if type(node) in OPERATORS else ()
 
 
 @forms_table.derived
 def calls() -> dict[str, Any]:
     """Return what the code of operators and terms calls, by name."""
-    known: list[Any] = [*_BY_TYPE.values(), *_TERMS.values()]
+    known: list[Any] = [*OPERATORS.values(), *_TERMS.values()]
     return {called.__name__: called for each in known for called in each.calls}

@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from engine.evaluation.operators.counting.comparison import COMPARED
 from engine.evaluation.operators.table import operator_of, remembering
-from engine.evaluation.paths import Path
+from engine.evaluation.paths import ANY_BIRTH, Path
 from engine.evaluation.persistence.columns import (
     EntryColumns,
     keys_unpacked,
@@ -41,9 +41,8 @@ from engine.evaluation.persistence.conditions import (
     stored_condition,
     stored_path,
 )
-from engine.evaluation.requirements import Births, requirements_of
+from engine.evaluation.requirements import Births, MemoryName, requirements_of
 from engine.evaluation.slices import slices as lists
-from engine.evaluation.slices.histories import ANY_BIRTH, MemoryName, name_of
 from engine.evaluation.stamps import UNSET, stamp_of, time_of
 from engine.evaluation.times import NEVER
 from engine.language import condition as language
@@ -73,10 +72,10 @@ def migrated(document: dict[str, Any]) -> dict[str, Any]:
     readings: dict[MemoryName, dict[Name, Reading]] = {}
     for _, _, condition, enabled, *_, birth in document["rules"]:
         if enabled:
-            for part, path in requirements_of(stored_condition(condition), Births(birth)).memories:
+            for use in requirements_of(stored_condition(condition), Births(birth)).memories:
                 # There were no terms.
-                node = cast("Condition", part)
-                of_memory = readings.setdefault(name_of(remembering(node).memory(node), path, birth), {})
+                node, path = cast("Condition", use.node), use.path
+                of_memory = readings.setdefault(use.name, {})
                 if (node, path, birth) not in of_memory:
                     of_memory[node, path, birth] = Reading(node, birth, old.read((node, path, birth)))
     born_us: dict[int, int] = {}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
 from engine.evaluation.operators.table import remembering
-from engine.evaluation.requirements import Births, requirements_of
+from engine.evaluation.requirements import Requirements, requirements_of
 from engine.evaluation.rules import LiveRule, Rule
 from engine.language.diagnostics import Entry
 from engine.language.limits import Limits
@@ -21,18 +21,32 @@ in addition to what keys take."""
 _FULL: Final = 1400
 
 
-class Room(Generic[T]):
-    """The room for things that rules need. Each counts once, however many rules need it."""
+class Room:
+    """Room for something that rules need."""
 
-    def __init__(self, most: int, size_of: Callable[[T], int], said: str) -> None:
+    def __init__(self, most: int, said: str) -> None:
         """`said` tells, with `{taken}` and `{most}`, that there is no room."""
         self.taken = 0
-        self._most, self._size_of, self._said = most, size_of, said
+        self._most, self._said = most, said
+
+    def lacking(self, growth: int) -> Iterator[Entry]:
+        """Yield an error 1400 if there is no room for more of it."""
+        # If the bound was lowered, a detector may exceed it, and its rules can still become smaller.
+        if growth > 0 and self.taken + growth > self._most:
+            yield Entry(_FULL, self._said.format(taken=self.taken + growth, most=self._most))
+
+
+class SharedRoom(Room, Generic[T]):
+    """Room for things that rules share. Each counts once, however many rules need it."""
+
+    def __init__(self, most: int, size_of: Callable[[T], int], said: str) -> None:
+        super().__init__(most, said)
+        self._size_of = size_of
         self._uses = Counter[T]()
         """How many rules need each."""
 
-    def lacking(self, coming: Iterable[Iterable[T]], going: Iterable[Iterable[T]]) -> Iterator[Entry]:
-        """Yield an error 1400 if there is no room for what rules need, once others are gone."""
+    def growth(self, coming: Iterable[Iterable[T]], going: Iterable[Iterable[T]]) -> int:
+        """Return how much more is taken for what rules need, once others are gone."""
         changes = Counter(one for things in coming for one in things)
         changes.subtract(one for things in going for one in things)
         growth = 0
@@ -40,9 +54,7 @@ class Room(Generic[T]):
             before = self._uses[one]
             if bool(before) != bool(before + change):
                 growth += -self._size_of(one) if before else self._size_of(one)
-        # If the bound was lowered, a detector may exceed it, and its rules can still become smaller.
-        if growth > 0 and self.taken + growth > self._most:
-            yield Entry(_FULL, self._said.format(taken=self.taken + growth, most=self._most))
+        return growth
 
     def add(self, things: Iterable[T]) -> None:
         """Count what a rule needs."""
@@ -66,18 +78,16 @@ class Rooms:
     def __init__(self, limits: Limits, live: Mapping[str, LiveRule]) -> None:
         self._live = live
         # The patterns of all rules are compiled anew at each activation.
-        self.patterns = Room[str](
+        self.patterns = SharedRoom[str](
             limits.detector_preparation_max,
             lambda pattern: compile_pattern(pattern, limits).preparation,
             "compiling the patterns of the detector's rules costs {taken} units; limit {most}",
         )
         # All rules are kept in memory, saved, copied and listed.
-        self.rules = Room[Rule](
-            limits.rules_bytes_max,
-            Rule.bytes_as_json,
-            "the detector's rules take {taken} bytes as JSON; limit {most}",
+        self.rules = Room(
+            limits.rules_bytes_max, "the detector's rules take {taken} bytes as JSON; limit {most}"
         )
-        self.records = Room[tuple[Node, int]](
+        self.records = SharedRoom[tuple[Node, int]](
             limits.state_bytes_max // RECORDS_SHARE,
             lambda record: _bytes_max(record[0]),
             "what the detector's rules count without `per` may grow to {taken} bytes; limit {most}",
@@ -87,54 +97,58 @@ class Rooms:
         """Whether patterns and rules are counted. Evaluation does not need that; the first change does."""
 
     def lacking(
-        self, coming: Sequence[tuple[Rule, Births]], going: Sequence[LiveRule] = ()
+        self, coming: Sequence[tuple[Rule, Requirements]], going: Sequence[LiveRule] = ()
     ) -> Iterator[Entry]:
         """Yield an error 1400 for each room that is too small for some rules, once others are gone."""
         if not self._is_filled:
             self._is_filled = True
             for live in self._live.values():
-                self.patterns.add(_patterns_of(live.rule))
-                self.rules.add([live.rule])
+                self.patterns.add(_patterns_of(_needed(live)))
+                self.rules.taken += live.rule.bytes_as_json()
+        gone = [(live.rule, _needed(live)) for live in going]
         yield from self.patterns.lacking(
-            [_patterns_of(rule) for rule, _ in coming], [_patterns_of(one.rule) for one in going]
+            self.patterns.growth(*([_patterns_of(parts) for _, parts in each] for each in (coming, gone)))
         )
-        yield from self.rules.lacking([[rule] for rule, _ in coming], [[one.rule] for one in going])
+        yield from self.rules.lacking(
+            sum(rule.bytes_as_json() for rule, _ in coming) - sum(rule.bytes_as_json() for rule, _ in gone)
+        )
         yield from self.records.lacking(
-            [_records_of(*one) for one in coming], [_records_of(one.rule, one.births) for one in going]
+            self.records.growth(*([_records_of(*one) for one in each] for each in (coming, gone)))
         )
 
-    def put(self, before: LiveRule | None, after: LiveRule) -> None:
-        """Count a rule that is added, or put in place of another."""
-        self.records.add(_records_of(after.rule, after.births))
+    def put(self, before: LiveRule | None, after: LiveRule, parts: Requirements) -> None:
+        """Count a rule with its requirements, which is added or put in place of another."""
+        self.records.add(_records_of(after.rule, parts))
         if self._is_filled:
-            self.patterns.add(_patterns_of(after.rule))
-            self.rules.add([after.rule])
+            self.patterns.add(_patterns_of(parts))
+            self.rules.taken += after.rule.bytes_as_json()
         if before is not None:
             self.remove(before)
 
     def remove(self, live: LiveRule) -> None:
         """Count a rule no more."""
-        self.records.remove(_records_of(live.rule, live.births))
+        parts = _needed(live)
+        self.records.remove(_records_of(live.rule, parts))
         if self._is_filled:
-            self.patterns.remove(_patterns_of(live.rule))
-            self.rules.remove([live.rule])
+            self.patterns.remove(_patterns_of(parts))
+            self.rules.taken -= live.rule.bytes_as_json()
 
 
-def _patterns_of(rule: Rule) -> frozenset[str]:
-    return frozenset(pattern for _, pattern in requirements_of(rule.condition).patterns)
+def _needed(live: LiveRule) -> Requirements:
+    return requirements_of(live.rule.condition, live.births)
 
 
-def _records_of(rule: Rule, births: Births) -> frozenset[tuple[Node, int]]:
+def _patterns_of(parts: Requirements) -> frozenset[str]:
+    return frozenset([pattern for _, pattern in parts.patterns])
+
+
+def _records_of(rule: Rule, parts: Requirements) -> frozenset[tuple[Node, int]]:
     """Return the records without keys of a rule; none if it is disabled."""
-    if not rule.enabled:
-        return frozenset()
-    parts = requirements_of(rule.condition, births)
-    both = zip(parts.memories, parts.births, strict=True)
-    return frozenset((node, own.birth) for (node, path), own in both if not path and _bytes_max(node))
+    records = [use for use in parts.memories if not use.path and use.name.memory.is_record]
+    return frozenset([(use.node, use.births.birth) for use in records] if rule.enabled else ())
 
 
 def _bytes_max(node: Node) -> int:
-    """Return the most bytes that the record of a node may take; 0 if it has none."""
+    """Return the most bytes that the record of a node may take."""
     operator = remembering(node)
-    memory = operator.memory(node)
-    return memory.bytes_max(operator.keep(node)) if memory.is_record else 0
+    return operator.memory(node).bytes_max(operator.keep(node))

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 
 from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.relations.relation_book import RelationBook
-from engine.evaluation.requirements import Births
+from engine.evaluation.requirements import Births, requirements_of
 from engine.evaluation.rule_book.changes.keeping import keeping
 from engine.evaluation.rule_book.changes.many_rules import RulesChange, WantedRule, rules_change
 from engine.evaluation.rule_book.changes.versions import Change, Versions
@@ -19,11 +19,8 @@ from engine.evaluation.rules import (
     Labels,
     LiveRule,
     Rule,
-    check_description,
-    check_labels,
-    check_name,
     read_condition,
-    read_every,
+    read_members,
     source_of,
 )
 from engine.evaluation.slices.histories import Histories
@@ -98,10 +95,7 @@ class RuleBook(RelationBook):
         for the same values of `every_by`, its keys if not given. Raises ConditionError, Refusal 1001 for the
         other members, 1201 if there is no rule `draft_of`, and 1400 if the detector is full.
         """
-        check_name(name)
-        check_description(description)
-        check_labels(labels or {})
-        every_secs, every_by = read_every(every_secs, every_by)
+        every_secs, every_by = read_members(name, description, labels or {}, every_secs, every_by)
         if draft_of is not None:
             self.shadows.check_draft(draft_of, shadow=shadow)
         read = read_condition(condition, self.limits)
@@ -109,13 +103,23 @@ class RuleBook(RelationBook):
             raise Refusal(Entry(1400, f"the detector has {self.limits.rules_max} rules, which is the limit"))
         if draft_of is not None:
             self.shadows.check_room(draft_of)
-        rule_id = rule_id or self.new_id()
-        rule = Rule(id=rule_id, name=name, condition=read, notify=notify, priority=self.priority_highest + 1)
-        rule = replace(rule, source=source_of(condition, read), shadow=shadow, draft_of=draft_of)
-        rule = replace(rule, description=description, labels=labels or {}, timed=timed)
-        rule = replace(rule, every_secs=every_secs, every_by=every_by)
+        rule = Rule(
+            id=rule_id or self.new_id(),
+            name=name,
+            condition=read,
+            notify=notify,
+            priority=self.priority_highest + 1,
+            source=source_of(condition, read),
+            shadow=shadow,
+            draft_of=draft_of,
+            description=description,
+            labels=labels or {},
+            timed=timed,
+            every_secs=every_secs,
+            every_by=every_by,
+        )
         self._put_if_room(rule, self._now)
-        return rule_id
+        return rule.id
 
     def change_rule(
         self,
@@ -143,14 +147,10 @@ class RuleBook(RelationBook):
         """
         live = self._named(rule_id)
         before = live.rule
-        if name is not None:
-            check_name(name)
-        check_description(description or "")
-        check_labels(labels or {})
         every_secs = before.every_secs if every_secs is None else every_secs
         if every_by is None and every_secs:
             every_by = before.every_by
-        every_secs, every_by = read_every(every_secs, every_by)
+        every_secs, every_by = read_members(name, description or "", labels or {}, every_secs, every_by)
         read = before.condition if condition is None else read_condition(condition, self.limits)
         after = replace(
             before,
@@ -198,7 +198,7 @@ class RuleBook(RelationBook):
 
     def _put_if_room(self, rule: Rule, births: Births, going: Sequence[LiveRule] = ()) -> None:
         """Add or replace a rule. Raises Refusal 1400 if there is no room for it."""
-        for entry in self.rooms.lacking([(rule, births)], going):
+        for entry in self.rooms.lacking([(rule, requirements_of(rule.condition, births))], going):
             raise Refusal(entry)
         self._put(rule, births)
         self.settle_rules()
@@ -272,8 +272,8 @@ class RuleBook(RelationBook):
         rule = replace(live.rule, condition=draft.rule.condition, source=draft.rule.source)
         other = replace(draft.rule, condition=live.rule.condition, source=live.rule.source)
         promoted, demoted = replace(draft, rule=rule), replace(live, rule=other)
-        self.rooms.put(live, promoted)
-        self.rooms.put(draft, demoted)
+        for old, new in ((live, promoted), (draft, demoted)):
+            self.rooms.put(old, new, requirements_of(new.rule.condition, new.births))
         if self._meanings is not None:
             # The draft is a shadow rule before and after.
             self._meanings.remove(live.rule)
@@ -304,7 +304,8 @@ class RuleBook(RelationBook):
     def _install(self, rule: Rule, births: Births) -> None:
         before = self.live.get(rule.id)
         self.live[rule.id] = after = LiveRule(rule, births)
-        self.rooms.put(before, after)
+        parts = requirements_of(rule.condition, births)
+        self.rooms.put(before, after, parts)
         if self._meanings is not None:
             if before is not None:
                 self._meanings.remove(before.rule)
@@ -316,11 +317,11 @@ class RuleBook(RelationBook):
                 self.rule_set.rename(rule)
                 return
             if rule.enabled and births.kept:
-                self.rule_set.replace(rule, births)
+                self.rule_set.replace(rule, births, parts)
                 return
             self.rule_set.remove(rule.priority)
         if rule.enabled:
-            self.rule_set.add(rule, births)
+            self.rule_set.add(rule, births, parts)
 
     def settle_rules(self, *, indexed: bool | None = None) -> None:
         """Choose how the rules are evaluated, and compile what they search for, after they have changed.

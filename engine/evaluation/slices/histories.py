@@ -5,33 +5,21 @@ from typing import Final, NamedTuple
 
 from engine.evaluation.facts.values import Event
 from engine.evaluation.operators.interface import Memory
-from engine.evaluation.operators.table import parts_of, remembering
-from engine.evaluation.paths import Filter, Path
-from engine.evaluation.requirements import Births
+from engine.evaluation.operators.table import remembering
+from engine.evaluation.paths import ANY_BIRTH, Path
+from engine.evaluation.requirements import Births, MemoryName, Use
 from engine.evaluation.slices.bounds.eviction import NEAR_SHARE, NONE_EVICTED, Evicted, Eviction, Expiry
 from engine.evaluation.slices.bounds.tracked import Keyed
 from engine.evaluation.slices.readers import Reader
 from engine.evaluation.slices.slices import SEEN, Remembered, Slices
-from engine.evaluation.stamps import time_of
 from engine.language import condition as language
-from engine.language.condition import walk
 from engine.language.nodes import Node
-
-ANY_BIRTH: Final = -1
 
 SWEPT_FROM: Final = 1 << 14
 """Up to this many slices, those that have expired stay: a key that comes again then finds its slice."""
 
 SETTLED_EVERY: Final = 32
 """After each so many events, the bounds are looked after even if none is passed."""
-
-
-class MemoryName(NamedTuple):
-    """A memory under a path of keys, for rules of one birth, or of any."""
-
-    memory: Memory
-    path: Path
-    birth: int
 
 
 class Histories:
@@ -114,32 +102,35 @@ class Histories:
 
     def of(self, node: Node, path: Path, birth: int) -> Remembered:
         """Return the memory that a node of a rule reads, while the rule uses it."""
-        return self.memories[_name_of_node(node, path, birth)]
+        return self.remembered(remembering(node).memory(node), path, birth)
 
     def remembered(self, memory: Memory, path: Path, birth: int) -> Remembered:
         """Return a memory that rules of a birth use."""
-        return self.memories[name_of(memory, path, birth)]
+        found = self.memories.get(MemoryName(memory, path, ANY_BIRTH))
+        return self.memories[MemoryName(memory, path, birth)] if found is None else found
 
-    def acquire(self, node: Node, path: Path, birth: int, born: int) -> Remembered:
-        """Have a node of a new rule remembered from now on: after event `birth`, whose stamp is `born`."""
-        name = _name_of_node(node, path, birth)
-        if name not in self.memories:
+    def acquire(self, use: Use) -> Remembered:
+        """Have a part of a new rule remembered from now on."""
+        node, path, births, operator, name, nodes, _ = use
+        remembered = self.memories.get(name)
+        if remembered is None:
             if path not in self.slices:
                 self.slices[path] = Slices(path, self.weigh if path else self._weigh_unkeyed)
                 if path:
                     self._expiries[path] = Expiry(self.slices[path])
-            self.memories[name] = self.slices[path].remember(name.memory, node, time_of(born))
-        remembered = self.memories[name]
-        remembered.read_by(_reader(node, born))
-        remembered.keep = max(remembered.keep, remembering(node).keep(node))
+            remembered = self.slices[path].remember(name.memory, node, births.born)
+            remembered.nodes = nodes
+            self.memories[name] = remembered
+        remembered.read_by(_reader(use))
+        remembered.keep = max(remembered.keep, operator.keep(node))
         return remembered
 
-    def release(self, node: Node, path: Path, birth: int, born: int) -> None:
+    def release(self, use: Use) -> None:
         """Undo `acquire`. Drop the memory if nobody uses it any more."""
-        name = _name_of_node(node, path, birth)
+        path, name = use.path, use.name
         remembered = self.memories[name]
         self._eviction.renew()
-        if not remembered.read_no_more(_reader(node, born)):
+        if not remembered.read_no_more(_reader(use)):
             return
         del self.memories[name]
         slices = self.slices[path]
@@ -149,27 +140,8 @@ class Histories:
             self._expiries.pop(path, None)
 
 
-def _reader(node: Node, born: int) -> Reader:
-    operator = remembering(node)
-    return Reader(operator.window_us(node), born, operator.only_next)
-
-
-def _name_of_node(node: Node, path: Path, birth: int) -> MemoryName:
-    return name_of(remembering(node).memory(node), path, birth)
-
-
-def name_of(memory: Memory, path: Path, birth: int) -> MemoryName:
-    """Return the name of a memory for rules of a birth."""
-    return MemoryName(memory, path, ANY_BIRTH if _is_shared(memory, path) else birth)
-
-
-def _is_shared(memory: Memory, path: Path) -> bool:
-    """Return whether rules of all births share a memory: its operands and its slices are the same for all."""
-    return (
-        memory.splits
-        and not any(parts_of(node) for operand in memory.operands for node, _ in walk(operand))
-        and not any(isinstance(step, Filter) and step.birth != ANY_BIRTH for step in path)
-    )
+def _reader(use: Use) -> Reader:
+    return Reader(use.operator.window_us(use.node), use.births.born, use.operator.only_next)
 
 
 class Site(NamedTuple):

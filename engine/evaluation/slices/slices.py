@@ -57,8 +57,8 @@ class Remembered(Readers):
     """A memory in the slices of one path. Generated code calls its methods with the entries of slices."""
 
     __slots__ = (
-        *("blank", "bucket", "by_exception", "bytes_of", "commit", "has_place", "keep", "node", "place"),
-        *("slices", "weigh"),
+        *("blank", "bucket", "by_exception", "bytes_of", "commit", "has_place", "keep", "node", "nodes"),
+        *("place", "slices", "weigh"),
     )
 
     def __init__(self, memory: Memory, node: Node, slices: "Slices", place: int, *, has_place: bool) -> None:
@@ -70,6 +70,8 @@ class Remembered(Readers):
         """Gives the size of a record."""
         self.node = node
         """The first node that reads it."""
+        self.nodes = 1
+        """How many nodes decide what an event is to it; see `Use.nodes`."""
         self.place = place
         """Where its entries are: in the list of a slice, if it `has_place`, else in the dict."""
         self.has_place = has_place
@@ -156,10 +158,10 @@ class Slices:
         """The size of the root without its entries."""
         return 0 if self.path else PLACE_BYTES * (len(self.root) - FIRST)
 
-    def remember(self, memory: Memory, node: Node, now_us: int) -> Remembered:
-        """Have the slices remember one more thing, from now on."""
+    def remember(self, memory: Memory, node: Node, born: int) -> Remembered:
+        """Have the slices remember one more thing from now on: after the event with a stamp."""
         place = next((place for place in range(FIRST, PLACES_MAX) if place not in self.memories), PLACES_MAX)
-        has_place = place < PLACES_MAX and not self._has_many(now_us)
+        has_place = place < PLACES_MAX and not self._has_many(born)
         if not has_place:
             place = max(PLACES_MAX, len(self.blank), self._unused)
             self._unused = place + 1
@@ -175,10 +177,13 @@ class Slices:
                     self.weigh(missing * PLACE_BYTES)
         return remembered
 
-    def _has_many(self, now_us: int) -> bool:
-        """Return whether more than EXTENDED_MAX slices can still matter."""
+    def _has_many(self, stamp: int) -> bool:
+        """Return whether more than EXTENDED_MAX slices can still matter after the event with a stamp."""
+        if len(self) <= EXTENDED_MAX:
+            return False
+        now_us = time_of(stamp)
         living = (slice_ for slice_ in self._all() if self.until_us(slice_) >= now_us)
-        return len(self) > EXTENDED_MAX and next(islice(living, EXTENDED_MAX, None), None) is not None
+        return next(islice(living, EXTENDED_MAX, None), None) is not None
 
     def arrange(self, width: int, places: Mapping[int, Remembered]) -> None:
         """Give all memories the places that they had in lists of some width, before there are slices."""

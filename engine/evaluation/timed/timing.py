@@ -106,7 +106,7 @@ class Timing:
         watch = self.watches.pop(priority, None)
         if watch is not None:
             watch.end()
-        self._changed()
+            self._changed()
 
     def rules_changed(self) -> None:
         """See that rules have changed, perhaps others than these."""

@@ -7,11 +7,11 @@ import msgspec
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.facts.values import Event
+from engine.evaluation.rules import actions_json
 from engine.evaluation.wire.batches import BatchForm, decode_batch
 from engine.evaluation.wire.bodies import without_collector
 from engine.evaluation.wire.decoding import decode_evaluate, decode_lines, event_in, events_in
 from engine.evaluation.wire.results import (
-    encode_actions,
     encode_entries,
     encode_firings,
     no_room,
@@ -48,7 +48,8 @@ def evaluate_body(detector: Detector, body: bytes) -> Answer:
         return Refused(refusal.entries)
     finally:
         detector.forget_lookups()
-    return Done(b'{"actions":' + encode_actions(outcome.fired) + b"}", encode_entries(outcome.messages))
+    messages = encode_entries(outcome.messages) if outcome.messages else b"[]"
+    return Done(b'{"actions":' + actions_json(outcome.fired) + b"}", messages)
 
 
 def tick(detector: Detector, time_us: int, between: Callable[[], None]) -> Done:

@@ -16,7 +16,7 @@ from engine.evaluation.events.outcomes import Outcomes
 from engine.evaluation.explanation.firings import Firings, evaluate_explained
 from engine.evaluation.facts.shown import shown
 from engine.evaluation.facts.values import Event
-from engine.evaluation.rules import Fired
+from engine.evaluation.rules import actions_json
 from engine.evaluation.timed.timing import FiredByTime
 from engine.evaluation.times import milliseconds
 from engine.language.diagnostics import Entry, Refusal
@@ -48,11 +48,6 @@ def encode_entries(entries: list[Entry] | tuple[Entry, ...]) -> bytes:
     if not entries:
         return b"[]"
     return msgspec.json.encode([ReportedEntry(*entry) for entry in entries])
-
-
-def encode_actions(fired: Fired) -> bytes:
-    """Return the actions of the rules that fired as a JSON array."""
-    return b"[" + b",".join([rule.action_json() for rule in fired]) + b"]"
 
 
 def encode_firings(firings: Iterable[FiredByTime], bytes_max: int) -> tuple[bytes, int]:
@@ -124,7 +119,7 @@ def results_of(outcomes: Outcomes) -> list[bytes]:
         if fired:
             result = known.get(id(fired), b"")
             if not result:
-                result = known[id(fired)] = b'{"actions":' + encode_actions(fired) + b"}"
+                result = known[id(fired)] = b'{"actions":' + actions_json(fired) + b"}"
         results.append(result)
     for place, messages in outcomes.messages.items():
         results[place] = results[place][:-1] + b',"messages":' + encode_entries(messages) + b"}"

@@ -1,9 +1,8 @@
 """What a form of a condition or a term is: how it looks in JSON and in text, and what messages say of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property
 from typing import Any, Final
 
 
@@ -84,14 +83,18 @@ class Form:
     word: str = ""
     synonyms: frozenset[str] = frozenset()
     """The names of what is nearly the same in other languages, in lower case."""
+    looks_back: bool = False
+    """Whether it depends on other events than the current one, apart from the conditions in it."""
     looks_before: bool = False
     """Whether the current event never makes it true, only those before it."""
     counted: Counted | None = None
     """Of the fields that are facts, what the first has to be."""
 
-    @cached_property
-    def nested(self) -> tuple[tuple[str, bool], ...]:
-        """The fields that hold conditions or terms, and whether each holds an array of them."""
-        return tuple(
-            (name, content in _ARRAYS) for name, content in self.fields.items() if content in _NESTED
-        )
+    nested: tuple[tuple[str, bool], ...] = field(init=False)
+    """The fields that hold conditions or terms, and whether each holds an array of them."""
+
+    def __post_init__(self) -> None:
+        """Find what is derived from the fields and the shape."""
+        nested = [(name, content in _ARRAYS) for name, content in self.fields.items() if content in _NESTED]
+        object.__setattr__(self, "nested", tuple(nested))
+        object.__setattr__(self, "looks_back", self.looks_back or self.shape is not None)

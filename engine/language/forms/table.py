@@ -22,6 +22,9 @@ FORMS: Final[dict[str, Form]] = {}
 FORM_OF: Final[dict[type, Form]] = {}
 """The same, by their classes."""
 
+FORM_OF_NODE: Final[dict[type, Form]] = {}
+"""Those of terms, too."""
+
 _Made = TypeVar("_Made")
 _forgets: Final[list[Callable[[], None]]] = []
 
@@ -57,6 +60,8 @@ def _update() -> None:
     FORMS.update({form.name: form for form in ordered})
     FORM_OF.clear()
     FORM_OF.update({form.make: form for form in ordered})
+    FORM_OF_NODE.clear()
+    FORM_OF_NODE.update(TERM_FORM_OF | FORM_OF)
     for forget in _forgets:
         forget()
 
@@ -68,12 +73,6 @@ def first_form(shape: Shape, value: Content | None = None, *, looks_before: bool
         for form in FORMS.values()
         if form.shape is shape and form.fields.get("value") is value and form.looks_before is looks_before
     )
-
-
-def form_of(node: Node) -> Form:
-    """Return the form of a condition or a term."""
-    kind = type(node)
-    return TERM_FORM_OF[kind] if kind in TERM_FORM_OF else FORM_OF[kind]
 
 
 def placed_children(node: Node) -> Iterator[tuple[str, Condition]]:
@@ -101,7 +100,7 @@ def placed_terms(node: Node) -> Iterator[tuple[str, TermNode]]:
 
 def _placed_members(node: Node) -> Iterator[tuple[str, object]]:
     """Yield the value of each field, that of an array element by element, each with its path in JSON."""
-    form = form_of(node)
+    form = FORM_OF_NODE[type(node)]
     for field in form.fields:
         path = form.name if form.is_bare else f"{form.name}.{field}"
         value = getattr(node, field)
@@ -117,7 +116,7 @@ def facts_of(node: Node) -> list[str]:
     The facts of terms include those of other events, as in `prev(x)`.
     """
     facts: list[str] = [language.STRINGS] if isinstance(node, language.Anywhere) else []
-    for field, content in form_of(node).fields.items():
+    for field, content in FORM_OF_NODE[type(node)].fields.items():
         value = getattr(node, field)
         if content is Content.NAME:
             facts.append(value)
@@ -193,6 +192,7 @@ enter(
             name="keyed",
             fields=INNER | {"key": Content.NAME} | WHERE,
             optional=frozenset(WHERE),
+            looks_back=True,
             text="Inner, over the events whose key has the same value as now.\n\n`where` is an addition to "
             "the interface: only events at which it is true belong to the history.",
         ),

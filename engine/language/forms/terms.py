@@ -14,13 +14,13 @@ _NAME: Final = {"fact": Content.NAME}
 
 
 def _bare(make: type[Any], name: str, fields: Mapping[str, Content]) -> Form:
-    return Form(make=make, name=name, fields=fields, is_bare=True)
+    return Form(make=make, name=name, fields=fields, is_bare=True, looks_back=terms.is_past(make))
 
 
 def _aggregate(make: type[Any], name: str, text: str, over: Mapping[str, Content] = _NAME | WHERE) -> Form:
     fields = {**over, **WINDOW, "earlier": Content.EARLIER}
     optional = frozenset({*WHERE, *WINDOW, "earlier"} & fields.keys())
-    return Form(make=make, name=name, fields=fields, optional=optional, text=text)
+    return Form(make=make, name=name, fields=fields, optional=optional, text=text, looks_back=True)
 
 
 TERM_FORMS: Final[dict[str, Form]] = {
@@ -33,6 +33,7 @@ TERM_FORMS: Final[dict[str, Form]] = {
             name="last",
             fields=_NAME | WHERE,
             optional=frozenset(WHERE),
+            looks_back=True,
             text="The fact's value at the latest event before now at which it was a string, number or "
             "boolean, and `where` was true.",
         ),

@@ -8,7 +8,7 @@ from engine.language import condition as language
 from engine.language.condition import Condition
 from engine.language.diagnostics import json_type, quoted
 from engine.language.forms.form import Content
-from engine.language.forms.table import form_of
+from engine.language.forms.table import FORM_OF_NODE
 from engine.language.nodes import TermNode
 from engine.language.terms import Fact, Term
 from engine.language.text.printer import comparison_text, format_term
@@ -112,7 +112,7 @@ def _of_two(node: Condition, left: Term, op: str, right: Term, others: tuple[str
 
 def _of_number(node: Any) -> Asked | None:
     """Return what a member that compares a number with a constant asks of the number."""
-    fields = form_of(node).fields
+    fields = FORM_OF_NODE[type(node)].fields
     if not {Content.COUNT, Content.AMOUNT} & set(fields.values()) or isinstance(
         node.value, language.ScaledFact
     ):

@@ -97,9 +97,13 @@ class JsonReader:
             case "word", ("true" | "false" | "null"):
                 self._put(_WORDS[literal], offset)
             case "mark", "{":
-                self._put_open(SpannedObject(), offset)
+                opened = SpannedObject()
+                opened.offsets = {}
+                self._put_open(opened, offset)
             case "mark", "[":
-                self._put_open(SpannedArray(), offset)
+                listed = SpannedArray()
+                listed.offsets = []
+                self._put_open(listed, offset)
             case _:
                 self._unexpected(offset, expected)
 

@@ -2,25 +2,20 @@
 
 
 class SpannedObject(dict[str, object]):
-    """A JSON object, with the offset at which the value of each member begins."""
+    """A JSON object, with the offset at which the value of each member begins, if that is known.
+
+    Without a constructor of its own, since each text makes many: whoever makes one sets the `offsets`.
+    """
 
     __slots__ = ("offsets",)
-
-    def __init__(
-        self, members: dict[str, object] | None = None, offsets: dict[str, int] | None = None
-    ) -> None:
-        super().__init__(members or {})
-        self.offsets: dict[str, int] = offsets or {}
+    offsets: dict[str, int]
 
 
 class SpannedArray(list[object]):
-    """A JSON array, with the offset at which each element begins."""
+    """A JSON array, with the offset at which each element begins, or of none."""
 
     __slots__ = ("offsets",)
-
-    def __init__(self, elements: list[object] | None = None, offsets: list[int] | None = None) -> None:
-        super().__init__(elements or [])
-        self.offsets: list[int] = offsets or []
+    offsets: list[int]
 
 
 def offset_of(container: object, member: str | int) -> int | None:

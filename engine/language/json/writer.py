@@ -4,7 +4,7 @@ import json
 from typing import Any, Final
 
 from engine.language.condition import Condition, FactArg, NetworksOf, ScaledFact
-from engine.language.forms.table import form_of
+from engine.language.forms.table import FORM_OF_NODE
 from engine.language.nodes import Node
 
 # The standard library encodes integers of any size, which events and conditions may hold.
@@ -20,7 +20,7 @@ def condition_to_document(condition: Condition) -> dict[str, object]:
 
 
 def _of_node(node: Node) -> dict[str, object]:
-    form = form_of(node)
+    form = FORM_OF_NODE[type(node)]
     members = {
         field: _document(value) for field in form.fields if (value := getattr(node, field)) is not None
     }

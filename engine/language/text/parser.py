@@ -17,20 +17,13 @@ from engine.language.forms.shapes import INFIXES, PREFIXES
 from engine.language.forms.table import derived
 from engine.language.json.spans import SpannedObject
 from engine.language.limits import DEFAULT_LIMITS, Limits
-from engine.language.literals import explain_string, number_value, string_value
+from engine.language.literals import explain_string, number_value, split_duration, string_value
 from engine.language.text.errors.suggestions import explain, explain_character
 from engine.language.text.grammar import grammar
 from engine.language.text.lexical.contextual_keywords import is_keyword
-from engine.language.text.lexical.names import contextual_keywords, is_reserved
-from engine.language.text.lexical.words import Word, terminals_of
-from engine.language.text.transformer import (
-    Filtered,
-    Part,
-    Transformer,
-    is_amount,
-    offset_of,
-    split_duration,
-)
+from engine.language.text.lexical.names import contextual_keywords, keywords
+from engine.language.text.lexical.words import Filtered, Part, Word, terminals_of
+from engine.language.text.transformer import document_of, is_amount
 from engine.language.validation.document import condition_from_document, condition_from_json
 from engine.language.validation.size import check_size, check_text_size, too_deep
 from engine.language.validation.validator import validated
@@ -64,7 +57,7 @@ def parse(source: str | Source | Mapping[str, object], limits: Limits = DEFAULT_
 @derived
 def _parser() -> Lark:
     """Build the parser on first use, which takes about 50 ms. Parsing does not change it."""
-    return Lark(grammar(), parser="lalr", lexer="basic", transformer=Transformer())
+    return Lark(grammar(), parser="lalr", lexer="basic")
 
 
 class _Reader:
@@ -91,15 +84,15 @@ class _Reader:
             self._refuse_character(stopped)
         end = self._source.end()
         self._tokens.append(Token("$END", "", start_pos=end, end_pos=end))
-        document = self._feed(self._tokens[-1])
+        document = document_of(self._feed(self._tokens[-1]))
         assert isinstance(document, SpannedObject)
         return document
 
     def _feed(self, token: Token) -> object:
-        """Feed the next token to the parser. At the end of the text, give the document."""
+        """Feed the next token to the parser. At the end of the text, give its tree."""
         self._tokens[self._fed] = token
         self._fed += 1
-        if token.type != "WORD" or not is_reserved(token):
+        if token.type != "WORD" or token.lower() not in keywords():
             with suppress(UnexpectedToken):
                 built: object = self._state.feed_token(token)
                 self._check_literal(token)
@@ -110,12 +103,12 @@ class _Reader:
         """Refuse a well-formed literal that JSON cannot express."""
         match token.type:
             case "NUMBER":
-                number_value(token, offset_of(token), self._limits, self._fail)
+                number_value(token, _offset_of(token), self._limits, self._fail)
             case "DURATION":
                 amount, _ = split_duration(token)
-                number_value(amount, offset_of(token), self._limits, self._fail)
+                number_value(amount, _offset_of(token), self._limits, self._fail)
             case "STRING":
-                string_value(token, offset_of(token), self._fail)
+                string_value(token, _offset_of(token), self._fail)
 
     def _refuse(self) -> NoReturn:
         """Refuse the text at its last token, or at an earlier word that causes the error."""
@@ -130,14 +123,15 @@ class _Reader:
 
     def _words(self) -> list[Word]:
         """Return all words. Contextual keywords behind the one that was fed last are names as yet."""
-        return [Word(token.type, str(token), offset_of(token)) for token in self._tokens]
+        return [Word(token.type, str(token), _offset_of(token)) for token in self._tokens]
 
     def _fail(self, offset: int, sentence: str) -> NoReturn:
         """Refuse the text with 1300, or with 1303 if it is already too deep."""
         # What has been read so far may be a whole condition. Python reads no number of very many digits.
         with suppress(UnexpectedToken, ValueError):
-            check_size(_copy_of(self._state).feed_token(Token("$END", "", start_pos=0)), self._limits)
-        _check_depth(self._state.parser_state.value_stack, self._limits)
+            tree = _copy_of(self._state).feed_token(Token("$END", "", start_pos=0))
+            check_size(document_of(tree), self._limits)
+        _check_depth([*map(document_of, self._state.parser_state.value_stack)], self._limits)
         raise self._source.refusal(offset, sentence)
 
 
@@ -200,6 +194,11 @@ def _juxtaposes(state: InteractiveParser) -> bool:
     except UnexpectedToken:
         return False
     return True
+
+
+def _offset_of(token: Token) -> int:
+    assert token.start_pos is not None
+    return token.start_pos
 
 
 def _tokens_of(state: InteractiveParser) -> Iterator[Token]:

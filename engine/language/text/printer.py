@@ -2,7 +2,8 @@
 
 import json
 import re
-from typing import Any, assert_never, cast
+from decimal import Decimal
+from typing import Any, Final, assert_never, cast
 
 from engine.language import condition as language
 from engine.language import terms
@@ -11,13 +12,12 @@ from engine.language.forms.form import Shape
 from engine.language.forms.shapes import PREFIXES
 from engine.language.forms.table import FORM_OF
 from engine.language.forms.terms import TERM_FORM_OF
-from engine.language.literals import is_number
+from engine.language.literals import EXACT, UNITS_MS, duration_seconds, is_number
 from engine.language.nodes import TermNode
 from engine.language.operators import COMPARISONS, LARGEST, OPERATORS
 from engine.language.terms import Term
 from engine.language.text.comparisons import ARITHMETIC, are_of_one_term, is_scalar, reads_otherwise
-from engine.language.text.lexical.durations import duration_text
-from engine.language.text.lexical.names import contextual_keywords, name_text, relation_text
+from engine.language.text.lexical.names import WORD, contextual_keywords, in_backquotes, keywords
 from engine.language.text.sugar import alternatives_of, sugar_of
 
 _HIDDEN = re.compile(
@@ -28,6 +28,9 @@ _HIDDEN = re.compile(
 The list is fixed: Python's notion of printable characters changes between versions, a canonical text
 must not.
 """
+
+_PLAIN_WORD: Final = re.compile(WORD)
+_PLAIN_NAME: Final = re.compile(rf"\$?{WORD}(?:\.{WORD})*")
 
 # Precedence, loosest first. A part gets parentheses if its place requires a tighter one than it has.
 _OR, _AND, _INFIX, _PREFIX = range(4)
@@ -47,6 +50,36 @@ def format(condition: Condition) -> str:  # noqa: A001  (the inverse of parse is
 def format_term(term: Term | TermNode) -> str:
     """Return the canonical text of a valid term."""
     return _term(cast("Term", term))
+
+
+def name_text(name: str) -> str:
+    """Return the name of a fact as texts have it, in backquotes if it needs them."""
+    return _spelled(name, _PLAIN_NAME)
+
+
+def _relation_text(name: str) -> str:
+    """Return the same of a relation. Names with dots or `$` need backquotes, too."""
+    return _spelled(name, _PLAIN_WORD)
+
+
+def _spelled(name: str, plain: re.Pattern[str]) -> str:
+    return name if plain.fullmatch(name) and name.lower() not in keywords() else in_backquotes(name)
+
+
+def duration_text(window_secs: float) -> str:
+    """Return the text of a window: in the largest unit that makes it an integer, otherwise in seconds.
+
+    The text reads back as the same window, whatever its size and precision.
+    """
+    seconds = Decimal(repr(window_secs))
+    milliseconds = EXACT.multiply(seconds, Decimal(1000))
+    for unit, unit_ms in UNITS_MS.items():
+        fits = 0 < seconds < 1 if unit == "ms" else seconds != 0
+        amount, rest = EXACT.divmod(milliseconds, Decimal(unit_ms))
+        text = str(int(amount))
+        if fits and not rest and duration_seconds(text, unit) == window_secs:
+            return text + unit
+    return f"{window_secs}s"
 
 
 def _text(condition: Condition, required: int) -> str:
@@ -69,7 +102,7 @@ def _written(condition: Condition) -> tuple[int, str]:
         case language.Ref(fact, op, reference):
             return _PREFIX, f"{name_text(fact)} {OPERATORS[op].text} {name_text(reference)}"
         case language.InRelation(relation, args):
-            return _PREFIX, f"{relation_text(relation)}({', '.join(map(_argument, args))})"
+            return _PREFIX, f"{_relation_text(relation)}({', '.join(map(_argument, args))})"
         case language.All(members):
             comparison = comparison_text(members) or _range_of_term(members)
             return (_PREFIX, comparison) if comparison else _group("all", " and ", members, _AND)
@@ -193,7 +226,7 @@ def _amount(value: float | ScaledFact) -> str:
 
 def _networks(networks: tuple[str, ...] | language.NetworksOf) -> str:
     if isinstance(networks, language.NetworksOf):
-        return relation_text(networks.relation)
+        return _relation_text(networks.relation)
     return _literal(networks[0] if len(networks) == 1 else networks)
 
 

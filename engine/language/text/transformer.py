@@ -1,20 +1,19 @@
-"""Builds the JSON document of a text, with spans: one method for each rule of the grammar."""
+"""Builds the JSON document of a text from its tree, with spans: one method for each rule of the grammar."""
 
 import json
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
-import lark
-from lark import Token, v_args
+from lark import Token, Tree
 
 from engine.language.forms.form import Content
 from engine.language.forms.shapes import SCALED_FACT
 from engine.language.forms.table import FORMS
 from engine.language.json.spans import SpannedArray, SpannedObject
-from engine.language.literals import is_number
+from engine.language.literals import duration_seconds, is_number, split_duration
 from engine.language.operators import COMPARISONS, LARGEST, OPERATORS
-from engine.language.text.lexical.durations import UNITS_MS, duration_seconds
 from engine.language.text.lexical.names import from_backquotes
+from engine.language.text.lexical.words import Ages, Filtered, Part
 from engine.language.text.sugar import pattern_of
 
 _OPERATOR_NAMES = {operator.text: operator.name for operator in OPERATORS.values()}
@@ -23,42 +22,40 @@ _ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
 _COMPARISON_NAMES = {"=": "eq"} | {text: name for name, text in COMPARISONS.items()}
 
 
-class Part(NamedTuple):
-    """A name, a literal, a term or a window, and the offset at which it begins in the text."""
+def document_of(tree: Any) -> Any:
+    """Return what the tree of a text, or of a part of it, stands for; anything else as it is.
 
-    value: Any
-    offset: int
+    Trees that have no rule stay trees: the members of an `and` that is not complete. Any depth is safe.
+    """
+    # Each part after those in it, from the last to the first.
+    found, pending = [], [tree]
+    while pending:
+        part = pending.pop()
+        found.append(part)
+        if isinstance(part, Tree):
+            pending += part.children
+    made: list[Any] = []
+    for part in reversed(found):
+        if isinstance(part, Tree):
+            first = len(made) - len(part.children)
+            method, members = getattr(_TRANSFORMER, part.data, None), made[first:]
+            made[first:] = [Tree(part.data, members) if method is None else method(*members)]
+        else:
+            made.append(part)
+    (document,) = made
+    return document
 
 
-class Ages(NamedTuple):
-    """The least and the greatest age of the events that count."""
-
-    least: Part
-    greatest: Part
-
-
-class Filtered(NamedTuple):
-    """The fact between the parentheses of an aggregate or `last`, and the condition after its `where`."""
-
-    fact: Part
-    where: SpannedObject | None = None
-
-    def members(self) -> dict[str, object]:
-        """Return the members of the document."""
-        return {"fact": self.fact} | ({} if self.where is None else {"where": self.where})
-
-
-@v_args(inline=True)
-class Transformer(lark.Transformer[Any, Any]):
+class Transformer:
     """One method for each rule of the grammar. None of them changes its arguments."""
 
     def any_of(self, *members: SpannedObject) -> SpannedObject:
         """`a or b`, `any(a, b)`."""
-        return _condition("any", SpannedArray([*members]))
+        return _condition("any", _array(members))
 
     def all_of(self, *members: SpannedObject) -> SpannedObject:
         """`a and b`, `all(a, b)`."""
-        return _condition("all", SpannedArray([*members]))
+        return _condition("all", _array(members))
 
     def infix(self, left: SpannedObject, word: Token, right: SpannedObject) -> SpannedObject:
         """`a since b`."""
@@ -102,7 +99,7 @@ class Transformer(lark.Transformer[Any, Any]):
 
     def call_of_fact(self, word: Token, over: Filtered, *compared: Any) -> SpannedObject:
         """`distinct(x where a) within 1h > 20`."""
-        return _form(str(word), **over.members(), **_comparison(*compared))
+        return _form(str(word), **over.members, **_comparison(*compared))
 
     def filtered(self, fact: Part, *rest: Any) -> Filtered:
         """`x`, `x where a`."""
@@ -127,8 +124,8 @@ class Transformer(lark.Transformer[Any, Any]):
             if sign == before and sign in "+*":
                 _, operands = _only_member(value)
             else:
-                operands = SpannedArray([value], [first.offset])
-                value = SpannedObject({_ARITHMETIC[sign]: operands})
+                operands = _array([value], [first.offset])
+                value = _condition(_ARITHMETIC[sign], operands)
             operands.append(operand.value)
             operands.offsets.append(operand.offset)
             before = sign
@@ -148,7 +145,7 @@ class Transformer(lark.Transformer[Any, Any]):
 
     def last(self, word: Token, over: Filtered) -> Part:
         """`last(x)`, `last(x where a)`."""
-        return _part(_form("last", **over.members()), word)
+        return _part(_form("last", **over.members), word)
 
     def clock(self, word: Token, zone: Part | None = None) -> Part:
         """`hour()`, `hour("Europe/Berlin")`."""
@@ -161,7 +158,7 @@ class Transformer(lark.Transformer[Any, Any]):
 
     def aggregate(self, word: Token, over: Filtered, window: Part | None) -> Part:
         """`sum(x)`, `avg(x where a) within 30d`."""
-        return _part(_form(str(word), **over.members(), **_windowed(window)), word)
+        return _part(_form(str(word), **over.members, **_windowed(window)), word)
 
     def earlier(self, word: Token, aggregate: Part) -> Part:
         """`earlier count(a)`."""
@@ -228,7 +225,7 @@ class Transformer(lark.Transformer[Any, Any]):
         leaves: list[object] = [
             self.leaf(fact, "matches", Part(_pattern(word, t.value), t.offset)) for t in texts
         ]
-        return SpannedObject({"any": SpannedArray(leaves)}, {"any": value.offset})
+        return _spanned({"any": _array(leaves)}, {"any": value.offset})
 
     def sugar(self, word: Token) -> str:
         """`startswith`, `like` and so on."""
@@ -298,21 +295,23 @@ def _pattern(word: str, value: object) -> object:
     return pattern_of(word, value) if isinstance(value, str) else value
 
 
-def split_duration(token: str) -> tuple[str, str]:
-    """Split a duration into its number and its unit."""
-    unit = token.lstrip("-+.0123456789eE")
-    assert unit in UNITS_MS
-    return token.removesuffix(unit), unit
+_TRANSFORMER: Final = Transformer()
 
 
-def offset_of(token: Token) -> int:
-    """Return the offset at which a token of a text begins."""
-    assert token.start_pos is not None
-    return token.start_pos
+def _spanned(members: Mapping[str, object], offsets: dict[str, int]) -> SpannedObject:
+    made = SpannedObject(members)
+    made.offsets = offsets
+    return made
+
+
+def _array(elements: Iterable[object], offsets: Sequence[int] = ()) -> SpannedArray:
+    made = SpannedArray(elements)
+    made.offsets = [*offsets]
+    return made
 
 
 def _condition(name: str, content: object) -> SpannedObject:
-    return SpannedObject({name: content})
+    return _spanned({name: content}, {})
 
 
 def _form(name: str, **members: object) -> SpannedObject:
@@ -324,16 +323,17 @@ def _object(**members: object) -> SpannedObject:
     """Return an object. The members given as parts have spans."""
     parts = {name: member for name, member in members.items() if isinstance(member, Part)}
     values = members | {name: part.value for name, part in parts.items()}
-    return SpannedObject(values, {name: part.offset for name, part in parts.items()})
+    return _spanned(values, {name: part.offset for name, part in parts.items()})
 
 
 def _part(value: object, token: Token) -> Part:
     """Return what begins with a token."""
-    return Part(value, offset_of(token))
+    assert token.start_pos is not None
+    return Part(value, token.start_pos)
 
 
 def _literals(parts: Sequence[Part]) -> SpannedArray:
-    return SpannedArray([part.value for part in parts], [part.offset for part in parts])
+    return _array([part.value for part in parts], [part.offset for part in parts])
 
 
 def _window(ages: Part | Ages) -> dict[str, object]:
@@ -365,7 +365,7 @@ def _only_member(document: Any) -> tuple[str, Any]:
 def _with(members: SpannedObject, **more: object) -> SpannedObject:
     """Return an object with more members."""
     added = _object(**more)
-    return SpannedObject({**members, **added}, {**members.offsets, **added.offsets})
+    return _spanned({**members, **added}, {**members.offsets, **added.offsets})
 
 
 def is_amount(term: object) -> bool:
@@ -394,4 +394,4 @@ def _inequality(fact: Part, op: str, bound: Part) -> SpannedObject:
     range_ = _form("leaf", fact=fact, op="between", value=Part(_literals(ends), bound.offset))
     if op.endswith("e"):
         return range_
-    return _condition("all", SpannedArray([range_, _form("leaf", fact=fact, op="neq", value=bound)]))
+    return _condition("all", _array([range_, _form("leaf", fact=fact, op="neq", value=bound)]))

@@ -1,10 +1,10 @@
-"""Violations: what makes a document invalid, each with its place in the document and in the text."""
+"""Where the violations of a document stand: their places in the document and in the text."""
 
 from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
-from engine.language.diagnostics import INVALID, Entry, Source, enumerated, quoted
+from engine.language.diagnostics import Source, enumerated, quoted
 from engine.language.json.spans import offset_of
 
 
@@ -15,41 +15,45 @@ class Invalid(Enum):
 
 
 class Location(NamedTuple):
-    """A place in a document: its path, and its offset in the source text if that is known."""
+    """A place in a document, as the way to it. Most are never shown, so the rest is found when one is."""
 
-    path: str = ""
-    offset: int | None = None
+    around: "Location | None" = None
+    """That of the object or array that has it; None for the whole document."""
+    container: object = None
+    """This object or array."""
+    step: str | int = ""
+    """The name of the member, or the index of the element."""
 
-    def member(self, container: object, name: str) -> "Location":
-        """Return the location of a member of the object at this location."""
-        is_plain = name.isascii() and name.isidentifier()
-        step = (f".{name}" if self.path else name) if is_plain else f"[{quoted(name)}]"
-        return Location(self.path + step, offset_of(container, name))
+    def path(self) -> str:
+        """Return the path in the document, such as `all[1].leaf.op`."""
+        text = ""
+        for each in reversed([*self._way()]):
+            if isinstance(each.step, int):
+                text += f"[{each.step}]"
+            elif each.step.isascii() and each.step.isidentifier():
+                text += f".{each.step}" if text else each.step
+            else:
+                text += f"[{quoted(each.step)}]"
+        return text
 
-    def element(self, container: object, index: int) -> "Location":
-        """Return the location of an element of the array at this location."""
-        return Location(f"{self.path}[{index}]", offset_of(container, index))
+    def offset(self, text: str) -> int | None:
+        """Return the offset in the text that the document was read from, or None if it is unknown."""
+        if self.around is None:
+            return len(text) - len(text.lstrip(" \t\r\n"))
+        return offset_of(self.container, self.step)
+
+    def _way(self) -> "Iterable[Location]":
+        each = self
+        while each.around is not None:
+            yield each
+            each = each.around
 
 
-class Violations:
-    """The violations found so far. `source` is the text of the document if it was read from one."""
-
-    def __init__(self, source: Source | None) -> None:
-        self.entries: list[Entry] = []
-        self._source = source
-
-    def root(self) -> Location:
-        """Return the location of the whole document."""
-        text = self._source.text if self._source else ""
-        return Location(offset=len(text) - len(text.lstrip(" \t\r\n")))
-
-    def report(self, location: Location, sentence: str, code: int = INVALID) -> Invalid:
-        """Add a violation. The result stands for the invalid part."""
-        said = f"{location.path or 'condition'}: {sentence}"
-        if self._source and location.offset is not None:
-            said = self._source.located(location.offset, said)
-        self.entries.append(Entry(code, said))
-        return Invalid.REPORTED
+def said_at(location: Location, sentence: str, source: Source | None) -> str:
+    """Return what is said of a place; `source` is the text of the document if it was read from one."""
+    said = f"{location.path() or 'condition'}: {sentence}"
+    offset = None if source is None else location.offset(source.text)
+    return said if source is None or offset is None else source.located(offset, said)
 
 
 def names_listed(names: Iterable[str], conjunction: str = "and") -> str:

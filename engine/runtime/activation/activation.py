@@ -2,21 +2,21 @@
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from engine.runtime.activation.detector_thread import DetectorThread
-from engine.runtime.activation.schedule import Schedule
+from engine.runtime.activation.schedule import Reporter, Schedule
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.measures import (
     FENCED,
     FORKS,
     SNAPSHOTS_FAILED,
     SNAPSHOTS_WRITTEN,
-    WITHOUT_ROOM,
 )
-from engine.runtime.contract.requests.calls import Activated, Ended, Reply, Report
-from engine.runtime.contract.requests.operations import LONG, TICK_DUE, Operation
+from engine.runtime.contract.requests.calls import Activated, Reply, Report
+from engine.runtime.contract.requests.operations import LONG, Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from snapshots.errors import Fenced, StorageError, SyncFailed, WriteFailed
 
@@ -27,8 +27,6 @@ _log = logging.getLogger(__name__)
 _STALLED = 4
 """A call is reported as a problem after this fraction (1 / _STALLED) of the time after which it counts as
 hung."""
-_USED_TOLD_S = 0.1
-"""The minimum interval between two reports that the detector is in use."""
 
 
 class Activation:
@@ -51,6 +49,7 @@ class Activation:
         self.detector_id = detector_id
         self.epoch = epoch
         self.schedule = Schedule(settings)
+        self.reporter = Reporter(epoch, report)
         self.fenced = False
         """Whether a snapshot has found a later owner."""
         self.hung = False
@@ -58,74 +57,35 @@ class Activation:
         self.port = port
         self._settings = settings
         self._loop = asyncio.get_running_loop()
-        self._report = report
         self._stir = stir
-        self._used_told_at_s = -float("inf")
-        self._newest_firing = 0
-        """The number of the newest firing that was told."""
-        self._last_firing = 0
-        """That of the newest one, durable or not."""
         self._saving: asyncio.Task[None] | None = None
         self._forking: asyncio.Task[None] | None = None
         """The task that makes the folder of another detector."""
-        self._unsaved = False
-        """Whether a crash of this process would lose data."""
-        self._unsynced = False
-        """Whether a crash of the machine would lose data."""
         self._in_trouble = False
-        self._without_room = False
-        self._missing: str | None = None
-        self._problem: str | None = None
-        """The problem that was reported last; empty once it is over, None if there was none."""
-        self._stalled = ""
-        """The problem that a call takes long, which is reported instead; empty if none does."""
-
-    def tell(self, **changes: Any) -> None:
-        """Report to the scheduler."""
-        self._problem = changes.get("problem", self._problem)
-        self._report(Report(self.epoch, **changes))
-
-    def tell_end(self, ended: Ended) -> None:
-        """Report that the activation is over. If it has ended regularly, all firings are durable."""
-        newest = self._newest_firing if ended.reason is not None else self._last_firing
-        self.tell(ended=ended, newest_firing=newest)
-
-    @property
-    def problem(self) -> str | None:
-        """The problem that there is; empty if it is over, None if there was none."""
-        return self._stalled or self._problem
-
-    @property
-    def at_risk(self) -> bool:
-        """Whether some data is not on the disk, or was not when the worker was lost."""
-        return self._unsaved or self._unsynced
+        self._is_stalled = False
+        self._forks: deque[tuple[str, asyncio.Future[bool]]] = deque()
+        """The ids of the detectors to make from this one, each with the future that tells when it is made."""
 
     async def activate(self) -> Activated:
         """Activate the detector. Raises StorageError."""
         began_s = self._loop.time()
         activated = await self.port.activate(self.detector_id, self.epoch)
-        now_s = self._used_told_at_s = self._loop.time()
+        now_s = self._loop.time()
+        self.reporter.note_activation(now_s)
         self.schedule.note_activation(began_s, now_s, read_only=activated.read_only is not None)
         return activated
-
-    def ask_at_once(self, batch: Sequence[Operation]) -> Reply | None:
-        """Execute a batch now if it is small; None if nothing was done. Raises as `ask` does."""
-        if self.schedule.read_only:
-            return None
-        reply = self.port.handle_at_once(batch)
-        return None if reply is None else self._note_reply(batch, reply)
 
     async def ask(self, batch: Sequence[Operation]) -> Reply:
         """Execute a batch. Raises ActorDied, and StorageError if its answers would not be durable."""
         is_long = any(operation.kind in LONG for operation in batch)
         hung_s = self._settings.activation_hung_s if is_long else None
-        return self._note_reply(batch, await self._call(self.port.handle(batch), hung_s))
+        return await self._call(self.port.handle(batch), hung_s)
 
     async def sync(self) -> None:
         """Sync the journal to the disk. Raises ActorDied and StorageError."""
         await self._call(self.port.sync())
         self.schedule.note_sync()
-        self._unsynced = False
+        self.reporter.note_synced()
         self._tell_firings()
 
     async def save(self) -> None:
@@ -152,12 +112,27 @@ class Activation:
         """Whether another detector is being made from this one."""
         return self._forking is not None
 
-    async def fork(self, fork_id: str, made: asyncio.Future[bool]) -> None:
-        """Copy the state for another detector, and make its folder while batches continue. Settles `made`.
+    @property
+    def fork_waits(self) -> bool:
+        """Whether to begin to make another detector."""
+        return bool(self._forks) and self._forking is None
+
+    async def fork(self, fork_id: str) -> bool:
+        """Make the folder of another detector from the rules and the state that this one has then.
+
+        Returns False if the detector has left before, and nothing was done. Raises StorageError.
+        """
+        made: asyncio.Future[bool] = self._loop.create_future()
+        self._forks.append((fork_id, made))
+        self._stir()
+        return await made
+
+    async def begin_fork(self) -> None:
+        """Copy the state for the next detector to make, and make its folder while batches continue.
 
         Raises ActorDied, and StorageError if the worker can no longer be used.
         """
-        assert self._forking is None, "one fork at a time"
+        fork_id, made = self._forks.popleft()
         if made.done():
             # Nobody waits for it any more.
             return
@@ -182,7 +157,7 @@ class Activation:
         await self._wait_until_saved()
         if self._saving is not None:
             self.schedule.stay(self._loop.time())
-            self.tell(stays=True)
+            self.reporter.tell(stays=True)
             return "its snapshot has not come to the disk yet"
         try:
             if empty_journal and await self._call(self.port.begin_saving()):
@@ -195,10 +170,10 @@ class Activation:
             self._not_saved(error)
             if isinstance(error, Fenced):
                 raise ActorDied(str(error)) from error
-            self.tell(stays=True)
+            self.reporter.tell(stays=True)
             return str(error)
         self._now_saved()
-        self._unsaved = self._unsynced = False
+        self.reporter.note_saved()
         return resident_bytes
 
     async def discard(self) -> None:
@@ -206,56 +181,15 @@ class Activation:
         await self._call(self.port.discard())
 
     def lose(self) -> None:
-        """Give up a snapshot under way: the detector is lost."""
+        """Give up a snapshot under way, and what is not begun: the detector is lost, or has left."""
         if self._saving is not None:
             self._saving.cancel()
             self._saving = None
-
-    def survives(self) -> None:
-        """Note that the machine keeps running, so everything written remains, synced or not."""
-        self._unsynced = False
+        for _, made in self._forks:
+            if not made.done():
+                made.set_result(False)
 
     # -- inside ----------------------------------------------------------------------------------------------
-
-    def _note_reply(self, batch: Sequence[Operation], reply: Reply) -> Reply:
-        """Note what a batch means for the detector; return its reply."""
-        now_s = self._loop.time()
-        # Nobody waits for the service's own ticks, so they keep no detector active.
-        is_used = len(batch) > 1 or batch[0].kind != TICK_DUE
-        self.schedule.note_batch(reply, now_s, is_used=is_used)
-        is_told = is_used and now_s >= self._used_told_at_s + _USED_TOLD_S
-        if is_told or reply.newest_firing > self._newest_firing:
-            self._used_told_at_s, self._newest_firing = now_s, reply.newest_firing
-            self.tell(used=is_used, newest_firing=reply.newest_firing)
-        if reply.unsaved != self._unsaved:
-            self.tell(at_risk=reply.unsaved)
-        self._unsaved, self._unsynced = reply.unsaved, reply.unsynced
-        self._last_firing = reply.last_firing
-        self._note_room(reply)
-        self._note_missing(reply.missing)
-        return reply
-
-    def _tell_firings(self) -> None:
-        """Report firings that have become durable, if any have."""
-        figures = self.port.figures()
-        if figures is not None and figures.newest_firing > self._newest_firing:
-            self._newest_firing = figures.newest_firing
-            self.tell(newest_firing=figures.newest_firing)
-
-    def _note_room(self, reply: Reply) -> None:
-        """Report when the disk becomes full for this detector, and when it has room again."""
-        if reply.no_room:
-            self.tell(counts={WITHOUT_ROOM: 1}, problem=reply.no_room)
-        elif self._without_room and reply.no_room is not None:
-            self.tell(problem="")
-        if reply.no_room is not None:
-            self._without_room = bool(reply.no_room)
-
-    def _note_missing(self, missing: str | None) -> None:
-        """Report a file of the journal that is missing, once."""
-        if missing is not None and missing != self._missing:
-            self.tell(removed=f"{missing} was removed or replaced while in use; a snapshot replaces it")
-        self._missing = missing
 
     async def _finish_saving(self) -> None:
         try:
@@ -271,7 +205,7 @@ class Activation:
             _log.exception("a snapshot of the detector %s failed", self.detector_id, extra={"fields": fields})
             self._not_saved(StorageError(f"{type(error).__name__}: {error}"))
         else:
-            self.tell(counts={SNAPSHOTS_WRITTEN: 1})
+            self.reporter.tell(counts={SNAPSHOTS_WRITTEN: 1})
             self._tell_firings()
             self._now_saved()
         finally:
@@ -285,7 +219,7 @@ class Activation:
             if not made.done():
                 made.set_exception(error)
         else:
-            self.tell(counts={FORKS: 1})
+            self.reporter.tell(counts={FORKS: 1})
             if not made.done():
                 made.set_result(True)
         finally:
@@ -301,13 +235,13 @@ class Activation:
     def _now_saved(self) -> None:
         if self._in_trouble:
             self._in_trouble = False
-            self.tell(problem="")
+            self.reporter.tell(problem="")
 
     def _not_saved(self, error: StorageError) -> None:
         """Continue with the state in memory and in the journal, and try again later."""
         self._in_trouble = True
         count = FENCED if isinstance(error, Fenced) else SNAPSHOTS_FAILED
-        self.tell(counts={count: 1}, problem=f"it was not saved: {error}")
+        self.reporter.tell(counts={count: 1}, problem=f"it was not saved: {error}")
         self.schedule.note_save_failed(self._loop.time())
 
     async def _call(self, call: Awaitable[T], hung_s: float | None = None) -> T:
@@ -323,11 +257,16 @@ class Activation:
             raise ActorDied(f"it has not answered for {hung_s:g} s") from None
         finally:
             stalled.cancel()
-            if self._stalled and not self.hung:
-                self._stalled = ""
-                self.tell(problem=self._problem or "")
+            if self._is_stalled and not self.hung:
+                self._is_stalled = False
+                self.reporter.tell_stalled("")
 
     def _tell_stalled(self, for_s: float) -> None:
         # The event loop of a worker that detectors share goes on meanwhile, so nobody else notices.
-        self._stalled = f"it has been at one step for {for_s:g} s; does its disk answer?"
-        self._report(Report(self.epoch, problem=self._stalled))
+        self._is_stalled = True
+        self.reporter.tell_stalled(f"it has been at one step for {for_s:g} s; does its disk answer?")
+
+    def _tell_firings(self) -> None:
+        """Report firings that have become durable, if any have."""
+        if (figures := self.port.figures()) is not None:
+            self.reporter.tell_firings(figures.newest_firing)

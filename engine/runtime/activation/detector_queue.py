@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Callable
 
 import msgspec
@@ -11,14 +10,20 @@ import msgspec
 from engine.runtime.activation.activation import Activation
 from engine.runtime.activation.detector_thread import DetectorThread
 from engine.runtime.activation.loads import Rates
-from engine.runtime.activation.waiting_batches import Submission, WaitingBatches, operations_of, settle
 from engine.runtime.contract.errors import ActorDied, no_such_detector, outcome_unknown, shutting_down
 from engine.runtime.contract.figures import DetectorFigures
 from engine.runtime.contract.measures import DETECTORS_LOST, FENCED, JOURNAL_FAILED
 from engine.runtime.contract.requests.calls import Activated, Ended, Held, Reply, Report
 from engine.runtime.contract.requests.operations import TICK_DUE, Operation
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.transport.server_connection import MOVED, Outcome
+from engine.runtime.transport.server_connection import (
+    MOVED,
+    Outcome,
+    Submission,
+    WaitingBatches,
+    operations_of,
+    settle,
+)
 from snapshots.errors import ClaimRemoved, Fenced, StorageError
 
 _log = logging.getLogger(__name__)
@@ -54,8 +59,6 @@ class DetectorQueue:
         self.activation = Activation(detector_id, epoch, port, settings, report=report, stir=self._stir)
         self._waiting = WaitingBatches(settings)
         self._in_flight: list[Submission] = []
-        self._forks: deque[tuple[str, asyncio.Future[bool]]] = deque()
-        """The ids of the detectors to make from this one, each with the future that tells when it is made."""
         self._since_ms = time.time_ns() // 1_000_000
         self._task: asyncio.Task[None] | None = None
         self._signal = asyncio.Event()
@@ -87,14 +90,14 @@ class DetectorQueue:
 
     def held(self, *, activating: bool = False) -> Held:
         """Return the activation as the scheduler should see it."""
-        activation = self.activation
+        reporter = self.activation.reporter
         return Held(
             self.detector_id,
             self.epoch,
             activating=activating,
             room_wanted=self._room_wanted,
-            at_risk=activation.at_risk,
-            problem=activation.problem,
+            at_risk=reporter.at_risk,
+            problem=reporter.problem,
             newest_firing=self.figures().newest_firing,
         )
 
@@ -104,18 +107,17 @@ class DetectorQueue:
         """Begin to serve, right after the activation."""
         self._task = self._loop.create_task(self._run(), name=f"queue of {self.detector_id}")
 
-    def submit(self, operations: list[Operation], settled: Callable[[Outcome], None]) -> Submission | None:
-        """Queue a batch behind all earlier ones. Returns None if it was refused, which `settled` reports."""
+    def submit(self, submission: Submission) -> None:
+        """Queue a batch behind all earlier ones, or refuse it."""
         if self._task is None or self._deleted:
-            settled(self._gone())
-            return None
-        submission = self._waiting.add(Submission(operations, settled, self._loop.time()))
+            submission.settle(self._gone())
+            return
+        self._waiting.submissions.append(submission)
         # A task that is awake looks at what waits before it sleeps.
         if self._asleep and not self._soon:
             self._soon = True
             # Not at once: batches of other front ends may arrive in the same turn of the loop.
             self._loop.call_soon(self._serve_soon)
-        return submission
 
     def tick_if_due(self, now_us: int) -> None:
         """Tick the detector after the batches that wait, if something is due. At most one tick waits."""
@@ -123,7 +125,7 @@ class DetectorQueue:
         if due_us is not None and due_us <= now_us and not self._ticking:
             self._ticking = True
             self._overdue_since_s = self._loop.time() - (now_us - due_us) / 1e6
-            self.submit([Operation(TICK_DUE, b"")], self._ticked)
+            self.submit(Submission([Operation(TICK_DUE, b"")], self._ticked, self._loop.time()))
 
     def _ticked(self, outcome: Outcome) -> None:
         self._ticking, self._overdue_since_s = False, float("inf")
@@ -166,10 +168,7 @@ class DetectorQueue:
         """
         if self._task is None or self._deleted:
             return False
-        made: asyncio.Future[bool] = self._loop.create_future()
-        self._forks.append((fork_id, made))
-        self._stir()
-        return await made
+        return await self.activation.fork(fork_id)
 
     async def delete(self) -> None:
         """Refuse waiting requests with 1200, let those in flight end, and drop the detector unsaved."""
@@ -189,7 +188,7 @@ class DetectorQueue:
         self._shut_down = True
         self._refuse_waiting()
         await self._stop_within(self._settings.hung_s)
-        return self._lost_because if self.activation.at_risk else None
+        return self._lost_because if self.activation.reporter.at_risk else None
 
     # -- the task --------------------------------------------------------------------------------------------
 
@@ -224,12 +223,9 @@ class DetectorQueue:
             if self._due is not None:
                 self._due.cancel()
             self._refuse_waiting()
-            for _, made in self._forks:
-                if not made.done():
-                    made.set_result(False)
             hung = self._cancelled or self.activation.hung
             ended = Ended(self._lost_because, hung=hung) if self._ended is None or hung else self._ended
-            self.activation.tell_end(ended)
+            self.activation.reporter.tell_end(ended)
 
     async def _step(self) -> None:
         activation, schedule = self.activation, self.activation.schedule
@@ -251,8 +247,8 @@ class DetectorQueue:
                 await activation.sync()
             elif schedule.should_save(now_s):
                 await activation.save()
-            elif self._forks and not activation.forking:
-                await activation.fork(*self._forks.popleft())
+            elif activation.fork_waits:
+                await activation.begin_fork()
             elif busy:
                 await self._serve()
             else:
@@ -260,15 +256,15 @@ class DetectorQueue:
         except ActorDied as error:
             fields = {"detector": self.detector_id}
             _log.warning("the detector %s is lost: %s", self.detector_id, error, extra={"fields": fields})
-            activation.tell(counts={DETECTORS_LOST: 1})
-            activation.survives()
+            activation.reporter.tell(counts={DETECTORS_LOST: 1})
+            activation.reporter.note_synced()
             self._lose(f"its process was lost: {error}")
         except StorageError as error:
             # Its state is ahead of what is durable, so it must not answer any more.
             count = FENCED if isinstance(error, Fenced) else JOURNAL_FAILED
             # The next activation makes a new claim, but what the removed files held is lost.
             removed = str(error) if isinstance(error, ClaimRemoved) else None
-            activation.tell(counts={count: 1}, problem=str(error), removed=removed)
+            activation.reporter.tell(counts={count: 1}, problem=str(error), removed=removed)
             self._lose(str(error))
 
     def _lose(self, reason: str) -> None:
@@ -306,23 +302,19 @@ class DetectorQueue:
         self._soon = False
         if not self._asleep or self._signal.is_set() or not (taken := self._waiting.take()):
             return
+        schedule, batch = self.activation.schedule, operations_of(taken)
         try:
-            reply = self.activation.ask_at_once(operations_of(taken))
-        except Exception as error:  # noqa: BLE001 -- the task ends for it
-            settle(taken, error)
-            self._failed = error
-        else:
+            reply = None if schedule.read_only else self.activation.port.handle_at_once(batch)
             if reply is None:
                 self._waiting.put_back(taken)
             else:
-                self._pass_on(taken, reply)
+                self._pass_on(taken, batch, reply)
                 assert self._due is not None, "it is set before the task sleeps"
-                if (
-                    not self._waiting
-                    and self._ended is None
-                    and self.activation.schedule.next_due_s() >= self._due.when()
-                ):
+                if not self._waiting and self._ended is None and schedule.next_due_s() >= self._due.when():
                     return
+        except Exception as error:  # noqa: BLE001 -- the task ends for it
+            settle(taken, error)
+            self._failed = error
         self._stir()
 
     async def _serve(self) -> None:
@@ -330,9 +322,9 @@ class DetectorQueue:
         taken = self._waiting.take()
         if not taken:
             return
-        self._in_flight = taken
+        self._in_flight, batch = taken, operations_of(taken)
         try:
-            reply = await self.activation.ask(operations_of(taken))
+            self._pass_on(taken, batch, await self.activation.ask(batch))
         except ActorDied as error:
             settle(taken, outcome_unknown(str(error)))
             raise
@@ -344,10 +336,13 @@ class DetectorQueue:
             raise
         finally:
             self._in_flight = []
-        self._pass_on(taken, reply)
 
-    def _pass_on(self, taken: list[Submission], reply: Reply) -> None:
-        self._waiting.answer(taken, reply, self._loop.time())
+    def _pass_on(self, taken: list[Submission], batch: list[Operation], reply: Reply) -> None:
+        """Note what a reply means, and give each of the batches executed together its answers."""
+        now_s, activation = self._loop.time(), self.activation
+        is_used = activation.reporter.note_reply(batch, reply, now_s)
+        activation.schedule.note_batch(reply, now_s, is_used=is_used)
+        self._waiting.answer(taken, reply, now_s)
         if reply.crash is not None and reply.crash.lost:
             self._lose("an operation broke the engine")
 

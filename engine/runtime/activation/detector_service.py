@@ -22,8 +22,8 @@ from engine.runtime.contract.requests.calls import LEFT, REPORT, Activated, Ende
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.process.log_records import LOGGED, Logged
 from engine.runtime.process.processes import resident_bytes, usage
-from engine.runtime.transport.link import Batch, Link, Note
-from engine.runtime.transport.server_connection import MOVED, Outcome, Release, ServerConnection
+from engine.runtime.transport.link import Link, Note
+from engine.runtime.transport.server_connection import MOVED, ServerConnection, Submission
 from snapshots.files import wall_clock_us
 
 _log = logging.getLogger(__name__)
@@ -120,6 +120,10 @@ class DetectorService:
         self.servers[server] = transport
         return server.link()
 
+    def has_one(self) -> bool:
+        """Whether one detector is active."""
+        return len(self.queues) == 1
+
     def more_waits(self) -> bool:
         """Whether more than one batch or call is unanswered."""
         return sum([server.under_way for server in self.servers]) > 1
@@ -146,13 +150,11 @@ class DetectorService:
         await asyncio.gather(*(queue.close() for queue in self.queues.values()))
         self._abandoned()
 
-    def _submit(self, batch: Batch, settled: Callable[[Outcome], None]) -> Release | None:
-        queue = self.queues.get(batch.epoch)
-        if queue is None:
-            settled(MOVED)
-            return None
-        submission = queue.submit(batch.operations, settled)
-        return None if submission is None else submission.release
+    def _submit(self, epoch: int, submission: Submission) -> None:
+        if (queue := self.queues.get(epoch)) is None:
+            submission.settle(MOVED)
+        else:
+            queue.submit(submission)
 
     async def _command(
         self,

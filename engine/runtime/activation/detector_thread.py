@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
-from engine.runtime.concurrency.threads import FREE, Threads, Turn, Turns
+from engine.runtime.concurrency.threads import Threads, Turns
 from engine.runtime.contract.figures import DetectorFigures
 from engine.runtime.contract.requests.calls import Activated, Reply
 from engine.runtime.contract.requests.operations import PUT_RULES, TICK, TICK_DUE, Operation
@@ -43,7 +43,7 @@ class WorkerThreads:
         self.calls: Final = Threads("detector", _CALLS_AT_ONCE if shared else 1)
         self._long: Final = Threads("long batch", _CALLS_AT_ONCE) if shared else self.calls
         self._longest: Final = Threads("longest batch", _CALLS_AT_ONCE) if shared else self.calls
-        self.turns: Final[Turn] = Turns() if shared else FREE
+        self.turns: Final = Turns() if shared else None
         # One at a time: the report of a crash in a replay must name the detector that was replayed.
         self.activations: Final = Threads("activation") if shared else self.calls
         self.saving: Final = Threads("saving", _SAVING_AT_ONCE if shared else 1)
@@ -136,7 +136,7 @@ class DetectorThread:
         """Return what the active detector holds, even while a call is under way; None if there is none."""
         return self._actor.figures()
 
-    def _handle(self, batch: Sequence[Operation], turn: Turn = FREE) -> Reply:
+    def _handle(self, batch: Sequence[Operation], turn: Turns | None = None) -> Reply:
         began_s, before_s = time.perf_counter(), time.thread_time()
         try:
             return self._actor.handle(batch, turn)

@@ -1,8 +1,11 @@
-"""When a save, a sync or the passivation of an active detector is due."""
+"""What the replies of an active detector mean: what is due next, and what the scheduler is told."""
 
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
-from engine.runtime.contract.requests.calls import Reply
+from engine.runtime.contract.measures import WITHOUT_ROOM
+from engine.runtime.contract.requests.calls import Ended, Reply, Report
+from engine.runtime.contract.requests.operations import TICK_DUE, Operation
 from engine.runtime.contract.settings import RuntimeSettings
 
 _READ_ONLY_WAIT_FACTOR: Final = 4
@@ -12,8 +15,15 @@ _ARRIVE_S: Final = 1.0
 """A detector stays active at least this long, so that the requests that it was activated for can arrive."""
 
 
+_USED_TOLD_S: Final = 0.1
+"""The minimum interval between two reports that the detector is in use."""
+
+
 class Schedule:
-    """Decides what is due, from what is noted. It has no clock: all times are the event loop's."""
+    """Decides when a save, a sync or the passivation is due, from what is noted.
+
+    It has no clock: all times are the event loop's.
+    """
 
     def __init__(self, settings: RuntimeSettings) -> None:
         self.room_wanted = False
@@ -123,3 +133,101 @@ class Schedule:
     def stay(self, now_s: float) -> None:
         """Do not passivate for `retry_s`."""
         self._passivate_not_before_s = now_s + self._settings.retry_s
+
+
+class Reporter:
+    """Tells the scheduler what becomes of an active detector. All times are the event loop's."""
+
+    def __init__(self, epoch: int, report: Callable[[Report], None]) -> None:
+        self._epoch = epoch
+        self._report = report
+        self._used_told_at_s = -float("inf")
+        self._newest_firing = 0
+        """The number of the newest firing that was told."""
+        self._last_firing = 0
+        """That of the newest one, durable or not."""
+        self._unsaved = False
+        """Whether a crash of this process would lose data."""
+        self._unsynced = False
+        """Whether a crash of the machine would lose data."""
+        self._without_room = False
+        self._missing: str | None = None
+        self._problem: str | None = None
+        """The problem that was told last; empty once it is over, None if there was none."""
+        self._stalled = ""
+        """The problem that a call takes long, which is told instead; empty if none does."""
+
+    @property
+    def problem(self) -> str | None:
+        """The problem that there is; empty if it is over, None if there was none."""
+        return self._stalled or self._problem
+
+    @property
+    def at_risk(self) -> bool:
+        """Whether some data is not on the disk, or was not when the worker was lost."""
+        return self._unsaved or self._unsynced
+
+    def tell(self, **changes: Any) -> None:
+        """Report some changes."""
+        self._problem = changes.get("problem", self._problem)
+        self._report(Report(self._epoch, **changes))
+
+    def tell_end(self, ended: Ended) -> None:
+        """Report that the activation is over. If it has ended regularly, all firings are durable."""
+        newest = self._newest_firing if ended.reason is not None else self._last_firing
+        self.tell(ended=ended, newest_firing=newest)
+
+    def tell_stalled(self, problem: str) -> None:
+        """Report that a call takes long; empty once it is over."""
+        self._stalled = problem
+        if problem:
+            self._report(Report(self._epoch, problem=problem))
+        else:
+            self.tell(problem=self._problem or "")
+
+    def tell_firings(self, newest: int) -> None:
+        """Report the newest firing that is durable, unless it was told."""
+        if newest > self._newest_firing:
+            self._newest_firing = newest
+            self.tell(newest_firing=newest)
+
+    def note_activation(self, now_s: float) -> None:
+        """Note that the scheduler knows the detector to be in use now."""
+        self._used_told_at_s = now_s
+
+    def note_reply(self, batch: Sequence[Operation], reply: Reply, now_s: float) -> bool:
+        """Report what a reply shows; return whether callers sent the batch."""
+        # Nobody waits for the service's own ticks, so they keep no detector active.
+        is_used = len(batch) > 1 or batch[0].kind != TICK_DUE
+        is_told = is_used and now_s >= self._used_told_at_s + _USED_TOLD_S
+        if is_told or reply.newest_firing > self._newest_firing:
+            self._used_told_at_s, self._newest_firing = now_s, reply.newest_firing
+            self.tell(used=is_used, newest_firing=reply.newest_firing)
+        if reply.unsaved != self._unsaved:
+            self.tell(at_risk=reply.unsaved)
+        self._unsaved, self._unsynced = reply.unsaved, reply.unsynced
+        self._last_firing = reply.last_firing
+        if reply.no_room is not None and (reply.no_room or self._without_room):
+            self._note_room(reply.no_room)
+        if reply.missing != self._missing:
+            self._note_missing(reply.missing)
+        return is_used
+
+    def _note_room(self, no_room: str) -> None:
+        """Report that the disk is full for the detector, or has room again."""
+        self._without_room = bool(no_room)
+        self.tell(counts={WITHOUT_ROOM: 1} if no_room else {}, problem=no_room)
+
+    def _note_missing(self, missing: str | None) -> None:
+        """Report a file of the journal that is missing, once."""
+        self._missing = missing
+        if missing is not None:
+            self.tell(removed=f"{missing} was removed or replaced while in use; a snapshot replaces it")
+
+    def note_synced(self) -> None:
+        """Note that everything written remains: it is synced, or the machine goes on."""
+        self._unsynced = False
+
+    def note_saved(self) -> None:
+        """Note that all data is on the disk."""
+        self._unsaved = self._unsynced = False

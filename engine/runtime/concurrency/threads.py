@@ -113,24 +113,7 @@ async def _nothing() -> None:
 _TURN_S: Final = 0.01
 
 
-class Turn:
-    """What a thread holds while it computes. This one need not wait for others."""
-
-    def __enter__(self) -> object:
-        """Wait for the turn."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End it."""
-
-    def pass_on(self) -> None:
-        """Let others go first if some wait and this turn was long enough; return in the next turn."""
-
-
-FREE: Final = Turn()
-
-
-class Turns(Turn):
+class Turns:
     """Gives turns in the order in which threads ask for them.
 
     Only one thread runs Python code at a time. If several compute, any other thread waits some milliseconds
@@ -146,6 +129,7 @@ class Turns(Turn):
         """A lock for each thread that waits, which is released when its turn comes."""
 
     def __enter__(self) -> Self:
+        """Wait for the turn."""
         self._take()
         return self
 
@@ -153,6 +137,7 @@ class Turns(Turn):
         self._give()
 
     def pass_on(self) -> None:
+        """Let others go first if some wait and this turn was long enough; return in the next turn."""
         if self._waiting and self._now_s() - self._since_s >= _TURN_S:
             self._give()
             self._take()

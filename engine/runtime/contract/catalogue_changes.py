@@ -8,7 +8,7 @@ from typing import Final, Generic, Literal, Self, TypeVar
 
 import msgspec
 
-from engine.runtime.contract.requests.current_request import current_request
+from engine.runtime.contract.requests.operations import current_request
 from engine.runtime.contract.tokens import KnownToken
 
 K = TypeVar("K")

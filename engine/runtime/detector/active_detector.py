@@ -2,6 +2,7 @@
 
 import os
 import platform
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -9,15 +10,22 @@ from typing import Any, Final
 import msgspec
 
 from engine.evaluation.detector import Detector
+from engine.evaluation.operators.present_terms.clock import zones_version
 from engine.evaluation.wire.events import Answer, Done
 from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.runtime.contract.figures import DetectorFigures
 from engine.runtime.contract.measures import Counted
-from engine.runtime.contract.requests.operations import Operation
+from engine.runtime.contract.requests.operations import (
+    EVALUATE,
+    PUT_RELATION,
+    PUT_RULES,
+    Operation,
+)
+from engine.runtime.contract.requests.tuples import PutRelation
 from engine.runtime.detector.apply import due_of
 from engine.runtime.detector.persistence import detector_snapshot, journal_entries
-from engine.runtime.detector.persistence.detector_snapshot import DetectorSnapshot
-from engine.runtime.detector.persistence.idempotency import IdempotencyCache, PendingPage
+from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION, DetectorSnapshot
+from engine.runtime.detector.persistence.idempotency import PAGE_VERSION, IdempotencyCache, PendingPage
 from engine.runtime.detector.persistence.journal_entries import JournalEntry, JournalRecord, RelationPart
 from engine.runtime.detector.persistence.uploads import Uploads
 from snapshots.store import Store
@@ -33,6 +41,12 @@ _PASSIVATED_JOURNAL_BYTES: Final = 256 * 1024
 
 _PASSIVATED_SEGMENTS: Final = 5
 """The same in segments, or one more. Each owner that wrote leaves at least one."""
+
+_ENTRY_BYTES: Final = 4096
+_AS_JSON: Final = 4
+_EVENT_BYTES: Final = 512
+"""What is reserved for one event without a stored answer. Most such events then fit in the block that a
+segment reserves first."""
 
 _MANY_WAIT: Final = 10_000
 """If no more slices of timed rules wait, an event at which all fire takes less than a second."""
@@ -51,11 +65,18 @@ class ActiveDetector:
     store: Store
     diverged: bool
     """Whether the journal has records that diverged in the replay, and would be reported again."""
+    complete: bool = True
+    """Whether the journal gets all events."""
     unsaved: bool = False
     """Whether some data is in neither the newest snapshot nor the journal."""
     saving: "PendingSnapshot | None" = None
     uploads: Uploads = field(default_factory=Uploads)
     """The relations that are being uploaded."""
+    counted: Counted = field(init=False)
+    """What has been counted of it, as far as it was measured."""
+
+    def __post_init__(self) -> None:
+        self.counted = counted(self.detector)
 
     @property
     def must_be_saved(self) -> bool:
@@ -78,30 +99,26 @@ class ActiveDetector:
     def may_fire_much(self, now_us: Callable[[], int]) -> bool:
         """Return whether many slices of timed rules wait, and some have been due for a while."""
         timing = self.detector.timing
-        due_us = timing.next_due_us if len(timing.queue) > _MANY_WAIT else None
+        due_us = timing.next_due_us if timing.watches and len(timing.queue) > _MANY_WAIT else None
         return due_us is not None and due_us < now_us() - _OVERDUE_US
 
-    def settle_feed(self, durable: int | None = None) -> None:
-        """Let callers read firings up to a durable one; by default, all of them."""
+    def settle_feed(self, durable: int) -> None:
+        """Let callers read firings up to a durable one."""
         feed = self.detector.feed
-        feed.settle(max(feed.durable, feed.last if durable is None else durable))
+        if durable > feed.durable:
+            feed.settle(durable)
 
     def write(
         self,
         entries: tuple[JournalEntry, ...],
         reached: Position | None = None,
         now_us: int = 0,
-        *,
-        complete: bool,
     ) -> None:
-        """Append the record of a batch; without a batch, a record of the detector's position.
-
-        `complete` says whether the journal has all events.
-        """
-        detector = self.detector
+        """Append the record of a batch; without a batch, a record of the detector's position."""
+        detector, complete = self.detector, self.complete
         clock_us, events_seen, verdicts = reached or position(detector)
         detector.verdicts.take()
-        program, zones = journal_entries.program_version(), journal_entries.zones_version()
+        program, zones = journal_entries.program_version(), zones_version()
         checksum = verdicts if complete else None
         installed, self.uploads.installed = self.uploads.installed, []
         for staged in installed:
@@ -111,7 +128,7 @@ class ActiveDetector:
             JournalRecord(clock_us, events_seen, complete, entries, now_us, program, checksum, zones)
         )
 
-    def begin_saving(self, now_us: int, *, goes_on: bool, complete: bool) -> bool:
+    def begin_saving(self, now_us: int, *, goes_on: bool) -> bool:
         """Copy the state for a snapshot; return False if there is nothing to save. Raises StorageError.
 
         Without `goes_on`, the owner leaves once the snapshot is saved.
@@ -122,13 +139,37 @@ class ActiveDetector:
             return False
         if self.unsaved:
             # The journal lacks some events, so a record is added that the snapshot can name.
-            self.write((), complete=complete)
+            self.write(())
         sequence = store.begin_snapshot(goes_on=goes_on)
         page = self.answers.begin_page(now_us)
         contents = detector_snapshot.take_snapshot(self.detector)
-        self.saving = PendingSnapshot(store, contents, self.answers, page, sequence)
+        self.saving = PendingSnapshot(contents, page, sequence)
         self.unsaved = self.diverged = False
         return True
+
+    def finish_saving(self) -> None:
+        """Write the snapshot that was begun, beside the thread that evaluates. Raises StorageError."""
+        saving = self.saving
+        assert saving is not None, "a snapshot was begun"
+        try:
+            if saving.page is not None:
+                # The page comes first. Once the snapshot exists, the journal's copies of the answers may go.
+                self.store.save_page(
+                    saving.page.body(),
+                    version=PAGE_VERSION,
+                    sequence=saving.sequence,
+                    expires_us=saving.page.expires_us,
+                )
+                self.answers.page_written(saving.page)
+            pieces = detector_snapshot.pieces(saving.contents)
+            made = detector_snapshot.paced(pieces, time.monotonic, time.sleep)
+            self.store.save(made, version=SNAPSHOT_VERSION, sequence=saving.sequence)
+        except BaseException:
+            self.unsaved = self.unsaved or not self.complete
+            raise
+        finally:
+            self.saving = None
+        self.settle_feed(saving.contents.detector.feed[0])
 
     def leave(self) -> None:
         """Release the folder, and leave a mark of when something is due. Raises StorageError."""
@@ -160,12 +201,26 @@ class ActiveDetector:
 class PendingSnapshot:
     """A snapshot that is being written."""
 
-    store: Store
     contents: DetectorSnapshot
-    answers: IdempotencyCache
     page: PendingPage | None
     """The answers that are in no page yet."""
     sequence: int
+
+
+def estimated_bytes(operation: Operation, uploads: Uploads) -> int:
+    """Return an upper estimate of what an operation adds to the journal.
+
+    A larger entry, because of a stored answer or a long JSON condition, may not fit when it is written, which
+    costs an activation.
+    """
+    if operation.kind == PUT_RELATION:
+        put = msgspec.json.decode(operation.payload, type=PutRelation)
+        return put.parts * _ENTRY_BYTES + uploads.bytes_of(put.upload)
+    short = operation.kind == EVALUATE and not operation.key
+    if operation.kind == PUT_RULES:
+        # Conditions are longer as JSON.
+        return _AS_JSON * len(operation.payload) + _ENTRY_BYTES
+    return len(operation.payload) + (_EVENT_BYTES if short else _ENTRY_BYTES)
 
 
 def position(detector: Detector) -> Position:
@@ -174,7 +229,7 @@ def position(detector: Detector) -> Position:
 
 
 def counted(detector: Detector) -> Counted:
-    """Return what has been counted of a detector, before a batch or after it."""
+    """Return what has been counted of a detector."""
     return Counted(
         detector.events_seen,
         detector.actions,

@@ -43,11 +43,10 @@ from engine.runtime.contract.requests.operations import (
     INGEST,
     AddRule,
     ChangeRule,
-    NamedRelation,
     NamedRule,
     Operation,
-    PutRelation,
 )
+from engine.runtime.contract.requests.tuples import NamedRelation, PutRelation
 from engine.runtime.detector.persistence.idempotency import (
     CachedAnswer,
     IdempotencyCache,

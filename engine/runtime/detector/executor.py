@@ -7,7 +7,7 @@ from functools import partial
 
 from engine.evaluation.wire.events import Answer, Done, Refused
 from engine.language.diagnostics import Entry
-from engine.runtime.concurrency.threads import FREE, Turn
+from engine.runtime.concurrency.threads import Turns
 from engine.runtime.contract.errors import STARTING
 from engine.runtime.contract.figures import DetectorFigures
 from engine.runtime.contract.measures import (
@@ -27,18 +27,16 @@ from engine.runtime.detector.active_detector import (
     ActiveDetector,
     Position,
     counted,
+    estimated_bytes,
     position,
     with_storage,
 )
-from engine.runtime.detector.apply import Applied, apply, apply_upload
+from engine.runtime.detector.apply import Applied, apply, apply_upload, due_of
 from engine.runtime.detector.persistence import detector_snapshot
-from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION, make_fork
-from engine.runtime.detector.persistence.idempotency import PAGE_VERSION
+from engine.runtime.detector.persistence.detector_snapshot import make_fork
 from engine.runtime.detector.persistence.journal_entries import (
     EVALUATED,
     JournalEntry,
-    estimated_bytes,
-    note_lag,
 )
 from engine.runtime.detector.taking_over import ReadOnlyDetector, cannot_write, check_data_folder, take_over
 from engine.runtime.process.log_records import WORK
@@ -79,7 +77,7 @@ class OperationExecutor:
         self._settings = settings
         self._crashes_to = crashes_to
         self._files = files or RealFiles()
-        self._now_us, self._turn = now_us, FREE
+        self._now_us = now_us
         self._active: ActiveDetector | None = None
         self._read_only: ReadOnlyDetector | None = None
         """Set instead of the active detector if the disk is too full to activate it."""
@@ -112,7 +110,7 @@ class OperationExecutor:
         self.measures.observe(ACTIVATION_SECONDS, time.perf_counter() - began_s)
         return activated
 
-    def handle(self, batch: Sequence[Operation], turn: Turn = FREE) -> Reply:
+    def handle(self, batch: Sequence[Operation], turn: Turns | None = None) -> Reply:
         """Execute a batch in order, in turn with others, and return the answers once they are durable.
 
         Raises StorageError if they cannot be made durable, and drops the detector. WriteFailed: nothing of
@@ -120,18 +118,18 @@ class OperationExecutor:
         Once the answers reach `answer_bytes_max`, the remaining operations are not started.
         """
         active, self._journal_s = self._active, 0.0
-        before = None if active is None else counted(active.detector)
         began_s = time.perf_counter()
         reply = self._read_only.handle(batch) if self._read_only is not None else self._execute(batch, turn)
         took_s = time.perf_counter() - began_s
         reply.took = Took(0.0, took_s - self._journal_s, self._journal_s)
         self.measures.observe(BATCH_SECONDS, took_s)
         self.measures.observe(BATCH_OPERATIONS, len(batch))
-        if active is not None and before is not None:
-            self.measures.count_batch(before, counted(active.detector), active.detector.refused)
+        if active is not None:
+            before, active.counted = active.counted, counted(active.detector)
+            self.measures.count_batch(before, active.counted, active.detector.refused)
         return reply
 
-    def _execute(self, batch: Sequence[Operation], turn: Turn) -> Reply:
+    def _execute(self, batch: Sequence[Operation], turn: Turns | None) -> Reply:
         active = self._the_active()
         full = self._without_room(active, batch)
         why_full = "" if full is None else full.entries[0].message
@@ -141,8 +139,8 @@ class OperationExecutor:
         now_us, reached = self._now_us(), position(active.detector)
         began = reached[:2]
         room_bytes = active.detector.limits.answer_bytes_max
-        self._turn = turn
-        with turn:
+        between = _go_on if turn is None else turn.pass_on
+        with turn or contextlib.nullcontext():
             for operation in batch:
                 if room_bytes <= 0:
                     break
@@ -151,7 +149,7 @@ class OperationExecutor:
                     answers.append(full)
                     continue
                 try:
-                    applied = self._take(active, operation, now_us)
+                    applied = self._take(active, operation, now_us, between)
                 except Exception as error:  # noqa: BLE001 -- the state may contain half of an event
                     crash = Crash.of(operation, error)
                     # A read that raised may have left look-ups in the cache.
@@ -166,13 +164,15 @@ class OperationExecutor:
                     entries.append(applied.entry)
                     reached = position(active.detector)
         WORK.set({})
-        note_lag(active.detector, began, now_us)
+        detector = active.detector
+        if detector.clock_us is not None and (detector.clock_us, detector.events_seen) != began:
+            detector.behind_us = now_us - detector.clock_us
         try:
             missing = self._make_durable(active, entries, reached, now_us)
         except BaseException:
             self.discard()
             raise
-        store = active.store
+        store, feed = active.store, detector.feed
         reply = Reply(
             answers,
             crash,
@@ -180,8 +180,8 @@ class OperationExecutor:
             missing=missing,
             unsaved=active.unsaved,
             unsynced=store.unsynced,
-            newest_firing=active.detector.feed.durable,
-            last_firing=active.detector.feed.last,
+            newest_firing=feed.durable,
+            last_firing=feed.last,
             no_room=why_full if any(one.kind not in READS for one in batch) else None,
         )
         if crash is not None and crash.lost:
@@ -221,39 +221,15 @@ class OperationExecutor:
 
     def _begin_saving(self, active: ActiveDetector, *, goes_on: bool) -> bool:
         with self._dropping_if_broken(active.store):
-            complete = self._settings.journal_sync != "off"
-            return active.begin_saving(self._now_us(), goes_on=goes_on, complete=complete)
+            return active.begin_saving(self._now_us(), goes_on=goes_on)
 
     def finish_saving(self) -> None:
         """Write the snapshot that was begun. Runs in a thread beside the one that evaluates.
 
         Raises StorageError; earlier snapshots stay usable.
         """
-        began_s = time.perf_counter()
-        active = self._the_active()
-        saving = active.saving
-        assert saving is not None, "a snapshot was begun"
-        try:
-            if saving.page is not None:
-                # The page comes first. Once the snapshot exists, the journal's copies of the answers may go.
-                saving.store.save_page(
-                    saving.page.body(),
-                    version=PAGE_VERSION,
-                    sequence=saving.sequence,
-                    expires_us=saving.page.expires_us,
-                )
-                saving.answers.page_written(saving.page)
-            made = detector_snapshot.paced(
-                detector_snapshot.pieces(saving.contents), time.monotonic, time.sleep
-            )
-            saving.store.save(made, version=SNAPSHOT_VERSION, sequence=saving.sequence)
-        except BaseException:
-            active.unsaved = active.unsaved or self._settings.journal_sync == "off"
-            raise
-        finally:
-            active.saving = None
-        active.settle_feed(saving.contents.detector.feed[0])
-        self.measures.observe(SNAPSHOT_SECONDS, time.perf_counter() - began_s)
+        with self.measures.timed(SNAPSHOT_SECONDS):
+            self._the_active().finish_saving()
 
     def passivate(self) -> int:
         """Save and drop the detector; return how many bytes the process holds.
@@ -313,11 +289,13 @@ class OperationExecutor:
 
     # -- inside ----------------------------------------------------------------------------------------------
 
-    def _take(self, active: ActiveDetector, operation: Operation, now_us: int) -> Applied:
-        pause = self._turn.pass_on
+    def _take(
+        self, active: ActiveDetector, operation: Operation, now_us: int, between: Callable[[], None]
+    ) -> Applied:
         if operation.kind in UPLOADS:
             return apply_upload(active.detector, active.uploads, operation, now_us)
-        applied = apply(active.detector, active.detector_id, active.answers, operation, now_us, between=pause)
+        detector_id, answers = active.detector_id, active.answers
+        applied = apply(active.detector, detector_id, answers, operation, now_us, between=between)
         if operation.kind == STATE:
             return Applied(with_storage(applied.answer, operation, active.store, resident_bytes()))
         return applied
@@ -352,15 +330,15 @@ class OperationExecutor:
         """
         began_s = time.perf_counter()
         store, sync = active.store, self._settings.journal_sync
-        if active.due_us is not None:
+        if due_of(active.detector) is not None:
             # First: once events are on the disk, something is due there, whether or not they are answered.
             active.dues.mark()
-        if sync == "off":
+        if not active.complete:
             changes = [entry for entry in entries if not isinstance(entry, EVALUATED)]
             active.unsaved = active.unsaved or len(changes) < len(entries)
             entries = changes
         if entries:
-            active.write(tuple(entries), reached, now_us, complete=sync != "off")
+            active.write(tuple(entries), reached, now_us)
             if sync == "always" or any(not isinstance(entry, EVALUATED) for entry in entries):
                 self._sync(active)
         # Last: a new owner has read everything that was written before this check, and only that may be
@@ -376,7 +354,9 @@ class OperationExecutor:
         # This and `_make_durable` run for every batch: a context manager takes microseconds.
         began_s = time.perf_counter()
         active.store.sync()
-        active.settle_feed(None if self._settings.journal_sync != "off" else 0)
+        feed = active.detector.feed
+        if feed.last > feed.durable and active.complete:
+            feed.settle(feed.last)
         self.measures.observe(JOURNAL_SYNC_SECONDS, time.perf_counter() - began_s)
 
     @contextlib.contextmanager
@@ -391,3 +371,7 @@ class OperationExecutor:
     def _the_active(self) -> ActiveDetector:
         assert self._active is not None, "a detector is active"
         return self._active
+
+
+def _go_on() -> None:
+    """Let nobody else go first."""

@@ -116,12 +116,13 @@ def take_over(
         detector, limits = restored.detector, settings.limits
         limited = detector if detector.limits == limits else journal_entries.under_limits(detector, limits)
         diverged = restored.diverged is not None
-        active = ActiveDetector(folder.name, limited, answers, store, diverged=diverged)
+        complete = settings.journal_sync != "off"
+        active = ActiveDetector(folder.name, limited, answers, store, diverged=diverged, complete=complete)
         if active.due_us is not None:
             active.dues.recovered()
         if limited is not detector:
             # This record becomes durable with the next one; until then no answer depends on it.
-            active.write((LimitsSet(limits_document(limits)),), complete=settings.journal_sync != "off")
+            active.write((LimitsSet(limits_document(limits)),))
     except BaseException as error:
         store.close()
         if isinstance(error, OSError):

@@ -360,7 +360,7 @@ class Backend:
             await self.confirm(detector_id)
         if self._closing:
             raise shutting_down()
-        answer = await self.channels.call(detector_id, operation, requests)
+        answer = await self.channels[detector_id].call(operation, requests)
         if isinstance(answer, Refused) and answer.entries[0].code == TOO_MANY_WAIT:
             # The answers that are kept for idempotency keys have used up their memory.
             self.memory.throttled[ANSWERS] += 1

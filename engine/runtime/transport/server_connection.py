@@ -1,9 +1,10 @@
-"""The serving end of a link: executes what the other process requests."""
+"""The serving end of a link: executes what other processes request, and keeps the batches that wait."""
 
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -12,7 +13,9 @@ import msgspec
 
 from engine.language.diagnostics import Refusal
 from engine.runtime.contract.errors import DetectorUnavailable, Superseded, encode_failure
-from engine.runtime.contract.requests.calls import Reply
+from engine.runtime.contract.requests.calls import Reply, Took
+from engine.runtime.contract.requests.operations import Operation
+from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.link import (
     ANNOUNCED_BYTES,
     Announced,
@@ -47,10 +50,104 @@ Outcome = Reply | Exception
 Methods = Mapping[str, Callable[..., Awaitable[Any]]]
 
 
-Release = Callable[[], None]
-"""Drops a batch in progress: its caller is gone."""
-Submit = Callable[[Batch, Callable[[Outcome], None]], Release | None]
-"""Takes a batch, and calls back once with its outcome. Returns None if it has called back already."""
+@dataclass(eq=False, slots=True)
+class Submission:
+    """A batch of another process, and the callback that is given its outcome once."""
+
+    operations: list[Operation]
+    settled: Callable[[Outcome], None]
+    since_s: float
+    """When it arrived, in the loop's time."""
+    done: bool = False
+    """Whether it is answered, or its caller is gone."""
+
+    def settle(self, outcome: Outcome) -> None:
+        """Answer the batch, unless that has been done."""
+        if not self.done:
+            self.done = True
+            self.settled(outcome)
+
+    def release(self) -> None:
+        """Drop the batch: its caller is gone."""
+        self.done = True
+
+
+class WaitingBatches:
+    """Batches for one detector, in the order of their arrival; they are executed together, within bounds."""
+
+    def __init__(self, settings: RuntimeSettings) -> None:
+        self._settings = settings
+        self.submissions: deque[Submission] = deque()
+
+    def __len__(self) -> int:
+        return len(self.submissions)
+
+    def take(self) -> list[Submission]:
+        """Return the batches to execute together, within the bounds: at least one if any waits."""
+        taken: list[Submission] = []
+        operations_left = self._settings.batch_operations_max
+        bytes_left = self._settings.batch_bytes_max
+        waiting = self.submissions
+        while waiting:
+            submission = waiting[0]
+            if not submission.done:
+                operations_left -= len(submission.operations)
+                bytes_left -= sum([len(operation.payload) for operation in submission.operations])
+                if taken and (operations_left < 0 or bytes_left < 0):
+                    break
+                taken.append(submission)
+            waiting.popleft()
+        return taken
+
+    def put_back(self, taken: list[Submission]) -> None:
+        """Put batches that were taken but not begun back at the front."""
+        self.submissions.extendleft(reversed(taken))
+
+    def answer(self, taken: list[Submission], reply: Reply, now_s: float) -> None:
+        """Give each batch its answers. A batch without any was not begun, and is the first one next time."""
+        answers, crash = reply.answers, reply.crash
+        assert answers or crash is not None, "a reply has at least one answer"
+        begin = 0
+        for number, submission in enumerate(taken):
+            end = begin + len(submission.operations)
+            own = answers[begin:end]
+            crashed = crash if len(own) < len(submission.operations) else None
+            if not own and crashed is None:
+                self.put_back(taken[number:])
+                return
+            submission.settle(Reply(own, crashed, took=_took(submission, reply.took, now_s)))
+            if crashed is not None:
+                self.put_back(taken[number + 1 :])
+                return
+            begin = end
+
+    def refuse(self, outcome: Outcome) -> None:
+        """Answer all of them with this."""
+        while self.submissions:
+            self.submissions.popleft().settle(outcome)
+
+
+def operations_of(taken: Iterable[Submission]) -> list[Operation]:
+    """Return the operations of batches, in order."""
+    return [operation for submission in taken for operation in submission.operations]
+
+
+def settle(taken: Iterable[Submission], outcome: Outcome) -> None:
+    """Answer batches with the same outcome."""
+    for submission in taken:
+        submission.settle(outcome)
+
+
+def _took(submission: Submission, together: Took | None, now_s: float) -> Took | None:
+    """Return where the time of a batch went, given what was measured of the batches executed with it."""
+    if together is None:
+        return None
+    busy_s = together.evaluated_s + together.synced_s
+    return together._replace(waited_s=max(0.0, now_s - submission.since_s - busy_s))
+
+
+Submit = Callable[[int, Submission], None]
+"""Takes a batch for the activation of an epoch, and settles it in time, perhaps at once."""
 
 
 @dataclass(eq=False)
@@ -73,7 +170,7 @@ class ServerConnection:
     heard: int = 0
     """How often messages arrived."""
     _link: Link | None = None
-    _batches: dict[int, Release] = field(default_factory=dict)
+    _batches: dict[int, Submission] = field(default_factory=dict)
     _asks: dict[int, tuple[str, asyncio.Task[None]]] = field(default_factory=dict)
     """The methods and the tasks of unanswered asks, by their numbers."""
     _announced: dict[int, Answered] = field(default_factory=dict)
@@ -138,9 +235,9 @@ class ServerConnection:
 
     def _begin(self, batch: Batch) -> None:
         assert self.submit is not None, "this process executes no batches"
-        release = self.submit(batch, partial(self._settle, batch.number))
-        if release is not None:
-            self._batches[batch.number] = release
+        now_s, settled = asyncio.get_running_loop().time(), partial(self._settle, batch.number)
+        submission = self._batches[batch.number] = Submission(batch.operations, settled, now_s)
+        self.submit(batch.epoch, submission)
 
     def _settle(self, number: int, outcome: Outcome) -> None:
         self._batches.pop(number, None)
@@ -157,8 +254,8 @@ class ServerConnection:
 
     def _withdraw(self, number: int) -> None:
         self._announced.pop(number, None)
-        if (release := self._batches.pop(number, None)) is not None:
-            release()
+        if (submission := self._batches.pop(number, None)) is not None:
+            submission.release()
         method, task = self._asks.get(number, ("", None))
         if task is not None and method in self.abandonable:
             task.cancel()

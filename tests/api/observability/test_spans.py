@@ -12,9 +12,9 @@ import pytest
 
 from api.http.app import Application
 from api.observability.request_metrics import SPANS_LOST, SPANS_QUEUE_FULL, SPANS_SENT
-from api.observability.tracing import span_queue
-from api.observability.tracing.http_request import HttpRequest, TraceParent, trace_parent
-from api.observability.tracing.span_queue import QUEUED_MAX, FinishedRequest, SpanQueue
+from api.observability.tracing import tracing
+from api.observability.tracing.http_request import FinishedRequest, HttpRequest, TraceParent, trace_parent
+from api.observability.tracing.tracing import QUEUED_MAX, Tracing
 from api.server.requests import Fields
 from api.settings import Settings
 from engine.runtime.detector import apply as apply_module
@@ -114,7 +114,7 @@ async def test_a_collector_gets_a_span_of_each_request_with_where_its_time_went(
             # Neither probes nor strangers fill a collector.
             assert await status_of("", "GET", "/healthz") == 200
             assert await status_of(f"00-{TRACE}-{SPAN}-01", token="unknown") == 401
-        app.tracing._queue._thread.join(60)
+        app.tracing._thread.join(60)
         sent = await counted(caller, "spans", "outcome")
     assert sent == {(SPANS_SENT,): len(collector.spans)}
     by_name = {span.name: span for span in collector.spans}
@@ -167,7 +167,7 @@ async def test_a_collector_that_is_away_or_refuses_costs_its_spans_and_nothing_e
         assert app.tracing is not None
         # It tries again for seconds, for which nobody waits.
         await app.tracing.close()
-        app.tracing._queue._thread.join(60)
+        app.tracing._thread.join(60)
         assert await counted(caller, "spans", "outcome") == {(SPANS_LOST,): 2}
 
 
@@ -206,12 +206,12 @@ class Held:
 FINISHED = FinishedRequest(HttpRequest("r", Fields()), "evaluate", "POST", b"/", 200, None, 0, 0.0)
 
 
-def test_what_a_full_queue_drops_is_counted_and_logged_and_nobody_waits(
+async def test_what_a_full_queue_drops_is_counted_and_logged_and_nobody_waits(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(span_queue, "_EVERY_S", 0.01)
+    monkeypatch.setattr(tracing, "_EVERY_S", 0.01)
     held = Held()
-    queue = SpanQueue(lambda: held)
+    queue = Tracing(lambda: held)
     queue.put(FINISHED)
     assert held.began.wait(60)
     for _ in range(QUEUED_MAX + 7):
@@ -223,28 +223,28 @@ def test_what_a_full_queue_drops_is_counted_and_logged_and_nobody_waits(
         f"7 spans were dropped: {QUEUED_MAX} others wait"
     ]
     # The end does not wait for the collector for long, and then has the sender give up.
-    queue.close(0.0)
+    await queue.close(0.0)
     queue._thread.join(60)
     assert not queue._thread.is_alive()
     assert sum(held.batches) == QUEUED_MAX + 1
-    assert max(held.batches) == span_queue.TOGETHER_MAX
+    assert max(held.batches) == tracing.TOGETHER_MAX
     assert queue.take_counts() == {SPANS_SENT: QUEUED_MAX + 1}
 
 
-def test_a_span_that_cannot_be_made_is_lost_alone(
+async def test_a_span_that_cannot_be_made_is_lost_alone(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(span_queue, "_EVERY_S", 0.01)
+    monkeypatch.setattr(tracing, "_EVERY_S", 0.01)
     held = Held()
     held.fails = True
-    queue = SpanQueue(lambda: held)
+    queue = Tracing(lambda: held)
     queue.put(FINISHED)
     assert held.began.wait(60)
     queue.put(FINISHED)
     held.began.clear()
     held.released.set()
     assert held.began.wait(60), "the thread goes on"
-    queue.close(60)
+    await queue.close(60)
     assert queue.take_counts() == {SPANS_LOST: 2}
     assert any("could not be made" in record.getMessage() for record in caplog.records)
 

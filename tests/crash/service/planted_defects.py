@@ -48,9 +48,8 @@ SERVICE_DEFECTS: dict[str, Defect] = {
     "a batch is synced before it is written": Defect(
         OperationExecutor,
         "_make_durable",
-        'active.write(tuple(entries), reached, now_us, complete=sync != "off")',
-        'store.sync(); active.write(tuple(entries), reached, now_us, complete=sync != "off"); '
-        "sync, entries = 'interval', ()",
+        "active.write(tuple(entries), reached, now_us)",
+        "store.sync(); active.write(tuple(entries), reached, now_us); sync, entries = 'interval', ()",
         partial(images, "activations"),
     ),
     "nobody looks for a later owner": Defect(
@@ -80,18 +79,18 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         partial(images, "activations"),
     ),
     "answers come to no page": Defect(
-        OperationExecutor,
+        ActiveDetector,
         "finish_saving",
         "if saving.page is not None:",
         "if False:",
         partial(images, "activations"),
     ),
     "a page is written after its snapshot": Defect(
-        OperationExecutor,
+        ActiveDetector,
         "finish_saving",
         "if saving.page is not None:",
         "pieces = detector_snapshot.pieces(saving.contents)\n"
-        "        saving.store.save(pieces, version=SNAPSHOT_VERSION, sequence=saving.sequence)\n"
+        "        self.store.save(pieces, version=SNAPSHOT_VERSION, sequence=saving.sequence)\n"
         "        if saving.page is not None:",
         partial(images, "activations"),
     ),

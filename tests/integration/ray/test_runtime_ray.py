@@ -113,7 +113,7 @@ def stopped(pid: int) -> bool:
 
 def connection_of(backend: Backend, detector_id: str) -> LinkClient:
     """The connection on which batches travel to the detector's worker."""
-    client = backend.channels._channels[detector_id]._client
+    client = backend.channels[detector_id]._client
     assert client is not None
     return client
 

@@ -138,7 +138,7 @@ def is_live(engine: Detector, rule_id: str, key: dict[str, Any]) -> bool:
     """Whether a memory of the rule has the key."""
     live = engine.live[rule_id]
     sent = {name[1:]: value for name, value in key.items() if name[0] == "$"}
-    paths = {path for _, path in requirements_of(live.rule.condition, live.births).memories}
+    paths = {use.path for use in requirements_of(live.rule.condition, live.births).memories}
     return not key or any(
         engine.histories.slices[path].find(engine.histories.slices[path].key_at(key, sent)) is not None
         for path in paths

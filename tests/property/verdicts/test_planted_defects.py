@@ -17,7 +17,7 @@ from engine.evaluation.operators.past_terms.last import LastOperator
 from engine.evaluation.operators.past_terms.prev import PrevOperator
 from engine.evaluation.operators.temporal.aged import AgedOperator, Witnesses
 from engine.evaluation.operators.temporal.since import HeldWitnesses
-from engine.evaluation.requirements import Births
+from engine.evaluation.requirements import Births, Requirements, requirements_of
 from engine.evaluation.slices.bounds import tracked
 from engine.evaluation.slices.slices import Remembered, Slices
 from engine.evaluation.stamps import NEVER
@@ -38,8 +38,9 @@ _is_there = AgedOperator.is_there
 _add, _until_us, _set = rule_set.RuleSet.add, Remembered.until_us, tracked.Tracked._set
 
 
-def _born_early(self: rule_set.RuleSet, rule: Any, births: Births) -> None:
-    _add(self, rule, replace(births, born=NEVER))
+def _born_early(self: rule_set.RuleSet, rule: Any, births: Births, parts: Requirements) -> None:
+    early = replace(births, born=NEVER)
+    _add(self, rule, early, requirements_of(rule.condition, early))
 
 
 def _in_a_family_for_ever(self: Family, rank: int, priority: int, born: int) -> None:

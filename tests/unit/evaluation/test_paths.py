@@ -3,7 +3,7 @@
 import pytest
 
 from engine import parse
-from engine.evaluation.paths import Filter, is_filtered, membership_of, order_of, step_of
+from engine.evaluation.paths import Filter, is_filtered, membership_of, order_of
 from engine.evaluation.requirements import Births, requirements_of
 from engine.language.condition import Keyed
 
@@ -14,11 +14,9 @@ def test_a_key_with_a_where_that_looks_back_has_slices_of_its_own_for_each_birth
     assert isinstance(back, Keyed)
     assert now.where is not None
     assert back.where is not None
-    assert [step_of(now, birth) for birth in (3, 4)] == [Filter("k", now.where, -1)] * 2
-    assert [step_of(back, birth) for birth in (3, 4)] == [Filter("k", back.where, birth) for birth in (3, 4)]
-    plain = parse("per k b == 1")
-    assert isinstance(plain, Keyed)
-    assert step_of(plain, 3) == "k"
+    for birth in (3, 4):
+        assert Births(birth).step(now, ("i",)) == ("i", Filter("k", now.where, -1))
+        assert Births(birth).step(back, ()) == (Filter("k", back.where, birth),)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +41,7 @@ def test_a_key_with_a_where_that_looks_back_has_slices_of_its_own_for_each_birth
 def test_which_events_belong_to_the_slices_of_a_filtered_path(
     rule: str, membership: str, order: tuple[str, ...]
 ) -> None:
-    path = max((path for _, path in requirements_of(parse(rule), Births(7)).memories), key=len)
+    path = max((use.path for use in requirements_of(parse(rule), Births(7)).memories), key=len)
     assert is_filtered(path)
     assert membership_of(path) == parse(membership)
     assert order_of(path) == order

@@ -9,7 +9,6 @@ from engine.evaluation.requirements import (
     lookback_us,
     path_depth,
     requirements_of,
-    size_of,
     temporal_depth,
 )
 
@@ -27,7 +26,7 @@ def test_a_condition_requires_what_each_of_its_nodes_does() -> None:
     assert found.patterns == {("a", "x+")}
     assert found.text_tests == {("b", "^y$")}
     assert found.literals == {("c", "z")}
-    assert sorted(found.memories, key=repr) == sorted(
+    assert sorted([(use.node, use.path) for use in found.memories], key=repr) == sorted(
         [(inner, ("i", Filter("k", outer, 7), "j")), (outer, ("i",))], key=repr
     )
     assert found.size == 15
@@ -48,7 +47,7 @@ def test_a_condition_requires_what_each_of_its_nodes_does() -> None:
 )
 def test_how_deep_and_how_large_a_temporal_node_is(node: str, depth: int, size: int) -> None:
     assert temporal_depth(parse(node)) == depth
-    assert size_of(parse(node)) == size
+    assert requirements_of(parse(node)).memories[0].nodes == size
 
 
 def test_the_slices_of_a_path_are_known_after_the_memories_that_its_filters_read() -> None:

@@ -12,11 +12,9 @@ from engine.evaluation.explanation.looking.timelines import LOOKED_AT_S
 from engine.evaluation.explanation.nodes import Node, node_document
 from engine.evaluation.explanation.past import Entries
 from engine.evaluation.facts.values import Event
-from engine.evaluation.operators.table import remembering
 from engine.evaluation.requirements import requirements_of
 from engine.evaluation.rule_book.shadows import Comparison, Example, Explained
 from engine.language.diagnostics import Entry, Refusal
-from engine.language.nodes import Node as Remembering
 
 DIFFERENCES_KEPT: Final = 500
 WATCHED_MAX: Final = 8
@@ -74,7 +72,7 @@ class _Pair:
             for rule_id in (comparison.rule_id, comparison.draft_id)
         ]
         needed = [requirements_of(each.rule.condition, each.site.births) for each in enabled]
-        entries = sum(_entries_of(node) for each in needed for node, _ in each.memories)
+        entries = sum(use.operator.keep(use.node) for each in needed for use in each.memories)
         self.is_small = (
             sum(each.size for each in needed) <= EXPLAINED_NODES_MAX and entries <= EXPLAINED_ENTRIES_MAX
         )
@@ -102,11 +100,6 @@ class _Pair:
         reading = Reading(detector.clock_us, (), predicates, before[1], detector.rule_set)
         rule, draft = detector.live[comparison.rule_id], detector.live[comparison.draft_id]
         return reading.node(rule), reading.node(draft)
-
-
-def _entries_of(node: Remembering) -> int:
-    """Return the most times, values or panes that a node remembers for a slice."""
-    return remembering(node).keep(node)
 
 
 class Differences:

@@ -131,7 +131,7 @@ def true_keys(
 def _paths_of(live: LiveRule, names: list[str]) -> list[Path]:
     """Return the paths of a rule's memories that have all its keys and no others."""
     parts = requirements_of(live.rule.condition, live.births)
-    paths = dict.fromkeys(path for _, path in parts.memories)
+    paths = dict.fromkeys(use.path for use in parts.memories)
     return [path for path in paths if {*map(fact_of, path)} == set(names)]
 
 

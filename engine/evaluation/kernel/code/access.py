@@ -42,6 +42,11 @@ class Entry(ABC):
         return "remembered"
 
     @property
+    def keep(self) -> int:
+        """How many stamps or values of a record are needed now."""
+        return self._remembered.keep
+
+    @property
     def seen(self) -> str:
         """The stamp of the slice's last event."""
         return f"{self._slice}[{SEEN}]"

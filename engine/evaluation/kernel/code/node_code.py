@@ -70,6 +70,8 @@ def _functions(source: str) -> Any:
 class _Unweighed:
     """Stands for a memory where what is written is only looked at: it may become longer than needed."""
 
+    keep = 0
+
     def resized(self, entry: Any) -> None:
         """Count nothing."""
 
@@ -230,6 +232,7 @@ class _PastCode(_NodeCode):
 
     outcome, entry, born, seen, now = "outcome", "entry", "born", "seen", "now"
     stamp, memory = "stamp", "memory"
+    keep = 0
 
     def __init__(self, blank: str) -> None:
         """`blank` is what stands for nothing."""

@@ -57,7 +57,9 @@ class Analysis:
     """
 
     def __init__(self, site: Site, cost: Cost) -> None:
-        self._site, self._cost = site, cost
+        self.site = site
+        """The history of the rule, or of what is inside one of its parts."""
+        self._cost = cost
         self._inside: dict[Births, Analysis] = {}
         self._found: dict[tuple[int, Path, bool], tuple[Condition, Triggers | None]] = {}
         """What is known by now, by the id of a node, path and truth. Equality of nodes would compare all that
@@ -91,17 +93,20 @@ class Analysis:
 
     def holding(self, memory: Memory, path: Path) -> Triggers | None:
         """Return triggers for the events in whose slice a memory has an entry; None if nearly all have."""
-        remembered = self._site.histories.remembered(memory, path, self._site.birth)
+        remembered = self.site.histories.remembered(memory, path, self.site.birth)
         return None if remembered.by_exception else frozenset({Holding(remembered)})
 
     def of(self, node: Node, path: Path) -> "Analysis":
         """Return the analysis of what is inside a part, whose history may be older than the rule's."""
-        return self._at(self._site.of(node, path))
+        return self.inside(self.site.births.of(node, path))
 
-    def _at(self, site: Site) -> "Analysis":
-        if site is self._site:
+    def inside(self, births: "Births") -> "Analysis":
+        """Return the analysis of what is inside a part with these births."""
+        if births == self.site.births:
             return self
-        return self._inside.setdefault(site.births, Analysis(site, self._cost))
+        if births not in self._inside:
+            self._inside[births] = Analysis(self.site._replace(births=births), self._cost)
+        return self._inside[births]
 
     def true(self, node: Condition, path: Path) -> Triggers | None:
         """Return triggers such that any event at which the node is true meets one."""
@@ -148,9 +153,10 @@ class Analysis:
             case language.Not(inner):
                 return self.false(inner, path)
             case language.Keyed(inner, key, where):
-                parts = [self.true(inner, self._site.births.step(node, path)), self.present(key)]
+                parts = [self.true(inner, self.site.births.step(node, path)), self.present(key)]
                 if where is not None:
-                    parts.append(self._at(self._site.of_where(node, path)).true(where, path))
+                    of_where = self.site.births.of_where(node, path)
+                    parts.append(self.inside(of_where).true(where, path))
                 return self.best(parts)
             case _:
                 operator = operator_of(node)

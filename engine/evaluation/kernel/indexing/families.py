@@ -103,15 +103,6 @@ class Family:
 
 def _kin(node: Condition, site: Site, path: Path) -> Kin | None:
     """Return what a part of a rule would be to its family, if the rule were that part alone."""
-    part: Any = node
-    operator = operator_of(part)
-    if operator is not None:
-        grows, window_us = operator.grows(part), operator.window_us(part)
-        if grows is None or not window_us:
-            return None
-        remembered, born = site.memory(part, path), site.of(part, path).born
-        rank = window_us << NUMBER_BITS
-        return Kin((replace(part, window_secs=0.0), remembered), rank if grows else -rank, born)
     match node:
         case language.Keyed(inner, _, where) if where is None or not _looks_back(where):
             kin = _kin(inner, site, site.births.step(node, path))
@@ -129,7 +120,19 @@ def _kin(node: Condition, site: Site, path: Path) -> Kin | None:
                 return None
             return _around(kin, language.All((*members[:place], kin.family[0], *members[place + 1 :])))
         case _:
-            return None
+            return _kin_of_part(node, site, path)
+
+
+def _kin_of_part(part: Any, site: Site, path: Path) -> Kin | None:
+    operator = operator_of(part)
+    grows = operator and operator.grows(part)
+    window_us = None if operator is None or grows is None else operator.window_us(part)
+    if operator is None or not window_us:
+        return None
+    own = site.births.of(part, path)
+    remembered = site.histories.remembered(operator.memory(part), path, own.birth)
+    rank = window_us << NUMBER_BITS
+    return Kin((replace(part, window_secs=0.0), remembered), rank if grows else -rank, own.born)
 
 
 def _around(kin: Kin, condition: Condition) -> Kin:

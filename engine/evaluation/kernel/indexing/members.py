@@ -14,7 +14,7 @@ from engine.evaluation.kernel.needs import Needs
 from engine.evaluation.kernel.selection.selected_rows import Row, SelectedRow, SelectedRows
 from engine.evaluation.kernel.selection.triggers import Known, may_meet_several
 from engine.evaluation.paths import membership_of
-from engine.evaluation.requirements import Births, path_depth, requirements_of, temporal_depth
+from engine.evaluation.requirements import Births, Use, path_depth, requirements_of, temporal_depth
 from engine.evaluation.slices.histories import Histories, Site
 from engine.evaluation.slices.slices import Remembered, Slices
 from engine.language.condition import Condition
@@ -56,14 +56,16 @@ class Members:
     ) -> None:
         """Add a rule, and its memories unless others have brought them."""
         triggers = Analysis(site, self.index.cost)
-        for remembered, births in zip(memories, requirements_of(condition, site.births).births, strict=True):
+        for remembered, use in zip(memories, requirements_of(condition, site.births).memories, strict=True):
             if remembered not in self.memories:
-                self._add_memory(remembered, site, births)
+                self._add_memory(remembered, use, triggers)
         what: Condition | Family = condition
         number = priority
         kin = Kin.of(condition, site)
         if kin is not None:
-            family = self._families.setdefault(kin.family, Family(condition, site))
+            family = self._families.get(kin.family)
+            if family is None:
+                family = self._families[kin.family] = Family(condition, site)
             family.add(kin.rank, priority, kin.born)
             if family.number is not None:
                 return
@@ -128,19 +130,19 @@ class Members:
             self._tests[slices] = SliceTest.of(path_depth(slices.path), slices, row)
         return self._tests[slices]
 
-    def _add_memory(self, remembered: Remembered, of_rule: Site, births: Births) -> None:
+    def _add_memory(self, remembered: Remembered, use: Use, of_rule: Analysis) -> None:
         self._made += 1
-        site = of_rule._replace(births=births)
-        triggers = Analysis(site, self.index.cost)
+        triggers = of_rule.inside(use.births)
         path = remembered.slices.path
-        depth = max(map(temporal_depth, remembered.memory.operands), default=0)
+        depth = max(map(temporal_depth, remembered.memory.operands)) if use.nests else 0
         stage = path_depth(path) + 1 + depth
         remembered.commit = committing(remembered)
         if remembered.memory.begins:
             remembered.slices.runs[remembered.place] = remembered
         self.memories[remembered] = -self._made
         changing = remembered.memory.changed_by(triggers, path)
-        self._add(-self._made, Member(stage, site, remembered, changing, of_rule.births))
+        member = Member(stage, triggers.site, remembered, changing, of_rule.site.births)
+        self._add(-self._made, member)
 
     def _add(self, number: int, member: Member) -> None:
         self._members[number] = member

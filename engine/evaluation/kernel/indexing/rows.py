@@ -174,7 +174,7 @@ class Rows:
 
     def rule(self, condition: Condition, site: Site, known: Known | None, *, selected: bool) -> Row:
         """Compile a rule, which fires where its condition is true."""
-        code = self._code((path for _, path in requirements_of(condition, site.births).memories), known)
+        code = self._code((use.path for use in requirements_of(condition, site.births).memories), known)
         tests, first = [], 0
         for test in code.conjuncts(condition, site):
             tests.append(test)
@@ -184,7 +184,7 @@ class Rows:
     def family(self, family: Family, site: Site, known: Known | None, *, selected: bool) -> Row:
         """Compile a family, whose rules fire where they are true."""
         condition = family.condition
-        code = self._code((path for _, path in requirements_of(condition, site.births).memories), known)
+        code = self._code((use.path for use in requirements_of(condition, site.births).memories), known)
         code.of_family = True
         own = code.constant(family)
         # Mostly no rule is true. The row tells so itself, because calling anything would take much longer.
@@ -202,7 +202,7 @@ class Rows:
         """Compile a memory, which puts its outcome into `outcomes`."""
         path, memory = remembered.slices.path, remembered.memory
         inside = [requirements_of(operand, site.births, path).memories for operand in memory.operands]
-        code = self._code([path, *(each for memories in inside for _, each in memories)], known)
+        code = self._code([path, *(use.path for uses in inside for use in uses)], known)
         outcome = code.outcome(remembered, site)
         own = code.shared_constant(remembered)
         test, kept = memory.notable(outcome)

@@ -13,15 +13,18 @@ from engine.language.condition import Count
 from engine.language.forms.form import Content
 from engine.language.forms.shapes import call_of_condition
 
+STEP: Final = 8
+"""At every so many-th stamp, and where shorter lists are long enough, a list is weighed and perhaps cut."""
+
 SPARE_MIN: Final = 3
-"""At every eighth stamp, a list that is this much, or a quarter, longer than needed is cut. A smaller number
-would have lists moved more often, and a larger one would take more memory for each key."""
+"""A list that is this much, or a quarter, longer than needed is cut. A smaller number would have lists moved
+more often, and a larger one would take more memory for each key."""
 
 RECORD_BYTES: Final = 500
 """What a list of up to seven stamps takes."""
 
 STEP_BYTES: Final = 450
-"""What eight stamps take."""
+"""What a step of stamps takes."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +34,13 @@ class Stamps(MemoryOfTruth):
     is_record = True
 
     def write(self, to: Writing) -> list[str]:
+        long = to.keep + SPARE_MIN
+        is_long = f" or len(entry) == {to.constant(long)}" if long < STEP else ""
         return [
             f"if {to.outcome}:",
             f" if (entry := {to.entry}) and {to.lasts('entry[-1]')}:",
             f"  entry.append({to.stamp})",
-            f"  if not len(entry) & 7: {to.memory}.resized(entry)",
+            f"  if not len(entry) % {STEP}{is_long}: {to.memory}.resized(entry)",
             " else:",
             *(f"  {line}" for line in to.put(f"[{to.stamp}]")),
         ]
@@ -44,7 +49,7 @@ class Stamps(MemoryOfTruth):
         return entry[-1]
 
     def bytes_of(self, entry: list[int]) -> int:
-        return RECORD_BYTES + STEP_BYTES * (len(entry) >> 3)
+        return RECORD_BYTES + STEP_BYTES * (len(entry) // STEP)
 
     def copy(self, entry: list[int]) -> list[int]:
         return entry[:]
@@ -56,13 +61,13 @@ class Stamps(MemoryOfTruth):
         return list(parts[0])
 
     def bytes_max(self, keep: int) -> int:
-        return RECORD_BYTES + STEP_BYTES * (keep + max(SPARE_MIN, keep >> 2) >> 3)
+        return RECORD_BYTES + STEP_BYTES * ((keep + max(SPARE_MIN, keep >> 2)) // STEP)
 
     def resize(self, entry: list[int], keep: int, weigh: Callable[[int], None]) -> None:
-        steps = (len(entry) >> 3) - 1
+        steps = (len(entry) - 1) // STEP
         if len(entry) >= keep + max(SPARE_MIN, keep >> 2):
             del entry[:-keep]
-        weigh(STEP_BYTES * ((len(entry) >> 3) - steps))
+        weigh(STEP_BYTES * (len(entry) // STEP - steps))
 
 
 @evaluates(

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Final
 
 from engine.evaluation.key_sizes import KEY_BYTES_MAX, key_bytes
@@ -51,9 +50,13 @@ class Values(Memory):
         return [
             f"if {to.outcome} is not None:",
             f" if (entry := {to.entry}) and {to.lasts('next(reversed(entry.values()))')}:",
-            f"  is_new = entry.pop({to.outcome}, None) is None",
-            f"  entry[{to.outcome}] = {to.stamp}",
-            f"  if is_new: {to.memory}.resized(entry)",
+            f"  if {to.outcome} in entry:",
+            f"   del entry[{to.outcome}]",
+            f"   entry[{to.outcome}] = {to.stamp}",
+            "  else:",
+            f"   entry[{to.outcome}] = {to.stamp}",
+            f"   if len(entry) > {to.memory}.keep: {to.memory}.resized(entry)",
+            f"   else: {to.memory}.weigh({VALUE_BYTES} + key_bytes({to.outcome}))",
             " else:",
             *(f"  {line}" for line in to.put(f"{{{to.outcome}: {to.stamp}}}")),
         ]
@@ -77,26 +80,31 @@ class Values(Memory):
         return RECORD_BYTES + (VALUE_BYTES + KEY_BYTES_MAX) * keep
 
     def resize(self, entry: dict[Any, int], keep: int, weigh: Callable[[int], None]) -> None:
-        weigh(VALUE_BYTES + key_bytes(next(reversed(entry))))
+        more_bytes = VALUE_BYTES + key_bytes(next(reversed(entry)))
         while len(entry) > keep:
             oldest = next(iter(entry))
             del entry[oldest]
-            weigh(-VALUE_BYTES - key_bytes(oldest))
+            more_bytes -= VALUE_BYTES + key_bytes(oldest)
+        if more_bytes:
+            weigh(more_bytes)
 
 
-def nth_latest(entry: dict[Any, int] | tuple[()], n: int, current: Any) -> int | None:
+def nth_latest(entry: dict[Any, int], n: int, current: Any) -> int | None:
     """Return the stamp of the n-th latest value, others than `current` only; None if there are fewer."""
-    if not entry:
-        return None
-    assert isinstance(entry, dict), "a record of values"
     others = len(entry) - (current in entry)
     if others < n:
         return None
     # Mostly the oldest is asked for, because no more are kept. From either end it is found in few steps.
-    from_oldest = others - n
-    ordered = entry.items() if from_oldest < n else reversed(entry.items())
-    place = from_oldest if from_oldest < n else n - 1
-    return next(islice((stamp for value, stamp in ordered if value != current), place, None))
+    left = others - n
+    ordered = entry.items() if left < n else reversed(entry.items())
+    left = min(left, n - 1)
+    # A generator would take twice as long.
+    for value, stamp in ordered:
+        if value != current:
+            if not left:
+                return stamp
+            left -= 1
+    raise AssertionError(entry)
 
 
 @evaluates(
@@ -120,7 +128,7 @@ class DistinctOperator(Counting[Distinct]):
     """
 
     cost_ns = 200
-    calls = (nth_latest,)
+    calls = (nth_latest, key_bytes)
 
     def memory(self, node: Distinct) -> Memory:
         return Values(node.fact, node.where)
@@ -133,8 +141,9 @@ class DistinctOperator(Counting[Distinct]):
                 return "True"
             number = read.constant(least)
             asked = f"(n := {number} if {read.outcome} is None else {number} - 1)"
-            nth = f"(nth := nth_latest({read.entry}, n, {read.outcome}))"
-            return f"(not {asked} or {nth} is not None and {read.born} < nth{inside})"
+            nth = f"(nth := nth_latest(entry, n, {read.outcome}))"
+            found = f"len(entry := {read.entry}) >= n and {nth} is not None"
+            return f"(not {asked} or {found} and {read.born} < nth{inside})"
 
         return compared(node.op, node.value, reached)
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from engine.evaluation.operators.interface import Found, Memory, Operator, Reading, Triggers
+from engine.evaluation.operators.interface import Choosing, Found, Memory, Operator, Reading, Triggers
 from engine.evaluation.operators.table import evaluates
 from engine.evaluation.operators.temporal.aged import AgedOperator
 from engine.evaluation.operators.temporal.latest import Latest
@@ -22,7 +22,7 @@ from engine.language.forms.shapes import prefix, prefix_within
         looks_before=True,
     ),
 )
-class EarlierOperator(Operator[Earlier | EarlierWithin]):
+class EarlierOperator(Choosing[Earlier | EarlierWithin]):
     """Remembered inside the window, whatever the current event is."""
 
     calls = AgedOperator.calls

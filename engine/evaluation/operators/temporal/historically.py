@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from engine.evaluation.operators.interface import (
+    Choosing,
     Found,
     Memory,
     MemoryOfTruth,
@@ -33,7 +34,7 @@ from engine.language.forms.shapes import prefix, prefix_for
         "old.",
     ),
 )
-class HistoricallyOperator(Operator[Historically | HistoricallyFor]):
+class HistoricallyOperator(Choosing[Historically | HistoricallyFor]):
     """Not false now, and no counterexample is remembered inside the window."""
 
     calls = AgedOperator.calls

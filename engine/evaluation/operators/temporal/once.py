@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from engine.evaluation.operators.interface import Found, Memory, Operator, Reading, Triggers
+from engine.evaluation.operators.interface import Choosing, Found, Memory, Operator, Reading, Triggers
 from engine.evaluation.operators.table import evaluates
 from engine.evaluation.operators.temporal.aged import AgedOperator, Witnesses
 from engine.evaluation.operators.temporal.latest import Latest
@@ -15,7 +15,7 @@ from engine.language.forms.shapes import prefix, prefix_within
     prefix(Once, "once"),
     prefix_within(OnceWithin, "once", text="Inner was true at some event no older than the window."),
 )
-class OnceOperator(Operator[Once | OnceWithin]):
+class OnceOperator(Choosing[Once | OnceWithin]):
     """True now, or remembered inside the window."""
 
     calls = AgedOperator.calls

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from engine.evaluation.operators.interface import (
+    Choosing,
     Found,
     Memory,
     Names,
@@ -70,7 +71,7 @@ class Held(Memory):
         text="The same as since, with right true no longer ago than the window.",
     ),
 )
-class SinceOperator(Operator[Since | SinceWithin]):
+class SinceOperator(Choosing[Since | SinceWithin]):
     """Right is true now, or it was and left still holds."""
 
     calls = AgedOperator.calls

@@ -7,7 +7,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
-from engine.evaluation.requirements import Births
+from engine.evaluation.requirements import Births, requirements_of
 from engine.evaluation.rule_book.rooms import Rooms
 from engine.evaluation.rule_book.shadows import DRAFTS_MAX
 from engine.evaluation.rules import (
@@ -277,5 +277,6 @@ def _without_room(book: Book, change: RulesChange) -> Iterator[Entry]:
             yield Entry(1400, f"the rule {quoted(names[rule_id])} would have several drafts")
     if drafts.total() > DRAFTS_MAX and any(rule.draft_of is not None for rule in coming):
         yield Entry(1400, f"the detector would have {drafts.total()} drafts; limit {DRAFTS_MAX}")
-    births = [(rule, book.births_of(rule, history)) for rule, history in change.put]
-    yield from book.rooms.lacking(births, [book.live[rule.id] for rule in going])
+    put = [(rule, book.births_of(rule, history)) for rule, history in change.put]
+    needed = [(rule, requirements_of(rule.condition, births)) for rule, births in put]
+    yield from book.rooms.lacking(needed, [book.live[rule.id] for rule in going])

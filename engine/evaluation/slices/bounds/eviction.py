@@ -14,14 +14,19 @@ from engine.evaluation.paths import Path
 from engine.evaluation.slices.bounds.tracked import Keyed, Tracked
 from engine.evaluation.slices.slices import Slices
 
-LOOKED_AT: Final = 128
-"""How many slices are looked at in a row, if the first of them has expired, or at every LOOKED_EVERY-th call.
+LOOKED_EVERY: Final = 8
+"""At every so many-th call, as many slices are looked at in a row. One at each call would take twice as long:
+each would wait for the code of this, which other code has driven from the processor's caches."""
 
-There is a call for 32 events, and others look at one slice. Where every event adds a slice that expires, half
-of the slices have expired: then two are looked at for each event.
+LOOKED_AT: Final = 128
+"""How many slices are looked at in a row after a row of which one in EXPIRED_SHARE or more have expired.
+
+There is a call for 32 events. Where every event adds a slice that expires, a quarter of the slices have
+expired: then four are looked at for each event.
 """
 
-LOOKED_EVERY: Final = 64
+EXPIRED_SHARE: Final = 8
+
 _SHARD_STEP: Final = 97
 """Shards are visited in the order of the multiples of this prime, not in that in which keys were added."""
 
@@ -36,23 +41,24 @@ class Expiry:
         self._slices = slices
         self._keys: list[Hashable] = []
         self._place = self._calls = 0
+        self._many = False
+        """Whether many of the last row had expired."""
 
     def drop_some(self, now_us: int) -> None:
         """Drop those of the next slices that have expired, and expired entries of the others."""
         self._calls += 1
+        if not self._many and self._calls % LOOKED_EVERY:
+            return
         if not self._keys:
             self._shrink()
             self._place = (self._place + _SHARD_STEP) % len(self._slices.shards)
             # The oldest come last, and are looked at first. To list a shard reads all its keys from memory.
             self._keys = list(self._slices.shards[self._place])[::-1]
-        if not self._keys:
-            return
-        if not self._drop_expired(self._keys.pop(), now_us) and self._calls % LOOKED_EVERY:
-            return
-        keys = self._keys[1 - LOOKED_AT :]
-        del self._keys[1 - LOOKED_AT :]
-        for key in reversed(keys):
-            self._drop_expired(key, now_us)
+        row = -LOOKED_AT if self._many else -LOOKED_EVERY
+        keys = self._keys[row:]
+        del self._keys[row:]
+        expired = sum(self._drop_expired(key, now_us) for key in reversed(keys))
+        self._many = expired * EXPIRED_SHARE >= len(keys) > 0
 
     def _shrink(self) -> None:
         """Give back the room of the entries that the shard has lost."""

@@ -1,6 +1,6 @@
-"""The keywords of the text language, and the spelling of names in it."""
+"""The keywords of the text language, and names in backquotes, which need not differ from them."""
 
-import re
+from typing import Final
 
 from engine.language.forms.table import FORMS, derived
 from engine.language.forms.terms import TERM_WORDS
@@ -17,9 +17,8 @@ _KEYWORDS = frozenset(
 _OF_PREDICATES = frozenset({"network", "exists", "missing", "some", "anywhere", *SUGAR})
 """The contextual keywords of predicates."""
 
-_WORD = "[A-Za-z_@][A-Za-z0-9_@-]*"
-_PLAIN_WORD = re.compile(_WORD)
-_PLAIN_NAME = re.compile(rf"\$?{_WORD}(?:\.{_WORD})*")
+WORD: Final = "[A-Za-z_@][A-Za-z0-9_@-]*"
+"""The pattern of a name, or of its part between dots, that needs no backquotes."""
 
 
 @derived
@@ -38,18 +37,6 @@ def contextual_keywords() -> frozenset[str]:
 def is_reserved(word: str) -> bool:
     """Return whether a word is a keyword in any letter case. As a name it needs backquotes."""
     return word.lower() in keywords()
-
-
-def name_text(name: str) -> str:
-    """Spell the name of a fact, in backquotes if it needs them."""
-    plain = _PLAIN_NAME.fullmatch(name) and not is_reserved(name)
-    return name if plain else in_backquotes(name)
-
-
-def relation_text(name: str) -> str:
-    """Spell the name of a relation. Names with dots or `$` need backquotes, too."""
-    plain = _PLAIN_WORD.fullmatch(name) and not is_reserved(name)
-    return name if plain else in_backquotes(name)
 
 
 def in_backquotes(name: str) -> str:

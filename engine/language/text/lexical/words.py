@@ -1,10 +1,11 @@
-"""The words of a text and of operators, and which of their terminals stand for what."""
+"""What texts are made of: words, and which of their terminals stand for what; parts that have a value."""
 
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from engine.language.forms.form import Shape
 from engine.language.forms.table import FORMS
+from engine.language.json.spans import SpannedObject
 from engine.language.operators import COMPARISONS, INEQUALITIES, OPERATORS
 
 END = "$END"
@@ -27,6 +28,32 @@ class Word(NamedTuple):
     terminal: str
     text: str
     offset: int
+
+
+class Part(NamedTuple):
+    """A name, a literal, a term or a window, and the offset at which it begins in the text."""
+
+    value: Any
+    offset: int
+
+
+class Ages(NamedTuple):
+    """The least and the greatest age of the events that count."""
+
+    least: Part
+    greatest: Part
+
+
+class Filtered(NamedTuple):
+    """The fact between the parentheses of an aggregate or `last`, and the condition after its `where`."""
+
+    fact: Part
+    where: SpannedObject | None = None
+
+    @property
+    def members(self) -> dict[str, object]:
+        """The members of the document."""
+        return {"fact": self.fact} | ({} if self.where is None else {"where": self.where})
 
 
 def words_of(shapes: AbstractSet[Shape]) -> list[str]:

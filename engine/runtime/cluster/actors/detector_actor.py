@@ -74,7 +74,7 @@ class DetectorActor(ServingActor):
         )
         service = self._service
         assert service is not None, "it asks for the place"
-        return DetectorThread(actor, self._threads, lambda: len(service.queues) == 1, service.more_waits)
+        return DetectorThread(actor, self._threads, service.has_one, service.more_waits)
 
 
 def title(detectors: Sequence[str]) -> str:

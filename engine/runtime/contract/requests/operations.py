@@ -1,5 +1,6 @@
-"""Operations on a detector, as bytes between front end and worker."""
+"""Operations on a detector, as bytes between front end and worker, and the request that asks for them."""
 
+from contextvars import ContextVar
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -17,7 +18,13 @@ from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.evaluation.wire.records.decoding import Ingest
 from engine.language.condition import Scalar
 from engine.language.json.writer import json_bytes
-from engine.runtime.contract.requests.tuples import TuplesPart
+from engine.runtime.contract.requests.tuples import (
+    ChangeRelation,
+    NamedRelation,
+    PutRelation,
+    StagedTuples,
+    TuplesPart,
+)
 
 EVALUATE: Final = "evaluate"
 EVALUATE_EXPLAINED: Final = "evaluate_explained"
@@ -109,6 +116,58 @@ class Operation(NamedTuple):
         return {"request": self.request_id, **fields} if self.request_id else fields
 
 
+class CurrentRequest:
+    """A request of a caller. Times are in seconds; None is not known, as where no detector was called."""
+
+    # Attributes of the class, which makes creating a request cheaper.
+    queued_s: float | None = None
+    """How long its calls to detectors waited until they were begun."""
+    evaluated_s: float | None = None
+    """How long the batches took in which they were executed, without the sync."""
+    synced_s: float | None = None
+    """How long it took to make these batches durable."""
+
+    token_id: str = ""
+    """The id of the caller's token, once it is known."""
+
+    def __init__(self, id_: str = "", head: Any = None) -> None:
+        self.id = id_
+        self.head = head
+        """What it came with; None for a request of the service itself."""
+
+    @property
+    def trace_id(self) -> str:
+        """The id of the trace that the caller has begun; empty if there is none."""
+        return ""
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The ids as fields of a log record; those that are empty are left out."""
+        ids = {"request": self.id, "trace": self.trace_id}
+        return {name: value for name, value in ids.items() if value}
+
+    def add(self, queued_s: float, evaluated_s: float | None, synced_s: float | None) -> None:
+        """Add the times of a call to a detector."""
+        self.queued_s = (self.queued_s or 0.0) + queued_s
+        if evaluated_s is not None:
+            self.evaluated_s = (self.evaluated_s or 0.0) + evaluated_s
+        if synced_s is not None:
+            self.synced_s = (self.synced_s or 0.0) + synced_s
+
+
+_CURRENT: Final[ContextVar[CurrentRequest | None]] = ContextVar("current_request", default=None)
+
+
+def begin_request(request: CurrentRequest) -> None:
+    """Make it the current request of this task, and of those that it starts."""
+    _CURRENT.set(request)
+
+
+def current_request() -> CurrentRequest:
+    """Return the current request; outside of any, one without an id."""
+    return _CURRENT.get() or CurrentRequest()
+
+
 class NamedRule(msgspec.Struct, forbid_unknown_fields=True):
     """The payload of `rule`, `remove_rule` and `promote`."""
 
@@ -172,41 +231,6 @@ class ChangeRule(msgspec.Struct, forbid_unknown_fields=True):
     timed: bool | None = None
     every_secs: int | float | None = None
     every_by: list[str] | None = None
-
-
-class StagedTuples(msgspec.Struct, frozen=True, array_like=True):
-    """The payload of `stage_tuples`, as msgpack: a part of a relation that is being uploaded."""
-
-    upload: str
-    """What tells the uploads of a detector apart; whoever begins one makes it up."""
-    number: int
-    """How many parts the upload has before this one."""
-    part: TuplesPart
-
-
-class PutRelation(msgspec.Struct, forbid_unknown_fields=True):
-    """The payload of `put_relation`: a relation becomes what was uploaded."""
-
-    name: str
-    upload: str
-    parts: int
-    """How many parts were staged."""
-
-
-class ChangeRelation(msgspec.Struct, forbid_unknown_fields=True):
-    """The payload of `change_relation`. The tuples to add and to remove are arrays in JSON."""
-
-    name: str
-    add: msgspec.Raw = msgspec.Raw(b"[]")
-    remove: msgspec.Raw = msgspec.Raw(b"[]")
-
-
-class NamedRelation(msgspec.Struct, forbid_unknown_fields=True):
-    """The payload of `relation` and `delete_relation`; the page is for the first only."""
-
-    name: str
-    after: int = 0
-    limit: int = 0
 
 
 def evaluate(body: bytes, key: str = "", *, explained: bool = False) -> Operation:

@@ -1,4 +1,4 @@
-"""Decodes the tuples of a relation from the parts of a body: JSON, NDJSON or CSV."""
+"""Operations on relations, and the tuples in the parts of a body: JSON, NDJSON or CSV."""
 
 import csv
 import io
@@ -39,6 +39,41 @@ class TuplesPart(msgspec.Struct, frozen=True, array_like=True):
     """Whether the first line of CSV names the columns, and is passed over."""
     place: str = "tuples"
     """The member that has the array in JSON."""
+
+
+class StagedTuples(msgspec.Struct, frozen=True, array_like=True):
+    """The payload of `stage_tuples`, as msgpack: a part of a relation that is being uploaded."""
+
+    upload: str
+    """What tells the uploads of a detector apart; whoever begins one makes it up."""
+    number: int
+    """How many parts the upload has before this one."""
+    part: TuplesPart
+
+
+class PutRelation(msgspec.Struct, forbid_unknown_fields=True):
+    """The payload of `put_relation`: a relation becomes what was uploaded."""
+
+    name: str
+    upload: str
+    parts: int
+    """How many parts were staged."""
+
+
+class ChangeRelation(msgspec.Struct, forbid_unknown_fields=True):
+    """The payload of `change_relation`. The tuples to add and to remove are arrays in JSON."""
+
+    name: str
+    add: msgspec.Raw = msgspec.Raw(b"[]")
+    remove: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+class NamedRelation(msgspec.Struct, forbid_unknown_fields=True):
+    """The payload of `relation` and `delete_relation`; the page is for the first only."""
+
+    name: str
+    after: int = 0
+    limit: int = 0
 
 
 def tuples_in(part: TuplesPart, limits: Limits) -> Tuples:

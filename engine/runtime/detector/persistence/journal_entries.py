@@ -14,21 +14,12 @@ from typing import Final, Literal
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.operators.present_terms import clock
 from engine.evaluation.persistence.conditions import condition_bytes, stored_condition
 from engine.evaluation.persistence.figures import figures_of, restore_figures
 from engine.evaluation.rules import Rule
 from engine.evaluation.wire.batches import BatchForm
 from engine.language.json.writer import json_bytes
 from engine.language.limits import Limits
-from engine.runtime.contract.requests.operations import (
-    EVALUATE,
-    PUT_RELATION,
-    PUT_RULES,
-    Operation,
-    PutRelation,
-)
-from engine.runtime.detector.persistence.uploads import Uploads
 
 RECORD_VERSION: Final = 7
 """The version of a journal record. Version 6, which has no bodies of records, version 5, in which rules act
@@ -36,27 +27,6 @@ whenever they are true and nothing ticks, version 4, in which no change keeps hi
 had no shadow rules, are read as well."""
 
 _UNBOUNDED: Final = 1 << 62
-_ENTRY_BYTES: Final = 4096
-_AS_JSON: Final = 4
-_EVENT_BYTES: Final = 512
-"""What is reserved for one event without a stored answer. Most such events then fit in the block that a
-segment reserves first."""
-
-
-def estimated_bytes(operation: Operation, uploads: Uploads) -> int:
-    """Return an upper estimate of what an operation adds to the journal.
-
-    A larger entry, because of a stored answer or a long JSON condition, may not fit when it is written, which
-    costs an activation.
-    """
-    if operation.kind == PUT_RELATION:
-        put = msgspec.json.decode(operation.payload, type=PutRelation)
-        return put.parts * _ENTRY_BYTES + uploads.bytes_of(put.upload)
-    short = operation.kind == EVALUATE and not operation.key
-    if operation.kind == PUT_RULES:
-        # Conditions are longer as JSON.
-        return _AS_JSON * len(operation.payload) + _ENTRY_BYTES
-    return len(operation.payload) + (_EVENT_BYTES if short else _ENTRY_BYTES)
 
 
 class GivenAnswer(msgspec.Struct, frozen=True, array_like=True):
@@ -297,23 +267,8 @@ def program_version() -> str:
     return importlib.metadata.version("rule-detector")
 
 
-def zones_version() -> str:
-    """Return the version of this machine's time zones; empty if it is not known."""
-    return clock.zones_version()
-
-
 def under_limits(detector: Detector, limits: Limits) -> Detector:
     """Return the detector under other limits. It takes the timestamps of events as they are."""
     changed = Detector.load(detector.dump(), Detector.STATE_VERSION, limits=limits)
     restore_figures(changed, figures_of(detector))
     return changed
-
-
-def note_lag(detector: Detector, before: tuple[int | None, int], now_us: int) -> None:
-    """Note how far a detector's clock is behind the server's, if an event or a tick has come.
-
-    `before` is the time of its clock and the number of its events before that, and `now_us` the time of the
-    server's clock then.
-    """
-    if detector.clock_us is not None and (detector.clock_us, detector.events_seen) != before:
-        detector.behind_us = now_us - detector.clock_us

@@ -13,7 +13,8 @@ from engine.language.json.writer import json_bytes
 from engine.language.text.printer import format as canonical
 from engine.runtime.contract.catalogue_changes import LoggedChange, encode_changes
 from engine.runtime.contract.requests import operations
-from engine.runtime.contract.requests.operations import ChangeRelation, Operation
+from engine.runtime.contract.requests.operations import Operation
+from engine.runtime.contract.requests.tuples import ChangeRelation
 
 _OF_ONE_RULE: Final = frozenset({operations.CHANGE_RULE, operations.REMOVE_RULE, operations.PROMOTE})
 _OF_RELATIONS: Final = frozenset(

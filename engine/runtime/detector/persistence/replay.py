@@ -7,6 +7,7 @@ from typing import Any, assert_never
 import msgspec
 
 from engine.evaluation.detector import Detector
+from engine.evaluation.operators.present_terms.clock import zones_version
 from engine.evaluation.rule_book.changes.versions import Change
 from engine.evaluation.wire.batches import decode_batch
 from engine.evaluation.wire.decoding import decode_evaluate, decode_lines, event_in, events_in
@@ -45,11 +46,9 @@ from engine.runtime.detector.persistence.journal_entries import (
     RulesChanged,
     Ticked,
     limits_from,
-    note_lag,
     program_version,
     rule_of,
     under_limits,
-    zones_version,
 )
 from engine.runtime.detector.persistence.replay_attempts import Poisoned
 from engine.runtime.detector.persistence.uploads import Uploads, change_relation
@@ -137,12 +136,13 @@ class Replay:
         clock_us, events_seen = before.clock_us, before.events_seen
         for entry in record.entries:
             self._take(entry, record.answered_at_us)
-        note_lag(self.detector, (clock_us, events_seen), record.answered_at_us)
         if not any(isinstance(entry, RelationPart) for entry in record.entries):
             # Parts that do not stand right before what installs them are of an owner that died.
             self._uploads.clear()
         detector = self.detector
         there = (detector.clock_us, detector.events_seen)
+        if detector.clock_us is not None and there != (clock_us, events_seen):
+            detector.behind_us = record.answered_at_us - detector.clock_us
         if record.complete and there != (record.clock_us, record.events_seen):
             raise Diverged(
                 f"the replay leads to event {there[1]} at {there[0]} µs, "

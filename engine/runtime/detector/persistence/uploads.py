@@ -11,8 +11,13 @@ from engine.evaluation.relations.rows import TupleRefused
 from engine.evaluation.relations.stored import StoredRelation
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.contract.errors import STARTING, TOO_MANY_WAIT
-from engine.runtime.contract.requests.operations import ChangeRelation, StagedTuples
-from engine.runtime.contract.requests.tuples import TuplesPart, place_in, tuples_in
+from engine.runtime.contract.requests.tuples import (
+    ChangeRelation,
+    StagedTuples,
+    TuplesPart,
+    place_in,
+    tuples_in,
+)
 
 FORGOTTEN_US: Final = 60_000_000
 """An upload that got no part for this long is dropped: its caller is gone."""

@@ -6,16 +6,11 @@ when a worker says that the detector has moved, and when a connection ends.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Final
 
-from engine.evaluation.wire.events import Answer
 from engine.runtime.contract.requests.calls import LEFT, Address, Route
-from engine.runtime.contract.requests.current_request import current_request
-from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.channels.detector_channel import DetectorChannel, Locate
-from engine.runtime.front_end.channels.mailbox import Request
 from engine.runtime.front_end.memory_budget import MemoryBudget
 from engine.runtime.transport.link import Note
 from engine.runtime.transport.link_client import LinkClient
@@ -27,68 +22,74 @@ _LOOK_S: Final = 0.01
 _CHECKS_PER_TIMEOUT: Final = 4
 
 
-@dataclass(eq=False)
-class Channels:
-    """Passes operations on to detectors. For one event loop."""
+class Channels(dict[str, DetectorChannel]):
+    """The channels to detectors, by their ids; each is made when it is asked for. For one event loop."""
 
-    _settings: RuntimeSettings
-    _locate: Locate
-    _connect: Connect
-    _memory: MemoryBudget
-    _waiting_for_slots: Callable[[], int] = lambda: 0
-    """Returns how many detectors wait for an activation slot, all being taken."""
-    _channels: dict[str, DetectorChannel] = field(default_factory=dict)
-    _clients: dict[str, LinkClient] = field(default_factory=dict)
-    """The connections, by the names of the workers."""
-    _connecting: dict[str, asyncio.Task[LinkClient]] = field(default_factory=dict)
-    _next_check: asyncio.TimerHandle | None = None
-    _users: dict[LinkClient, dict[int, DetectorChannel]] = field(default_factory=dict)
-    """The channels to the detectors of a worker, by the epochs of their activations."""
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        settings: RuntimeSettings,
+        locate: Locate,
+        connect: Connect,
+        memory: MemoryBudget,
+        waiting_for_slots: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`waiting_for_slots` returns how many detectors wait for an activation slot, all being taken."""
+        self._settings = settings
+        self._locate = locate
+        self._connect = connect
+        self._memory = memory
+        self._waiting_for_slots = waiting_for_slots
+        self._clients: dict[str, LinkClient] = {}
+        """The connections, by the names of the workers."""
+        self._connecting: dict[str, asyncio.Task[LinkClient]] = {}
+        self._next_check: asyncio.TimerHandle | None = None
+        self._users: dict[LinkClient, dict[int, DetectorChannel]] = {}
+        """The channels to the detectors of a worker, by the epochs of their activations."""
         self._loop = asyncio.get_running_loop()
-        self._channels_max = self._channels_kept = max(_CHANNELS_KEPT, 2 * self._settings.max_resident)
-        self._check_s = self._settings.node_timeout_s / _CHECKS_PER_TIMEOUT
+        self._channels_max = self._channels_kept = max(_CHANNELS_KEPT, 2 * settings.max_resident)
+        self._check_s = settings.node_timeout_s / _CHECKS_PER_TIMEOUT
 
-    async def call(
-        self, detector_id: str, operation: Operation, requests: list[Request] | None = None
-    ) -> Answer:
-        """Execute an operation on a detector, first come, first served.
-
-        Raises Refusal 1200; DetectorUnavailable 1401, 1501, 1502 and 1503. If the caller is cancelled, a
-        waiting operation is dropped; one in flight may still be executed. The request is added to `requests`.
-        """
-        channel = self._channels.get(detector_id) or self._new_channel(detector_id)
-        request = channel.submit(operation, current_request())
-        if requests is not None:
-            requests.append(request)
-        try:
-            return await request.answer
-        finally:
-            channel.release(request)
+    def __missing__(self, detector_id: str) -> DetectorChannel:
+        """Make the channel to a detector."""
+        if len(self) >= self._channels_max:
+            # An idle channel is forgotten; the next call makes another one.
+            for key in [key for key, channel in self.items() if not channel.busy]:
+                del self[key]
+            self._channels_max = max(self._channels_kept, 2 * len(self))
+        if self._next_check is None:
+            self._check_routes()
+        channel = self[detector_id] = DetectorChannel(
+            detector_id,
+            self._settings,
+            self._locate,
+            self._reach,
+            self._memory,
+            waiting_for_slots=self._waiting_for_slots,
+        )
+        return channel
 
     def waiting(self) -> tuple[int, float]:
         """Return the number of unanswered requests, and how long the oldest that is not sent yet waits."""
-        busy = [channel for channel in self._channels.values() if channel.busy]
+        busy = [channel for channel in self.values() if channel.busy]
         waiting_s = max((channel.waiting_s for channel in busy), default=0.0)
         return sum(channel.unanswered for channel in busy), waiting_s
 
     def deleted(self, detector_id: str) -> None:
         """Refuse the requests that wait for a detector with 1200."""
-        if (channel := self._channels.get(detector_id)) is not None:
+        if (channel := self.get(detector_id)) is not None:
             channel.deleted()
 
     def refuse_all(self) -> None:
         """Refuse all waiting and running requests: the time to serve them is over."""
-        for channel in self._channels.values():
+        for channel in self.values():
             channel.refuse_all()
 
     async def shut_down(self) -> None:
         """Let waiting requests be answered for at most `shutdown_s`, then refuse them."""
         until_s = self._loop.time() + self._settings.shutdown_s
-        while any(channel.busy for channel in self._channels.values()) and self._loop.time() < until_s:  # noqa: ASYNC110 -- rare
+        while any(channel.busy for channel in self.values()) and self._loop.time() < until_s:  # noqa: ASYNC110 -- rare
             await asyncio.sleep(_LOOK_S)
-        for channel in self._channels.values():
+        for channel in self.values():
             channel.refuse_waiting()
 
     async def close(self) -> None:
@@ -101,27 +102,10 @@ class Channels:
         if self._next_check is not None:
             self._next_check.cancel()
 
-    def _new_channel(self, detector_id: str) -> DetectorChannel:
-        if len(self._channels) >= self._channels_max:
-            # An idle channel is forgotten; the next call makes another one.
-            self._channels = {key: channel for key, channel in self._channels.items() if channel.busy}
-            self._channels_max = max(self._channels_kept, 2 * len(self._channels))
-        if self._next_check is None:
-            self._check_routes()
-        channel = self._channels[detector_id] = DetectorChannel(
-            detector_id,
-            self._settings,
-            self._locate,
-            self._reach,
-            self._memory,
-            waiting_for_slots=self._waiting_for_slots,
-        )
-        return channel
-
     def _check_routes(self) -> None:
         """Have each channel check its route if its worker is slow to answer; repeat this later."""
         before_s = self._loop.time() - 2 * self._check_s
-        for channel in self._channels.values():
+        for channel in self.values():
             channel.check_route(before_s)
         self._next_check = self._loop.call_later(self._check_s, self._check_routes)
 

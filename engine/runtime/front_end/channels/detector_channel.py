@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from engine.evaluation.wire.events import Answer
 from engine.language.diagnostics import Refusal
 from engine.runtime.contract.errors import (
     STARTING,
@@ -14,12 +15,12 @@ from engine.runtime.contract.errors import (
     shutting_down,
 )
 from engine.runtime.contract.requests.calls import Route
-from engine.runtime.contract.requests.current_request import CurrentRequest
-from engine.runtime.contract.requests.operations import Operation
+from engine.runtime.contract.requests.operations import CurrentRequest, Operation, current_request
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.front_end.channels.mailbox import COPIES, Mailbox, Outcomes, Request
+from engine.runtime.front_end.channels.mailbox import COPIES, Mailbox, Request, give_answers
+from engine.runtime.front_end.channels.outcomes import Outcomes
 from engine.runtime.front_end.memory_budget import SMALL_BYTES_MAX, MemoryBudget
-from engine.runtime.transport.link import Moved, Response
+from engine.runtime.transport.link import Answered, Moved, Response
 from engine.runtime.transport.link_client import LinkClient
 
 _log = logging.getLogger(__name__)
@@ -102,6 +103,20 @@ class DetectorChannel:
         deadline_s = self._mailbox.first_deadline_s()
         return 0.0 if deadline_s is None else self._loop.time() + self._settings.deadline_s - deadline_s
 
+    async def call(self, operation: Operation, requests: list[Request] | None = None) -> Answer:
+        """Execute an operation on the detector, first come, first served.
+
+        Raises Refusal 1200; DetectorUnavailable 1401, 1501, 1502 and 1503. If the caller is cancelled, a
+        waiting operation is dropped; one in flight may still be executed. The request is added to `requests`.
+        """
+        request = self.submit(operation, current_request())
+        if requests is not None:
+            requests.append(request)
+        try:
+            return await request.answer
+        finally:
+            self.release(request)
+
     def submit(self, operation: Operation, caller: CurrentRequest) -> Request:
         """Queue an operation behind all earlier ones; its answer arrives in the request's future.
 
@@ -181,7 +196,9 @@ class DetectorChannel:
             self._go_on()
             return
         self._sent_at_s = self._loop.time()
-        self._outcomes.expire_waiting(self._sent_at_s, None)
+        first_s = self._mailbox.first_deadline_s()
+        if first_s is not None and first_s <= self._sent_at_s:
+            self._outcomes.expire_waiting(self._sent_at_s, None)
         batch = self._in_flight = self._mailbox.take()
         if not batch:
             return
@@ -257,7 +274,9 @@ class DetectorChannel:
         batch, self._in_flight = self._in_flight, []
         self._memory.change_requests(-self._in_flight_bytes)
         self._in_flight_bytes = 0
-        if not self._outcomes.settle(batch, response):
+        if isinstance(response, Answered) and len(response.answers) == len(batch):
+            give_answers(batch, response)
+        elif not self._outcomes.settle(batch, response):
             self._leave(epoch)
         self._go_on()
 

@@ -1,58 +1,33 @@
-"""The requests that wait for one detector, bounded and taken in batches, and what becomes of them."""
+"""The requests that wait for one detector, bounded and taken in batches."""
 
 import asyncio
-import logging
-import secrets
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from engine.evaluation.wire.events import Answer, Refused
-from engine.language.diagnostics import Entry, Refusal
+from engine.evaluation.wire.events import Answer
 from engine.runtime.contract.errors import (
-    INTERNAL,
-    STARTING,
     TOO_MANY_WAIT,
     DetectorUnavailable,
-    outcome_unknown,
 )
 from engine.runtime.contract.requests.calls import Took
-from engine.runtime.contract.requests.current_request import CurrentRequest
-from engine.runtime.contract.requests.operations import ANSWERS_MUCH, LONG, LONG_S, Operation
+from engine.runtime.contract.requests.operations import ANSWERS_MUCH, LONG, LONG_S, CurrentRequest, Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.memory_budget import (
-    BUSY,
     BYTES,
     MEMORY,
     QUEUE,
-    SLOTS,
     SMALL_BYTES_MAX,
-    STARTING_UP,
     MemoryBudget,
 )
-from engine.runtime.front_end.permits import Shares
-from engine.runtime.transport.link import Answered, Failed, Moved, Response, Unknown
-from engine.runtime.transport.link_client import error_in
-from snapshots.errors import StorageError, WriteFailed
+from engine.runtime.transport.link import Answered
 
 COPIES: Final = 2
 """A request counts this often in the memory of the front end, because sending it copies it."""
 
 _GONE_MAX = 64
 _NOTHING = Operation("", b"")
-
-_log = logging.getLogger(__name__)
-
-_SENT_MAX: Final = 2
-"""How often an evaluation with an idempotency key is sent if the worker's process dies."""
-
-_IDS_LOGGED: Final = 10
-"""How many ids of requests in flight a log line shows."""
-
-_DIED: Final = "the detector's process died"
-
-_LOST: Final = "a message to the detector's process or from it was lost"
 
 
 @dataclass(eq=False, slots=True)
@@ -104,6 +79,15 @@ class Request:
             self.caller.add(queued_s + took.waited_s, took.evaluated_s, took.synced_s)
 
 
+class Share:
+    """What waits for a token."""
+
+    __slots__ = ("bytes", "requests")
+
+    def __init__(self) -> None:
+        self.requests = self.bytes = 0
+
+
 class Mailbox:
     """Requests in order. All have the same timeout, so the first one has the earliest deadline.
 
@@ -116,7 +100,8 @@ class Mailbox:
         self._queue: deque[Request] = deque()
         self._count = 0
         self._bytes = 0
-        self._shares = Shares()
+        self._shares: dict[str, Share] = {}
+        """What waits for each token, of all for which anything waits."""
 
     def __len__(self) -> int:
         return self._count
@@ -135,7 +120,7 @@ class Mailbox:
         size = len(request.operation.payload)
         while (cause := self._full(size)) is not None:
             self._memory.throttled[cause] += 1
-            most_id = self._shares.holding_more(request.caller.token_id, size, in_bytes=cause == BYTES)
+            most_id = self._holding_more(request.caller.token_id, size, in_bytes=cause == BYTES)
             if most_id is None:
                 raise self._too_many()
             waiting = (one for one in reversed(self._queue) if one.waits)
@@ -214,6 +199,15 @@ class Mailbox:
         # A request larger than the bound is admitted alone; otherwise it could never be served.
         return BYTES if self._bytes + size > self._settings.waiting_bytes_max and self._count else None
 
+    def _holding_more(self, token_id: str, bytes_: int, *, in_bytes: bool) -> str | None:
+        """Return the token that holds most, if that is more than this one would with another request."""
+        most_id, most = max(
+            self._shares.items(), key=lambda entry: entry[1].bytes if in_bytes else entry[1].requests
+        )
+        own = self._shares.get(token_id, Share())
+        is_more = most.bytes > own.bytes + bytes_ if in_bytes else most.requests > own.requests + 1
+        return most_id if is_more and most_id != token_id else None
+
     def _too_many(self) -> DetectorUnavailable:
         message = f"{self._count} requests wait for this detector already; this one was not executed"
         return DetectorUnavailable(TOO_MANY_WAIT, message, retry_after_s=1.0)
@@ -230,7 +224,11 @@ class Mailbox:
         request.waits = True
         self._count += 1
         self._bytes += size
-        self._shares.add(request.caller.token_id, size)
+        share = self._shares.get(token_id := request.caller.token_id)
+        if share is None:
+            share = self._shares[token_id] = Share()
+        share.requests += 1
+        share.bytes += size
         self._memory.requests += COPIES * size
 
     def _leave(self, request: Request) -> None:
@@ -239,140 +237,16 @@ class Mailbox:
             request.waits = False
             self._count -= 1
             self._bytes -= size
-            self._shares.take(request.caller.token_id, size)
+            share = self._shares[token_id := request.caller.token_id]
+            share.requests -= 1
+            share.bytes -= size
+            if not share.requests:
+                del self._shares[token_id]
             self._memory.requests -= COPIES * size
 
 
-@dataclass(eq=False)
-class Outcomes:
-    """Settles requests. Those of a batch that were not executed go back to the mailbox."""
-
-    _detector_id: str
-    _settings: RuntimeSettings
-    _mailbox: Mailbox
-
-    def settle(self, batch: list[Request], response: Response | None) -> bool:
-        """Settle or queue again each request of a batch; None as the response says that the worker was lost.
-
-        Returns whether the worker still has the detector.
-        """
-        stays, unknown = True, _DIED
-        match response:
-            case Answered():
-                for request, answer in zip(batch, response.answers, strict=False):
-                    request.took = response.took
-                    request.settle(answer)
-                if len(response.answers) < len(batch):
-                    self._settle_rest(batch, response)
-                return True
-            case None | Unknown():
-                stays = response is not None
-                unknown = _LOST if stays else _DIED
-                message = (
-                    f"detector %s: {'a message was lost' if stays else 'its process died'} during requests"
-                )
-                _log.warning(message, self._detector_id, extra={"fields": self._fields(batch)})
-                # A request with a key is safe to send again: if it was executed, its first answer is
-                # returned.
-                self._mailbox.put_back([one for one in batch if one.operation.key and one.sent < _SENT_MAX])
-            case Moved():
-                stays = False
-                for request in batch:
-                    request.sent -= 1
-                self._mailbox.put_back(batch)
-            case Failed():
-                unknown = self._fail(batch, error_in(response))
-            case error:
-                for request in batch:
-                    request.fail(error_in(error))
-        for request in batch:
-            if not request.waits:
-                request.fail(outcome_unknown(unknown))
-        return stays
-
-    def _settle_rest(self, batch: list[Request], answered: Answered) -> None:
-        """Settle or queue again the requests for which a reply has no answer."""
-        crash = answered.crash
-        done = len(answered.answers)
-        if crash is None:
-            assert done, "there is at least one answer"
-            # The reply was full; the remaining operations were not begun.
-            for request in batch[done:]:
-                request.sent -= 1
-            self._mailbox.put_back(batch[done:])
-            return
-        message = f"an internal error; its reference in the log is {crash.reference}"
-        failed = batch[done]
-        operation = failed.operation.kind
-        fields = {**failed.caller.fields, "detector": self._detector_id, "operation": operation}
-        extra = {"fields": fields, "detail": crash.detail}
-        _log.error("detector %s: %s", self._detector_id, message, extra=extra)
-        failed.settle(Refused((Entry(INTERNAL, message),)))
-        self._mailbox.put_back(batch[done + 1 :])
-
-    def _fail(self, batch: list[Request], error: Exception) -> str:
-        """Settle a batch whose execution failed; return the reason why other outcomes are unknown."""
-        if isinstance(error, WriteFailed):
-            message = f"nothing was evaluated: {error}"
-            for request in batch:
-                request.fail(DetectorUnavailable(STARTING, message, self._settings.retry_s))
-        elif not isinstance(error, StorageError):
-            refused = Refused((Entry(INTERNAL, self.log("the worker failed", error, batch)),))
-            for request in batch:
-                request.settle(refused)
-        return str(error)
-
-    def refuse_waiting(self, make: Callable[[], Exception]) -> None:
-        """Refuse the waiting requests, each with an error of its own."""
-        for request in self._mailbox.take_waiting():
-            # If the detector does not exist, the outcome of an earlier attempt does not matter.
-            error = make()
-            request.fail(_unknown_outcome() if request.sent and not isinstance(error, Refusal) else error)
-
-    def expire_waiting(self, now_s: float, waiting_for_slots: int | None) -> None:
-        """Refuse the requests that were not sent by their deadline; they are never sent.
-
-        `waiting_for_slots` says how many detectors wait for an activation slot because all are taken; None if
-        this one is active: its worker is known.
-        """
-        cause, state = STARTING_UP, "was starting"
-        if waiting_for_slots is None:
-            cause, state = BUSY, "was busy with earlier requests"
-        elif waiting_for_slots:
-            cause = SLOTS
-            state += f": all slots for active detectors are taken, and {waiting_for_slots} wait for one"
-        message = f"the deadline passed while the detector {state}; nothing was evaluated"
-        for request in self._mailbox.expire(now_s, cause):
-            refusal = DetectorUnavailable(STARTING, message, self._settings.retry_s)
-            request.fail(_unknown_outcome() if request.sent else refusal)
-
-    def log(self, what: str, error: Exception, batch: Sequence[Request] = ()) -> str:
-        """Log an exception, and return the message that refers callers to it."""
-        message = f"an internal error; its reference in the log is {secrets.token_hex(6)}"
-        extra = {"fields": self._fields(batch)}
-        _log.error("detector %s, %s: %s", self._detector_id, what, message, exc_info=error, extra=extra)
-        return message
-
-    def _fields(self, batch: Sequence[Request]) -> dict[str, str]:
-        """Return the log fields: the detector, and the kinds and a few of the ids of requests in flight.
-
-        The ids of their traces are there if they have any.
-        """
-        kinds = " ".join(sorted({request.operation.kind for request in batch}))
-        fields = {"detector": self._detector_id, "operation": kinds}
-        fields["requests"] = _shown([request.caller.id for request in batch])
-        if traces := _shown(list(dict.fromkeys(request.caller.trace_id for request in batch))):
-            fields["traces"] = traces
-        return fields
-
-
-def _shown(ids: Sequence[str]) -> str:
-    """Return the first of the ids that are not empty, and the number of the others."""
-    ids = [one for one in ids if one]
-    more = f" and {len(ids) - _IDS_LOGGED} more" if len(ids) > _IDS_LOGGED else ""
-    return " ".join(ids[:_IDS_LOGGED]) + more
-
-
-def _unknown_outcome() -> DetectorUnavailable:
-    """Return the error of a request that waits to be sent again: the first attempt may have succeeded."""
-    return outcome_unknown(_DIED)
+def give_answers(batch: Iterable[Request], answered: Answered) -> None:
+    """Give the requests of a batch their answers, as far as there are some."""
+    for request, answer in zip(batch, answered.answers, strict=False):
+        request.took = answered.took
+        request.settle(answer)

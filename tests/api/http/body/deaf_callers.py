@@ -6,8 +6,8 @@ from typing import Any
 
 from hypercorn.config import Config
 
-from api.server.asgi import App
 from api.server.connection import Connection
+from api.server.exchange import App
 from api.server.limits import ConnectionLimit, RequestBounds
 
 _BOUNDS = RequestBounds(64 * 1024, 32 * 1024 * 1024, 30.0)

@@ -14,7 +14,7 @@ from api.http.body.memory import PACE_S, SMALL_BYTES_MAX, STALLED_S, BodyMemory,
 from api.http.body.reading import read_body
 from api.process import front_end
 from api.schema.envelope import RequestRefusal
-from api.server.asgi import Message
+from api.server.exchange import Message
 from api.settings import Settings
 from engine.runtime.front_end.memory_budget import READING, MemoryBudget
 from tests.api.scripted import ScriptedBackend

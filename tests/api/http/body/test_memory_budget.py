@@ -165,7 +165,7 @@ async def test_bodies_for_cold_detectors_stay_within_the_budget_and_others_are_s
         hogs.append(hog)
         while not hog.first and world.budget.requests == before:  # noqa: ASYNC110 -- there is no event for it
             await asyncio.sleep(0.001)
-    waiting = sum(channel._mailbox.bytes for channel in channels._channels.values())
+    waiting = sum(channel._mailbox.bytes for channel in channels.values())
     # Each is copied when it is sent.
     assert BUDGET // 2 < 2 * waiting == world.budget.requests <= BUDGET
     refused = [hog for hog in hogs if hog.first]

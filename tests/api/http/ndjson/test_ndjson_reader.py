@@ -8,7 +8,7 @@ import pytest
 
 from api.http.body.memory import BodyMemory
 from api.http.body.ndjson_reader import LINES_MAX, NdjsonReader
-from api.http.body.reading import CallerGone, Message
+from api.server.exchange import CallerGone, Message
 from engine.language.diagnostics import Refusal
 from engine.runtime.front_end.memory_budget import MemoryBudget
 from tests.skipping_clock import SkippingLoop

@@ -9,7 +9,7 @@ from api.http.authentication import Authenticator
 from api.http.body.memory import BodyMemory
 from api.http.body.ndjson_stream import NdjsonStreams
 from api.http.request.timeout import RequestTimeout, RequestTimeouts
-from api.server.asgi import CallerGone
+from api.server.exchange import CallerGone
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer, Done
 from engine.runtime.contract.requests.operations import Operation

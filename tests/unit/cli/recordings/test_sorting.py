@@ -73,6 +73,13 @@ def test_what_was_read_before_a_failure_comes_before_it() -> None:
     with pytest.raises(RecordingError):
         next(found)
 
+    def no_recording() -> Iterator[RecordedEvent]:
+        raise RecordingError("no")
+        yield
+
+    with pytest.raises(RecordingError):
+        next(merged([events(1), no_recording()]))
+
 
 def test_more_recordings_than_are_read_at_once_are_merged_one_after_another(
     monkeypatch: pytest.MonkeyPatch,

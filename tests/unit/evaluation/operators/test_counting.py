@@ -13,18 +13,23 @@ def detector(*rules: str) -> Detector:
     return made
 
 
-def test_a_record_keeps_no_more_than_a_comparison_needs() -> None:
-    made = detector("count(a == 1) within 1h >= 3", "per k count(a == 1) > 1000", "distinct(n) >= 3")
-    for number in range(10_000):
-        made.evaluate({"a": 1, "k": 1, "n": number}, number)
-    entries = {
-        remembered.keep: len(entry)
-        for slices in made.histories.slices.values()
-        for key in ((1,) if slices.path else ((),))
-        for remembered, entry in slices.held_in(slices.find(key) or [])
+def test_a_record_keeps_little_more_than_a_comparison_needs() -> None:
+    """A list of times may be longer, so that it is not moved at each event; a short one by two."""
+    rules = {
+        "count(a == 1) within 1h >= 3": (3, 5),
+        "per k count(a == 1) >= 4": (4, 6),
+        "per k count(a == 1) > 1000": (1_001, 1_255),
+        "distinct(n) >= 3": (3, 3),
     }
-    assert entries.keys() == {3, 1_001}
-    assert 1_001 <= entries[1_001] <= 1_001 * 5 / 4 + 8
+    for rule, (needed, most) in rules.items():
+        made = detector(rule)
+        (slices,) = made.histories.slices.values()
+        lengths = set()
+        for number in range(5_000):
+            made.evaluate({"a": 1, "k": 1, "n": number}, number)
+            ((_, entry),) = slices.held_in(slices.find(1 if slices.path else ()) or [])
+            lengths.add(len(entry))
+        assert (min(lengths - set(range(needed))), max(lengths)) == (needed, most), rule
 
 
 def test_the_nth_latest_of_other_values_is_found_from_either_end() -> None:

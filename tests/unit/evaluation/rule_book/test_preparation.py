@@ -9,7 +9,7 @@ from engine import Detector, Limits
 from engine.language.diagnostics import Refusal
 from engine.language.limits import DEFAULT_LIMITS
 from engine.language.text.parser import parse
-from engine.language.validation import values
+from engine.language.validation import constants
 from engine.language.validation.document import condition_from_stored
 from engine.patterns import compiled_pattern as patterns
 from engine.patterns import sets
@@ -34,13 +34,13 @@ def errors(work: Callable[[], object]) -> list[tuple[int, str]]:
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The patterns that are compiled, in order."""
     seen: list[str] = []
-    judge = values.judged_pattern
+    judge = constants.judged_pattern
 
     def noted(pattern: str, limits: Limits) -> object:
         seen.append(pattern)
         return judge(pattern, limits)
 
-    monkeypatch.setattr(values, "judged_pattern", noted)
+    monkeypatch.setattr(constants, "judged_pattern", noted)
     return seen
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from engine import Detector, Limits
+from engine.evaluation.requirements import requirements_of
 from engine.evaluation.rule_book.changes.many_rules import WantedRule
-from engine.evaluation.rule_book.rooms import RECORDS_SHARE, Room, Rooms
+from engine.evaluation.rule_book.rooms import RECORDS_SHARE, Rooms, SharedRoom
 from engine.evaluation.slices.slices import PLACE_BYTES
 from engine.language.condition import Leaf, OnceWithin
 from engine.language.diagnostics import Entry, Refusal
@@ -22,7 +23,7 @@ Random = Callable[..., Iterator[random.Random]]
 def test_a_room_counts_each_thing_once_while_anyone_needs_it(examples: Random) -> None:
     for drawn in examples(500):
         most = drawn.randrange(12)
-        room, needs = Room[int](most, lambda one: one, "{taken} of {most}"), list[frozenset[int]]()
+        room, needs = SharedRoom[int](most, lambda one: one, "{taken} of {most}"), list[frozenset[int]]()
 
         def draw(things: Iterable[int], drawn: random.Random = drawn) -> frozenset[int]:
             return frozenset(one for one in things if drawn.random() < 0.4)
@@ -35,7 +36,7 @@ def test_a_room_counts_each_thing_once_while_anyone_needs_it(examples: Random) -
                 after.remove(one)
             taken = sum(frozenset().union(*after))
             entries = [Entry(1400, f"{taken} of {most}")] if taken > max(most, room.taken) else []
-            assert [*room.lacking(coming, going)] == entries
+            assert [*room.lacking(room.growth(coming, going))] == entries
             # A bound that was lowered is exceeded.
             if not entries or drawn.random() < 0.3:
                 for one in coming:
@@ -80,7 +81,7 @@ def counted_anew(detector: Detector) -> tuple[int, ...]:
     rooms = Rooms(Limits(), {})
     found = taken(rooms)
     for live in detector.live.values():
-        rooms.put(None, live)
+        rooms.put(None, live, requirements_of(live.rule.condition, live.births))
         found = taken(rooms)
     return found
 

@@ -7,7 +7,7 @@ import pytest
 
 from engine import Detector
 from engine.evaluation.slices import histories
-from engine.evaluation.slices.bounds.eviction import LOOKED_AT
+from engine.evaluation.slices.bounds.eviction import LOOKED_AT, LOOKED_EVERY
 from tests.differential.modes import in_mode
 
 
@@ -77,7 +77,7 @@ def test_an_entry_that_has_expired_goes_though_its_slice_stays() -> None:
     made = detector("per k once b == 1", "per k count(a == 1) within 1s >= 5")
     made.evaluate_many([({"k": key, "a": 1, "b": 1}, 0, None) for key in range(200)])
     full = made.histories.bytes
-    made.evaluate_many([({}, 2_000, None)] * (4 * 251 * histories.SETTLED_EVERY))
+    made.evaluate_many([({}, 2_000, None)] * (2 * 251 * LOOKED_EVERY * histories.SETTLED_EVERY))
     assert made.histories.live == 200
     assert made.histories.bytes < full / 2
 

@@ -1,9 +1,14 @@
 """The places of memories in slices."""
 
+from engine.evaluation.requirements import Use, requirements_of
 from engine.evaluation.slices.histories import Histories
-from engine.evaluation.stamps import UNSET
 from engine.language.condition import Earlier, Leaf
 from tests.work_growth import grows_linearly
+
+
+def use_of(node: Earlier) -> Use:
+    (use,) = requirements_of(node).memories
+    return use
 
 
 def test_a_memory_takes_no_longer_to_add_beside_thousands_of_others() -> None:
@@ -12,7 +17,7 @@ def test_a_memory_takes_no_longer_to_add_beside_thousands_of_others() -> None:
     def work(size: int) -> None:
         histories = Histories(1_000, 1 << 30)
         for node in nodes[:size]:
-            histories.acquire(node, (), 0, UNSET)
+            histories.acquire(use_of(node))
 
     assert grows_linearly(work, 2_000)
 
@@ -20,10 +25,10 @@ def test_a_memory_takes_no_longer_to_add_beside_thousands_of_others() -> None:
 def test_no_two_memories_have_one_place_whatever_was_released_before() -> None:
     nodes = [Earlier(Leaf("a", "eq", number)) for number in range(60)]
     histories = Histories(1_000, 1 << 30)
-    held = {node: histories.acquire(node, (), 0, UNSET) for node in nodes[:40]}
+    held = {node: histories.acquire(use_of(node)) for node in nodes[:40]}
     for node in nodes[0:40:3]:
-        histories.release(node, (), 0, UNSET)
+        histories.release(use_of(node))
         del held[node]
     for node in nodes[40:]:
-        held[node] = histories.acquire(node, (), 0, UNSET)
+        held[node] = histories.acquire(use_of(node))
     assert len({one.place for one in held.values()}) == len(held)

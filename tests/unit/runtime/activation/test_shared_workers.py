@@ -95,7 +95,7 @@ async def test_one_is_passivated_beside_the_others(tmp_path):
                 assert await fired(service.backend, busy, step) == ["seen"]
                 step += 1
         assert not worker.dead
-        channels = service.backend.channels._channels
+        channels = service.backend.channels
         assert channels[idle]._client is None, "its front end was told"
         assert channels[busy]._client is not None
         assert await fired(service.backend, idle, 2) == ["seen"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.runtime.concurrency.threads import FREE, Turns
+from engine.runtime.concurrency.threads import Turns
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
@@ -84,9 +84,8 @@ def test_what_fails_gives_its_turn_back() -> None:
     for _ in range(2):
         with pytest.raises(ZeroDivisionError), turns:
             raise ZeroDivisionError
-    with turns, FREE:
+    with turns:
         turns.pass_on()
-        FREE.pass_on()
     with turns:
         pass
 

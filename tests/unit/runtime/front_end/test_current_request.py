@@ -10,7 +10,7 @@ import pytest
 from engine.evaluation.wire.events import Refused
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.requests.current_request import CurrentRequest, begin_request
+from engine.runtime.contract.requests.operations import CurrentRequest, begin_request
 from engine.runtime.detector import apply as apply_module
 from engine.runtime.front_end.backend import Backend
 from tests.local_runtime.service import front_end, local_service, until

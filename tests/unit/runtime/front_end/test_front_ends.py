@@ -45,12 +45,12 @@ def held_back(service: LocalService) -> asyncio.Event:
 
 def waiting(apart: FrontEnd, detector_id: str) -> tuple[int, int]:
     """The number and the bytes of the requests that wait in a front end."""
-    mailbox = apart.backend.channels._channels[detector_id]._mailbox
+    mailbox = apart.backend.channels[detector_id]._mailbox
     return len(mailbox), mailbox.bytes
 
 
 def in_flight(apart: FrontEnd, detector_id: str) -> int:
-    return len(apart.backend.channels._channels[detector_id]._in_flight)
+    return len(apart.backend.channels[detector_id]._in_flight)
 
 
 def open_asks(apart: FrontEnd) -> tuple[int, int]:

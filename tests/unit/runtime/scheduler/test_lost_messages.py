@@ -264,10 +264,10 @@ def telling(**changes: Any) -> Callable[[Scene], Awaitable[None]]:
     async def tell(scene: Scene) -> None:
         detector, worker = await scene.active()
         (queue,) = worker.service.queues.values()
-        queue.activation.tell(**changes)
+        queue.activation.reporter.tell(**changes)
         if problem := changes.get("problem"):
             await until_known(lambda: f"detector {detector}: {problem}", scene)
-            queue.activation.tell(problem="")
+            queue.activation.reporter.tell(problem="")
         await scene.settle()
         assert (await scene.backend.status()).problems == [] or "removed" in changes
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine.evaluation.wire.events import Done
-from engine.runtime.activation import activation, detector_service
+from engine.runtime.activation import detector_service, schedule
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.calls import (
     LEFT,
@@ -23,7 +23,7 @@ from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.transport.link import Answered, Moved, Note, Response
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.server_connection import Outcome
+from engine.runtime.transport.server_connection import Outcome, Submission
 from tests.local_runtime.actors import LocalActors
 from tests.local_runtime.catalogues import newborn
 from tests.local_runtime.service import local_service, until
@@ -120,7 +120,7 @@ async def test_the_supervisor_is_told_by_a_report_alone_that_an_activation_is_ov
 @pytest.mark.parametrize(("interval_s", "told"), [(1e9, []), (0.0, [True])])
 async def test_an_activation_counts_as_use(worker, monkeypatch, interval_s, told):
     """So its first batch is not reported, unless it comes later."""
-    monkeypatch.setattr(activation, "_USED_TOLD_S", interval_s)
+    monkeypatch.setattr(schedule, "_USED_TOLD_S", interval_s)
     reports: list[Report] = []
     worker.reported = reports.append
     await worker.activate(ONE, 1)
@@ -130,7 +130,7 @@ async def test_an_activation_counts_as_use(worker, monkeypatch, interval_s, told
 
 
 async def test_the_supervisor_is_told_at_once_of_several_detectors_that_are_in_use(worker, monkeypatch):
-    monkeypatch.setattr(activation, "_USED_TOLD_S", 0.0)
+    monkeypatch.setattr(schedule, "_USED_TOLD_S", 0.0)
     link = worker._scheduler.link
     frames: list[list[int]] = []
 
@@ -166,7 +166,7 @@ async def test_a_worker_has_more_to_do_while_more_than_one_batch_is_unanswered(w
 
 
 async def test_no_report_follows_that_a_detector_was_in_use_before_it_left(worker, monkeypatch):
-    monkeypatch.setattr(activation, "_USED_TOLD_S", 0.0)
+    monkeypatch.setattr(schedule, "_USED_TOLD_S", 0.0)
     await worker.activate(ONE, 1)
     await sent(worker.connected(), 1, event(1))
     reports: list[Report] = []
@@ -253,7 +253,7 @@ async def test_a_batch_waits_for_a_call_that_begins_in_the_same_turn(worker):
     await asyncio.sleep(0.1)
     queue, outcomes = worker.service.queues[1], list[Outcome]()
     forked = asyncio.ensure_future(queue.fork("3" * 32))
-    asyncio.get_running_loop().call_soon(queue.submit, [event(1)], outcomes.append)
+    asyncio.get_running_loop().call_soon(queue.submit, Submission([event(1)], outcomes.append, 0.0))
     assert await forked
     await until(lambda: outcomes)
     assert isinstance(outcomes[0], Reply)

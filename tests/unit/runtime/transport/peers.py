@@ -1,7 +1,7 @@
 """Both ends of a connection between processes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,9 +12,9 @@ from engine.runtime.contract import build
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.calls import Reply
 from engine.runtime.transport.connecting import Listener
-from engine.runtime.transport.link import PROTOCOLS, Batch, Link, Response
+from engine.runtime.transport.link import PROTOCOLS, Link, Response
 from engine.runtime.transport.link_client import LinkClient
-from engine.runtime.transport.server_connection import Outcome, ServerConnection
+from engine.runtime.transport.server_connection import ServerConnection, Submission
 from snapshots.errors import WriteFailed
 
 HOSTS = pytest.mark.parametrize("host", [None, "127.0.0.1"], ids=["unix", "tcp"])
@@ -30,8 +30,7 @@ class Peer:
 
     def __init__(self) -> None:
         self.servers: list[ServerConnection] = []
-        self.batches: list[tuple[Batch, Callable[[Outcome], None]]] = []
-        self.released = 0
+        self.batches: list[tuple[int, Submission]] = []
         self.at_once = True
         self.go_on = asyncio.Event()
         self.changed = False
@@ -42,8 +41,10 @@ class Peer:
         self.servers.append(server)
         return server.link()
 
-    def release(self) -> None:
-        self.released += 1
+    @property
+    def released(self) -> int:
+        """How many batches are answered, or their callers gone."""
+        return sum(submission.done for _, submission in self.batches)
 
     async def _echo(self, value: Any) -> Any:
         return value
@@ -58,12 +59,11 @@ class Peer:
         await self.go_on.wait()
         self.changed = True
 
-    def _submit(self, batch: Batch, settled: Callable[[Outcome], None]) -> "Peer | None":
+    def _submit(self, epoch: int, submission: Submission) -> None:
         if self.at_once:
-            settled(Reply([Done(operation.payload[::-1]) for operation in batch.operations]))
-            return None
-        self.batches.append((batch, settled))
-        return self.release
+            submission.settle(Reply([Done(one.payload[::-1]) for one in submission.operations]))
+        else:
+            self.batches.append((epoch, submission))
 
 
 class Odd(Exception):

@@ -80,8 +80,8 @@ async def test_each_request_gets_its_own_response_in_whatever_order_they_come():
         peer.at_once = False
         first, second = sent(client, b"1"), sent(client, b"2")
         await until(lambda: len(peer.batches) == 2)
-        for batch, settled in reversed(peer.batches):
-            settled(Reply([Done(batch.operations[0].payload)]))
+        for _, batch in reversed(peer.batches):
+            batch.settle(Reply([Done(batch.operations[0].payload)]))
         assert (await first).answers == [Done(b"1")]
         assert (await second).answers == [Done(b"2")]
 
@@ -117,7 +117,7 @@ async def test_a_forgotten_batch_is_answered_to_nobody():
         number = client.send(lambda _: pytest.fail("it was forgotten"), 1, [ops.rules()])
         client.forget(number)
         await until(lambda: peer.batches)
-        peer.batches[0][1](Reply([]))
+        peer.batches[0][1].settle(Reply([]))
         assert await client.ask("echo", int, 1) == 1
 
 
@@ -257,7 +257,7 @@ async def test_what_raises_for_a_caller_reaches_it_as_it_is():
         peer.at_once = False
         answer = sent(client, b"1")
         await until(lambda: peer.batches)
-        peer.batches[0][1](DetectorUnavailable(1503, "the end", 2.0))
+        peer.batches[0][1].settle(DetectorUnavailable(1503, "the end", 2.0))
         response = await answer
         assert (response.code, response.message, response.retry_after_s) == (1503, "the end", 2.0)
 

@@ -62,8 +62,8 @@ def said(found: Triggers | None) -> set[str] | None:
 def analysis_of(condition: Condition) -> Analysis:
     """Give the analysis of a rule whose memories are those of a detector."""
     histories = Histories(1 << 40, 1 << 40)
-    for node, path in requirements_of(condition, Births(7)).memories:
-        histories.acquire(node, path, 7, NEVER)
+    for use in requirements_of(condition, Births(7, NEVER)).memories:
+        histories.acquire(use)
     return Analysis(Site(histories, Births(7, NEVER)), cost)
 
 

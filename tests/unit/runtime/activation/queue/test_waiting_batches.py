@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from engine.evaluation.wire.events import Done
-from engine.runtime.activation.waiting_batches import Submission, WaitingBatches, operations_of
 from engine.runtime.contract.requests.calls import Crash, Reply
 from engine.runtime.contract.requests.operations import EVALUATE, Operation
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.transport.server_connection import Submission, WaitingBatches, operations_of
 
 OPERATIONS, BYTES = 5, 40
 SETTINGS = RuntimeSettings(data=Path(), batch_operations_max=OPERATIONS, batch_bytes_max=BYTES)
@@ -37,7 +37,8 @@ def test_each_batch_is_answered_once_in_order_with_its_own_answers(seed: int) ->
                 outcomes[number].append(outcome)
                 settled.append(number)
 
-            submissions.append(waiting.add(Submission(operations, note, float(step))))
+            submissions.append(Submission(operations, note, float(step)))
+            waiting.submissions.append(submissions[-1])
         if waiting and drawn.random() < 0.1:
             drawn.choice(waiting.submissions).release()
         taken = waiting.take()

@@ -15,6 +15,7 @@ from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.records.decoding import Ingest
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
+from engine.runtime.detector.active_detector import estimated_bytes
 from engine.runtime.detector.persistence import journal_entries as history
 from engine.runtime.detector.persistence.idempotency import (
     CachedAnswer,
@@ -220,7 +221,7 @@ def test_a_record_that_cannot_be_taken_again_is_named_with_its_place() -> None:
 
 
 def test_more_is_reserved_for_what_may_take_more_than_its_body() -> None:
-    short = history.estimated_bytes(ops.evaluate(b"{}"), Uploads())
+    short = estimated_bytes(ops.evaluate(b"{}"), Uploads())
     long = [ops.evaluate(b"{}", "key"), ops.evaluate_batch(b"{}"), ops.add_rule("r", "a == 1")]
     assert short < 1_000
-    assert all(history.estimated_bytes(operation, Uploads()) > 4_000 for operation in long)
+    assert all(estimated_bytes(operation, Uploads()) > 4_000 for operation in long)

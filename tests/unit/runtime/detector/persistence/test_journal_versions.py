@@ -7,6 +7,7 @@ from typing import Any
 import msgpack
 import pytest
 
+from engine.evaluation.operators.present_terms.clock import zones_version
 from engine.evaluation.persistence.saved import OLDEST_VERSION
 from engine.evaluation.wire.events import Done
 from engine.runtime.contract.requests import operations as ops
@@ -93,14 +94,14 @@ def test_of_records_at_which_other_rules_fire_the_first_is_named_and_all_are_cou
 def test_a_replay_with_other_time_zones_says_so_where_other_rules_fire() -> None:
     record = Record(7, RECORD_VERSION, b"", Path("journal-1"), 64)
     said = {}
-    for zones in ("1999a", "", history.zones_version()):
+    for zones in ("1999a", "", zones_version()):
         diverged = replay._Diverged()
         diverged.note(record, JournalRecord(1, 1, True, (), program="0.1", zones=zones))
         assert diverged.summary is not None
         said[zones] = diverged.summary.partition("evaluated them")[2]
-    known = history.zones_version() or "an unknown version"
+    known = zones_version() or "an unknown version"
     assert said["1999a"] == f"; the time zones are of {known}, and were of 1999a"
-    assert said[history.zones_version()] == ""
+    assert said[zones_version()] == ""
     # Records of programs before this one do not say of which version theirs were.
     old = msgpack.packb([1, 1, True, [], 0, "0.1", 5])
     assert history.decode(old).zones == ""

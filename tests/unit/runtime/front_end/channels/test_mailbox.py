@@ -21,10 +21,10 @@ from engine.runtime.contract.errors import (
     shutting_down,
 )
 from engine.runtime.contract.requests.calls import Crash, Took
-from engine.runtime.contract.requests.current_request import CurrentRequest
-from engine.runtime.contract.requests.operations import EVALUATE, STATE, Operation
+from engine.runtime.contract.requests.operations import EVALUATE, STATE, CurrentRequest, Operation
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.front_end.channels.mailbox import COPIES, Mailbox, Outcomes, Request
+from engine.runtime.front_end.channels.mailbox import COPIES, Mailbox, Request
+from engine.runtime.front_end.channels.outcomes import Outcomes
 from engine.runtime.front_end.memory_budget import (
     BUSY,
     BYTES,

@@ -10,7 +10,7 @@ import pytest
 
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.calls import Address, Route
-from engine.runtime.contract.requests.current_request import CurrentRequest
+from engine.runtime.contract.requests.operations import CurrentRequest
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.channels.detector_channel import DetectorChannel
 from engine.runtime.front_end.memory_budget import SMALL_BYTES_MAX, MemoryBudget
