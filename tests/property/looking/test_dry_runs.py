@@ -166,7 +166,7 @@ def test_dry_runs_meet_rules_that_fire(seed: int) -> None:
     """If nothing ever fired, agreement would mean little."""
     make, _, shape = WORLDS["deep conditions"]
     met = Counter[str]()
-    for number in range(40):
+    for number in range(400):
         drawn = random.Random(f"{seed} {number}")
         met += told_as_evaluated(make(drawn.choice).script(**shape), drawn)
         if min(met["alone"], met["in batches"]) > 5:
