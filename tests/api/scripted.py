@@ -63,6 +63,9 @@ class ScriptedBackend:
     async def detectors(self) -> list[tuple[str, str]]:
         return [(DETECTOR, "scripted")]
 
+    async def detectors_page(self, after: str | None, most: int) -> list[tuple[str, str]] | None:
+        return (await self.detectors())[:most] if after is None else None
+
     async def call(self, detector_id: str, operation: Operation) -> Answer:
         self.operations.append(operation)
         self.under_way += 1
