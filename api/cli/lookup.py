@@ -25,14 +25,14 @@ def find_detector(client: Client, wanted: str, *, create: bool = False) -> Detec
     Raises ServiceError.
     """
     detectors = list(client.detectors())
-    if create and _with_id_or_name(detectors, wanted, "detectors") is None:
+    if create and with_id_or_name(detectors, wanted, "detectors") is None:
         return Detector(client.send(calls.create_detector(wanted)).id, wanted)
     return detector_among(detectors, wanted)
 
 
 def detector_among(detectors: Sequence[Detector], wanted: str) -> Detector:
     """Return the detector with that id, else the only one of that name. Raises ServiceError."""
-    found = _with_id_or_name(detectors, wanted, "detectors")
+    found = with_id_or_name(detectors, wanted, "detectors")
     if found is None:
         raise ServiceError(
             f"no detector has the id or name `{wanted}`: {_names(detectors)}; "
@@ -44,7 +44,7 @@ def detector_among(detectors: Sequence[Detector], wanted: str) -> Detector:
 def find_rule(client: Client, detector_id: str, wanted: str) -> Rule:
     """Return the rule with that id, else the only one of that name. Raises ServiceError."""
     rules = list(client.rules(detector_id))
-    found = _with_id_or_name(rules, wanted, "rules")
+    found = with_id_or_name(rules, wanted, "rules")
     if found is None:
         near = nearest(wanted, [rule.name for rule in rules])
         hint = f"did you mean {quoted(near)}?" if near else _names(rules)
@@ -69,7 +69,11 @@ def _names(things: Sequence[Detector | Rule]) -> str:
     return f"there are {names}{more}" if names else "there is none yet"
 
 
-def _with_id_or_name(things: Sequence[N], wanted: str, kind: str) -> N | None:
+def with_id_or_name(things: Sequence[N], wanted: str, kind: str) -> N | None:
+    """Return the thing with that id, else the only one of that name, None if there is none.
+
+    Raises ServiceError.
+    """
     with_id = [thing for thing in things if thing.id == wanted]
     match with_id or [thing for thing in things if thing.name == wanted]:
         case []:

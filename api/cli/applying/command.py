@@ -11,7 +11,7 @@ from msgspec.structs import astuple
 from api.cli.applying.difference import ChangedRelation, Difference, changed_relations
 from api.cli.applying.wanted import Wanted, wanted_of
 from api.cli.failures import CommandError, warn
-from api.cli.lookup import relations_of
+from api.cli.lookup import relations_of, with_id_or_name
 from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.output import yes_option
 from api.cli.printing.terminal import on_one_line
@@ -109,7 +109,8 @@ class _Plan:
         self._keep_all = keep_history
         self._messages: list[Entry] = []
         """The service's messages about the rules; about those of a new detector, once they are there."""
-        self._id = _detector_id(client, wanted.detector)
+        found = with_id_or_name(list(client.detectors()), wanted.detector, "detectors")
+        self._id = None if found is None else found.id
         self.difference = self._new() if self._id is None else self._changes(self._id)
 
     def carry_out(self) -> None:
@@ -182,13 +183,3 @@ class _Plan:
             for one in relations_of(self._client, detector_id)
         }
         return changed_relations(wanted, stored, prune=self._prune)
-
-
-def _detector_id(client: Client, wanted: str) -> str | None:
-    """Return the id of the detector with that id or name, None if there is none. Raises ServiceError."""
-    found = [one.id for one in client.detectors() if wanted in (one.id, one.name)]
-    if len(found) > 1 and wanted not in found:
-        raise ServiceError(
-            f"{len(found)} detectors are named `{wanted}`; give the id of one: {', '.join(found)}"
-        )
-    return wanted if wanted in found else found[0] if found else None

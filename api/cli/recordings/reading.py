@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
 
 from api.cli.counted import counted
@@ -51,6 +51,11 @@ class RecordedEvent(NamedTuple):
     def place(self) -> str:
         """File and line, for messages."""
         return f"{self.source}, line {self.line}"
+
+    @property
+    def short_place(self) -> str:
+        """The same without folders, which would fill a line."""
+        return f"{PurePath(self.source).name}, line {self.line}"
 
     @property
     def json(self) -> bytes:

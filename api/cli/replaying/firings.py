@@ -111,7 +111,7 @@ class FiringsReport:
         Shadow rules never act, so `shadow` stands in place of their count. What was held back is told beside.
         """
         return [
-            (rule.name, firing.counts, iso(firing.first.time_us), _short_place(firing.first))
+            (rule.name, firing.counts, iso(firing.first.time_us), firing.first.short_place)
             if (firing := self.firings.get(rule.id))
             else (rule.name, "shadow" if rule.shadow else "0", "", "")
             for rule in rules
@@ -124,7 +124,7 @@ class FiringsReport:
             firing = self.firings.get(rule.id)
             keys = sorted(firing.by_key.values(), key=lambda each: -each.count) if firing else []
             for each in keys[:KEYS_SHOWN]:
-                yield row[0], each.name, str(each.count), iso(each.first.time_us), _short_place(each.first)
+                yield row[0], each.name, str(each.count), iso(each.first.time_us), each.first.short_place
             left = firing.count - sum(each.count for each in keys[:KEYS_SHOWN]) if firing else 0
             if not keys:
                 yield row[0], "", *row[1:]
@@ -145,8 +145,3 @@ class FiringsReport:
             f"first {self.examples[code]}{self._hint(code)}"
             for code, times in sorted(self.refused.items())
         ]
-
-
-def _short_place(event: RecordedEvent) -> str:
-    """Return file and line; the file's folders would fill the line."""
-    return event.place.rsplit("/", 1)[-1]

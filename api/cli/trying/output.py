@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import PurePath
 from typing import IO, Any, Final, cast
 
 import click
@@ -40,7 +39,7 @@ def text_output(write: Callable[[str], None], shown_max: int, *, compared: bool)
         key = f"  {keys_text(firing.key)}" if firing.key else ""
         rule = on_one_line(firing.rule)
         held = f"  ({firing.suppressed} held back)" if firing.suppressed else ""
-        place = "by time" if firing.timed else short_place(firing)
+        place = "by time" if firing.timed else on_one_line(firing.event.short_place)
         write(f"{mark}{iso(firing.event.time_us)}  {rule}{key}  {place}{held}")
         if shown[name] == shown_max:
             write(f"  `{rule}`: further firings are only counted (--show)")
@@ -148,11 +147,6 @@ def as_cells(firing: Firing) -> list[Any]:
     return list(
         (as_row(firing) | {"keys": json.dumps(firing.key, ensure_ascii=False, allow_nan=False)}).values()
     )
-
-
-def short_place(firing: Firing) -> str:
-    """Return file and line; the file's folders would fill the line."""
-    return f"{on_one_line(PurePath(firing.event.source).name)}, line {firing.event.line}"
 
 
 def rows_by_key(tally: Tally) -> Iterator[tuple[str, ...]]:
