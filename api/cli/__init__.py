@@ -35,16 +35,16 @@ COMMANDS: Final[dict[str, dict[str, str]]] = {
     },
     "Run a service": {
         "serve": "running.serve:serve",
-        "token": "running.token:token",
+        "token": "running.offline:token",
         "cluster": "running.cluster:cluster",
         "move": "running.moving:move",
         "drain": "running.moving:drain",
         "undrain": "running.moving:undrain",
         "inspect": "inspection.command:inspect",
         "repair": "inspection.repair:repair",
-        "retry": "running.retry:retry",
-        "backup": "running.backup:backup",
-        "restore": "running.backup:restore",
+        "retry": "running.offline:retry",
+        "backup": "running.offline:backup",
+        "restore": "running.offline:restore",
     },
 }
 """The commands by their headings in --help: module and function of each, which only its use imports."""

@@ -14,7 +14,7 @@ from api.cli.failures import CommandError
 from api.cli.lookup import find_detector, find_rule
 from api.cli.options.reading_options import reading_options
 from api.cli.options.service_options import service_options
-from api.cli.options.vars_option import vars_option
+from api.cli.options.values import vars_option
 from api.cli.printing.explained_rules import lines_of
 from api.cli.recordings.reading import ReadingOptions, RecordedEvent, Recording
 from api.cli.recordings.skipping import RecordingError

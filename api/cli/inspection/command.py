@@ -9,7 +9,7 @@ import click
 from api.cli.counted import counted
 from api.cli.failures import CommandError
 from api.cli.inspection.report import to_json, to_lines
-from api.cli.options.key_options import key_option
+from api.cli.options.values import key_option
 from api.cli.printing.explained_rules import standing_lines
 
 

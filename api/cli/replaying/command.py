@@ -8,10 +8,9 @@ from rich.console import Console
 
 from api.cli.failures import CommandError
 from api.cli.lookup import add_rules, find_detector
-from api.cli.options.lateness_option import lateness_option
 from api.cli.options.reading_options import reading_options
 from api.cli.options.service_options import service_options
-from api.cli.options.vars_option import vars_option
+from api.cli.options.values import lateness_option, vars_option
 from api.cli.recordings.reading import ReadingOptions
 from api.cli.recordings.sorting import Sorter
 from api.cli.replaying.run import Replay

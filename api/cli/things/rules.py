@@ -8,8 +8,8 @@ import click
 import msgspec
 
 from api.cli.lookup import add_rules, find_detector, find_rule
-from api.cli.options.key_options import named_values
 from api.cli.options.service_options import service_and_output_options
+from api.cli.options.values import named_values
 from api.cli.printing.output import show, tell, tell_messages, value_text, yes_option
 from api.cli.printing.terminal import on_one_line
 from api.cli.recordings.times import iso

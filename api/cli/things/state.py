@@ -7,8 +7,8 @@ import click
 import msgspec
 
 from api.cli.lookup import find_detector, find_rule
-from api.cli.options.key_options import key_option
 from api.cli.options.service_options import service_and_output_options
+from api.cli.options.values import key_option
 from api.cli.printing.explained_rules import standing_lines
 from api.cli.printing.output import show
 from api.cli.recordings.times import iso

@@ -8,8 +8,8 @@ from typing import Final, Literal
 import click
 
 from api.cli.lookup import detector_among
-from api.cli.options.lateness_option import duration_us
 from api.cli.options.service_options import service_and_output_options
+from api.cli.options.values import duration_us
 from api.cli.printing.output import show, tell, yes_option
 from api.cli.recordings.times import iso
 from rule_detector_client import Client, ListedToken, TokenBounds, calls

@@ -10,9 +10,8 @@ from rich.console import Console
 
 from api.cli.counted import counted, duration_at_least
 from api.cli.failures import CommandError, warn
-from api.cli.options.lateness_option import lateness_option
 from api.cli.options.reading_options import reading_options
-from api.cli.options.vars_option import vars_option
+from api.cli.options.values import lateness_option, vars_option
 from api.cli.printing.tables import print_table
 from api.cli.recordings.reading import ReadingOptions, RecordedEvent
 from api.cli.recordings.sorting import Sorter

@@ -1,6 +1,7 @@
-"""The option that gives values to the names with `$`, and to relations, as `context.vars` does."""
+"""Options with values of their own forms: durations, names with values, files of variables."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -8,8 +9,63 @@ from typing import Any, Final, NoReturn
 import click
 
 from engine.language.diagnostics import json_type
+from engine.language.literals import UNITS_MS, duration_seconds
 from rule_detector_client import ServiceError
 from rule_detector_client.json_values import object_json
+
+_DURATION: Final = re.compile(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(UNITS_MS)})")
+
+
+def duration_us(_context: click.Context, _option: click.Parameter, given: str | None) -> int | None:
+    """Read a duration, such as that of `--max-late 10s`, in microseconds."""
+    if given is None:
+        return None
+    found = _DURATION.fullmatch(given)
+    if found is None:
+        raise click.BadParameter(f"`{given}`: expected a duration such as 500ms, 10s, 5m or 90d")
+    return round(duration_seconds(found[1], found[2]) * 1_000_000)
+
+
+def lateness_option(otherwise: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return the option, whose help ends with what happens without it; the command receives `late_us_max`."""
+    return click.option(
+        "--max-late",
+        "late_us_max",
+        metavar="DURATION",
+        callback=duration_us,
+        help="Sort the events of all files by time; in its file, each comes at most this late. "
+        f"Events wait so long in memory.  [default: {otherwise}]",
+    )
+
+
+def named_values(
+    context: click.Context,  # noqa: ARG001
+    parameter: click.Parameter,  # noqa: ARG001
+    given: tuple[str, ...],
+) -> dict[str, Any]:
+    """Read values of the form NAME=VALUE; a value that is JSON is read as JSON, otherwise as text."""
+    key: dict[str, Any] = {}
+    for each in given:
+        name, is_, text = each.partition("=")
+        if not is_ or not name:
+            raise click.BadParameter(f"expected NAME=VALUE, got `{each}`")
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            value = text
+        key[name] = value if isinstance(value, str | int | float) else text
+    return key
+
+
+key_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
+    "--key",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=named_values,
+    help="With --rule: a key and its value, such as user=ada; once for each key. A value that is JSON is "
+    'read as JSON, so write the string "7" as \'"7"\'.',
+)
+
 
 _BYTES_MAX: Final = 8 * 1024 * 1024
 """Each batch repeats them, and takes 16 MiB."""
