@@ -18,7 +18,7 @@ from api.schema.envelope import Response, success
 from api.schema.messages import explanations
 from api.schema.messages import rules as messages
 from api.schema.messages.catalogue import PAGE_MAX, given
-from api.schema.messages.comparisons import Comparison, ComparisonQuery
+from api.schema.messages.explanations import Comparison, ComparisonQuery
 from engine.runtime.contract.requests import operations
 
 blueprint = Operations("rules")

@@ -16,7 +16,6 @@ from api.schema.examples import EVENT, TUPLES
 from api.schema.messages import (
     catalogue,
     cluster,
-    comparisons,
     evaluations,
     explanations,
     rules,
@@ -31,7 +30,6 @@ _MESSAGES: Final = {
     for module in (
         catalogue,
         cluster,
-        comparisons,
         evaluations,
         explanations,
         rules,
