@@ -365,6 +365,8 @@ class Possible:
             elif isinstance(part, terms.Compare):
                 sides = (*terms_in(part.left), *terms_in(part.right))
                 constants = [each for each in sides if isinstance(each, str | int | float)]
+                # Such as `abs(-1)`.
+                constants += values_found(part, [event]).values()
                 numbers = [each for each in constants if not isinstance(each, str | bool)]
                 ends += [*constants, *(each + step for each in numbers for step in (-1, 1))]
         numbers = sorted({one for one in ends if type(one) in (int, float) and abs(one) < 1e308})

@@ -165,7 +165,9 @@ def _members(
     condition, births, path = placed
     if isinstance(condition, language.Keyed):
         longer = births.step(condition, path)
-        yield from _members(event, enabled, (condition.inner, births, longer), (*keys, condition.key))
+        # Without the key, nothing in it is asked for: `where`, too, is explained only with the key.
+        keys = (*keys, condition.key)
+        yield from _members(event, enabled, (condition.inner, births, longer), keys)
         if condition.where is not None:
             around = births.of_where(condition, path)
             yield from _members(event, enabled, (condition.where, around, path), keys)

@@ -1,6 +1,7 @@
 """The predicates of conditions at one event: their truths, the values looked up, and notes on types."""
 
 from collections.abc import Collection, Iterator, Mapping
+from math import isfinite
 from typing import Any, Final, assert_never, cast
 
 import msgspec
@@ -10,7 +11,7 @@ from engine.evaluation.facts.lookups import Lookup
 from engine.evaluation.facts.relations import address
 from engine.evaluation.facts.shown import Shown, shown
 from engine.evaluation.facts.values import key_of
-from engine.evaluation.kernel.code.node_code import PredicateCode, predicate_code
+from engine.evaluation.kernel.code.node_code import PredicateCode, predicate_code, verdict_code
 from engine.evaluation.kernel.needs import Needs
 from engine.evaluation.stamps import NUMBER_BITS
 from engine.language import condition as language
@@ -66,6 +67,15 @@ class Predicates:
         """Return whether a predicate is true that was made a function."""
         values = (*map(self.value, code.facts), *code.constants)
         return code.truth(values, self._fields, self._sent, self._now_us << NUMBER_BITS)
+
+    def computed(self, comparison: language.Compare) -> list[Any]:
+        """Return the values of terms that do not look back, but not those of facts and constants."""
+        code = verdict_code(comparison)
+        values = (*map(self.value, code.facts), *code.constants)
+        found = code.found((), self._now_us << NUMBER_BITS, values)
+        return [
+            value for value in found if value is not None and (type(value) is not float or isfinite(value))
+        ]
 
     def lasting_code(self, predicate: language.Leaf | language.Ref) -> PredicateCode | None:
         """Return a predicate as a function for all events; None if it searches this event for patterns."""

@@ -150,7 +150,7 @@ class PossibleEvents:
     ) -> Iterator[tuple[Any, bool]]:
         """Yield values, those first that the first predicates compare with; and whether each is free."""
         leaves = [leaf for number in dict.fromkeys(numbers) for leaf in self._leaves[number]]
-        constants = [constant for leaf in leaves for constant in _constants(leaf)]
+        constants = [constant for leaf in leaves for constant in self._constants(leaf)]
         yield None, False
         for constant in constants[: _CONSTANTS_EACH // 2]:
             yield constant, False
@@ -187,6 +187,23 @@ class PossibleEvents:
                 if type(value) is list:
                     yield from ((element, False) for element in value[:_CONSTANTS_EACH])
 
+    def _constants(self, leaf: Predicate | language.Compare) -> list[Any]:
+        """Return the values that a predicate compares its fact with."""
+        match leaf:
+            case language.InNetwork(_, tuple() as networks):
+                return [text.partition("/")[0] for text in networks[:_CONSTANTS_EACH]]
+            case language.Compare(left, _, right):
+                terms = (*terms_in(left), *terms_in(right))
+                constants = [term for term in terms if isinstance(term, str | int | float)]
+                return [*constants, *self._predicates.computed(leaf)[:_CONSTANTS_EACH], *_FAR]
+        if not isinstance(leaf, language.Leaf) or leaf.op == "matches":
+            return []
+        if not isinstance(leaf.value, tuple):
+            return [leaf.value]
+        if leaf.op in ("eq", "neq"):
+            return [list(leaf.value)]
+        return list(leaf.value[:_CONSTANTS_EACH])
+
 
 def _between(low: float, high: float) -> float:
     try:
@@ -208,20 +225,3 @@ def _is_free(predicate: Predicate | language.Compare) -> bool:
             return True
         case _:
             return False
-
-
-def _constants(leaf: Predicate | language.Compare) -> list[Any]:
-    """Return the values that a predicate compares its fact with."""
-    match leaf:
-        case language.InNetwork(_, tuple() as networks):
-            return [text.partition("/")[0] for text in networks[:_CONSTANTS_EACH]]
-        case language.Compare(left, _, right):
-            terms = (*terms_in(left), *terms_in(right))
-            return [*[term for term in terms if isinstance(term, str | int | float)], *_FAR]
-    if not isinstance(leaf, language.Leaf) or leaf.op == "matches":
-        return []
-    if not isinstance(leaf.value, tuple):
-        return [leaf.value]
-    if leaf.op in ("eq", "neq"):
-        return [list(leaf.value)]
-    return list(leaf.value[:_CONSTANTS_EACH])

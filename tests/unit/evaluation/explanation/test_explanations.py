@@ -184,6 +184,9 @@ def turning(text: str, fields: dict) -> list[str] | None:
         (f"compare(x > {FAR})", {"x": 1}, [f"compare(x > {FAR})"]),
         (f"compare(x < -{FAR})", {"x": 1}, [f"compare(x < -{FAR})"]),
         (f"compare(x > {FAR}) and compare(x < {FAR + 9})", {"x": 1}, [f"compare(x > {FAR})"]),
+        # What it is compared with is computed.
+        ("x == abs(-7)", {}, ["x == abs(-7)"]),
+        ("x == y + 3 and once y == 4", {"y": 4}, ["x == y + 3"]),
         # What no event can be is not proposed.
         ('action == "login" and once within 10m action == "logout"', {"action": "login"}, None),
         ('action == "login" and once action == "logout"', {"action": "logout"}, None),

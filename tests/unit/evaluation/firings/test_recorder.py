@@ -137,6 +137,17 @@ def test_what_a_rule_finds_begins_with_the_rule_though_an_event_before_it_has_th
     assert second["why"]["witnesses_ms"] == {"once x == 1": START_MS}
 
 
+def test_without_its_key_nothing_in_a_member_is_a_witness_or_found() -> None:
+    detector = Detector()
+    counted = "per k where (once y == 1 and count(y == 1) >= 1) x == 1"
+    detector.add_rule("r", f"z == 1 or {counted}", notify=True)
+    for fields in ({"y": 1, "z": 1}, {"y": 1, "z": 1, "k": "a"}):
+        detector.evaluate(fields, START_MS)
+    without, keyed = firings(detector)
+    assert ("found" in without, "witnesses_ms" in without["why"]) == (False, False)
+    assert (keyed["found"], keyed["why"]["witnesses_ms"]) == ({"count(y == 1)": 1}, {"once y == 1": START_MS})
+
+
 def test_what_only_asks_records_nothing() -> None:
     detector = Detector()
     detector.add_rule("r", "x == 1", notify=True)
