@@ -17,6 +17,47 @@ from tests.differential.modes import in_mode
 
 SILENT = "per host (not once within 5m exists beat)"
 MINUTE = 60_000_000
+DAY = 24 * 60 * MINUTE
+
+NUMBERS = [(1_000, {"k": "x", "n": -2}), (2_000, {"k": "x", "n": 0}), (3_000, {"k": "x", "n": 5})]
+THRICE = [(second * 1_000, {"k": "x", "a": 1}) for second in range(3)]
+FIRINGS: list[tuple[str, list[tuple[int, dict[str, Any]]], int, list[tuple[Any, ...]]]] = [
+    # Conditions of no key wait from the first event, whatever that is.
+    ("minute() >= 5 and not once within 5m g == 1", [(0, {})], 6 * MINUTE, [(5 * MINUTE,)]),
+    ('clock() == "00:05"', [(0, {})], 2 * DAY, [(5 * MINUTE,), (DAY + 5 * MINUTE,)]),
+    ("per k (once down == 1) and hour() >= 22", [(0, {"k": "x", "down": 1})], DAY, [(22 * 60 * MINUTE, "x")]),
+    ("per k (age(a == 1) > 2.5)", [(1_000, {"k": 7, "a": 1}), (2_000, {"k": 7})], MINUTE, [(3_500_001, 7)]),
+    # A sum rises when what is negative leaves, and falls otherwise. Its panes are 39 063 microseconds wide.
+    ("per k (sum(n) within 10s > 4)", NUMBERS, MINUTE, [(11_015_638, "x")]),
+    ("per k (not sum(n) within 10s > 4)", NUMBERS, MINUTE, [(13_007_851, "x")]),
+    ("per k (sum(n) within 10s < 1)", NUMBERS, MINUTE, [(13_007_851, "x")]),
+    ("per k (not sum(n) within 10s < 4)", NUMBERS, MINUTE, [(11_015_638, "x")]),
+    ("per k (sum(n) within 10s == 5)", NUMBERS, MINUTE, [(11_015_638, "x")]),
+    # What time can only make false.
+    ("per k (count(a == 1) within 5m >= 2)", THRICE, 10 * MINUTE, []),
+    ("per k (not age(a == 1) > 5 and once within 5m a == 1)", THRICE, 10 * MINUTE, []),
+    # Several keys, and what they share.
+    (
+        "per a (not once within 1s x == 1) and per b (once y == 1)",
+        [(0, {"a": 1, "b": 2, "x": 1, "y": 1}), (500, {"a": 1, "x": 1}), (500, {"b": 3, "y": 1})],
+        MINUTE,
+        [(1_500_001, 1, 2)],
+    ),
+    (
+        "per host (once a == 1) and not once within 5m g == 1",
+        [(0, {"host": "x", "a": 1}), (0, {"host": "y", "a": 1}), (1_000, {"g": 1})],
+        10 * MINUTE,
+        [(5 * MINUTE + 1_000_001, "x"), (5 * MINUTE + 1_000_001, "y")],
+    ),
+    # A slice waits from its first event, where others remember something of it.
+    (
+        "(per user once within 1s a == 0) or per host (not once within 5s b == 0)",
+        [(0, {"b": 0, "user": "x", "host": "h"}), (1, {"user": "y", "host": "h"})],
+        MINUTE,
+        [(5_000_001, "x", "h"), (5_000_001, "y", "h")],
+    ),
+]
+"""A rule, the times in ms and the fields of its events, until when time passes in µs, and what fires."""
 
 
 def timed(condition: str, **more: Any) -> Detector:
@@ -37,6 +78,38 @@ def mode(request: pytest.FixtureRequest) -> Any:
 
 @pytest.mark.usefixtures("mode")
 class TestFiring:
+    @pytest.mark.parametrize(("condition", "events", "until_us", "fired"), FIRINGS)
+    def test_what_fires_as_time_passes(
+        self,
+        condition: str,
+        events: list[tuple[int, dict[str, Any]]],
+        until_us: int,
+        fired: list[tuple[Any, ...]],
+    ) -> None:
+        detector = timed(condition)
+        for time_ms, fields in events:
+            detector.evaluate(fields, time_ms)
+        assert told(detector, until_us) == fired
+
+    def test_what_time_can_only_make_false_is_not_due_before_it_is_forgotten(self) -> None:
+        detector = timed("per k (count(a == 1) within 5m >= 2)")
+        for time_ms, fields in THRICE:
+            detector.evaluate(fields, time_ms)
+        assert told(detector, 5 * MINUTE + 1) == []
+        assert detector.next_due_us == 5 * MINUTE + 2_000_001
+
+    def test_keys_that_are_variables_or_long(self) -> None:
+        detector = timed("per $user per id (not once within 1s exists x)")
+        detector.evaluate({"id": "i" * 2_000, "x": 1}, 0, {"user": 1.5})
+        (fired,) = detector.tick(MINUTE)
+        assert fired.keys == {"$user": 1.5, "id": "i" * 2_000}
+
+    def test_what_fired_by_time_for_another_key_holds_back_an_event_that_is_explained(self) -> None:
+        detector = timed(SILENT)
+        detector.change_rule(detector.rules()[0].id, every_secs=3_600, every_by=[])
+        detector.evaluate({"host": "a", "beat": 1}, 0)
+        assert evaluate_explained(detector, {"host": "b"}, 301_000, {}).rules == ()
+
     def test_a_host_is_silent_a_microsecond_after_five_minutes(self) -> None:
         detector = timed(SILENT)
         for second, host in enumerate("ab"):
@@ -58,15 +131,6 @@ class TestFiring:
         detector.evaluate({"host": "a", "beat": 1}, 0)
         assert detector.evaluate({"host": "a", "beat": 1}, 300_000.001) == []
         assert [(one.time_us, one.keys) for one in fired] == [(5 * MINUTE + 1, {"host": "a"})]
-
-    def test_a_slice_waits_from_its_first_event_where_others_remember_something_of_it(self) -> None:
-        detector = timed("(per user once within 1s a == 0) or per host (not once within 5s b == 0)")
-        detector.evaluate({"b": 0, "user": "x", "host": "h"}, 0)
-        detector.evaluate({"user": "y", "host": "h"}, 1)
-        assert [(one.time_us, one.keys["user"]) for one in detector.tick(MINUTE)] == [
-            (5_000_001, "x"),
-            (5_000_001, "y"),
-        ]
 
     @pytest.mark.parametrize("product", [0.5, 2, 9, 1e6])
     def test_products_and_quotients_of_ages_turn_at_the_microsecond(self, product: float) -> None:
@@ -143,12 +207,6 @@ class TestFiring:
             assert len(detector.fork([event]).evaluate(*event)) == fires
             assert detector.dump() == before
 
-    def test_what_fired_by_time_for_another_key_holds_back_an_event_that_is_explained(self) -> None:
-        detector = timed(SILENT)
-        detector.change_rule(detector.rules()[0].id, every_secs=3_600, every_by=[])
-        detector.evaluate({"host": "a", "beat": 1}, 0)
-        assert evaluate_explained(detector, {"host": "b"}, 301_000, {}).rules == ()
-
     def test_a_tick_moves_the_clock_so_that_events_are_late(self) -> None:
         detector = timed(SILENT)
         detector.evaluate({"host": "a", "beat": 1}, 0)
@@ -178,75 +236,6 @@ class TestFiring:
         for time_ms in (10_100, 10_200, 10_300, 10_400):
             detector.evaluate({"k": "x", "a": 1}, time_ms)
         assert told(detector, MINUTE) == [(12_000_001, "x")]
-
-    @pytest.mark.parametrize(
-        ("condition", "times_us"),
-        [
-            ("sum(n) within 10s > 4", [11_015_638]),
-            ("not sum(n) within 10s > 4", [13_007_851]),
-            ("sum(n) within 10s < 1", [13_007_851]),
-            ("not sum(n) within 10s < 4", [11_015_638]),
-            ("sum(n) within 10s == 5", [11_015_638]),
-        ],
-    )
-    def test_a_sum_rises_when_what_is_negative_leaves_and_falls_otherwise(
-        self, condition: str, times_us: list[int]
-    ) -> None:
-        detector = timed(f"per k ({condition})")
-        for time_ms, number in ((1_000, -2), (2_000, 0), (3_000, 5)):
-            detector.evaluate({"k": "x", "n": number}, time_ms)
-        # The panes are 39 063 microseconds wide.
-        assert told(detector, MINUTE) == [(us, "x") for us in times_us]
-
-    def test_what_time_can_only_make_false_is_not_due_before_it_is_forgotten(self) -> None:
-        for condition in ("count(a == 1) within 5m >= 2", "not age(a == 1) > 5 and once within 5m a == 1"):
-            detector = timed(f"per k ({condition})")
-            for second in range(3):
-                detector.evaluate({"k": "x", "a": 1}, second * 1_000)
-            assert told(detector, 10 * MINUTE) == []
-        detector = timed("per k (count(a == 1) within 5m >= 2)")
-        for second in range(3):
-            detector.evaluate({"k": "x", "a": 1}, second * 1_000)
-        assert told(detector, 5 * MINUTE + 1) == []
-        assert detector.next_due_us == 5 * MINUTE + 2_000_001
-
-    def test_the_time_of_day(self) -> None:
-        detector = timed('clock() == "00:05"')
-        detector.evaluate({}, 0)
-        day = 24 * 60 * MINUTE
-        assert told(detector, 2 * day) == [(5 * MINUTE,), (day + 5 * MINUTE,)]
-        detector = timed("per host (once down == true) and hour() >= 22")
-        detector.evaluate({"host": "a", "down": True}, 0)
-        assert told(detector, day) == [(22 * 60 * MINUTE, "a")]
-
-    def test_a_rule_without_keys_waits_from_its_first_event_whatever_that_is(self) -> None:
-        detector = timed("minute() >= 5 and not once within 5m g == 1")
-        detector.evaluate({}, 0)
-        assert told(detector, 6 * MINUTE) == [(5 * MINUTE,)]
-
-    def test_an_age(self) -> None:
-        detector = timed("per order (age(paid == true) > 2.5)")
-        detector.evaluate({"order": 7, "paid": True}, 1_000)
-        detector.evaluate({"order": 7}, 2_000)
-        assert told(detector, MINUTE) == [(3_500_001, 7)]
-
-    def test_several_keys_and_what_they_share(self) -> None:
-        detector = timed("per a (not once within 1s x == 1) and per b (once y == 1)")
-        detector.evaluate({"a": 1, "b": 2, "x": 1, "y": 1}, 0)
-        detector.evaluate({"a": 1, "x": 1}, 500)
-        detector.evaluate({"b": 3, "y": 1}, 500)
-        assert told(detector, MINUTE) == [(1_500_001, 1, 2)]
-        detector = timed("per host (once a == 1) and not once within 5m g == 1")
-        for host in "xy":
-            detector.evaluate({"host": host, "a": 1}, 0)
-        detector.evaluate({"g": 1}, 1_000)
-        assert told(detector, 10 * MINUTE) == [(5 * MINUTE + 1_000_001, host) for host in "xy"]
-
-    def test_keys_that_are_variables_or_long(self) -> None:
-        detector = timed("per $user per id (not once within 1s exists x)")
-        detector.evaluate({"id": "i" * 2_000, "x": 1}, 0, {"user": 1.5})
-        (fired,) = detector.tick(MINUTE)
-        assert fired.keys == {"$user": 1.5, "id": "i" * 2_000}
 
     def test_changes_of_rules(self) -> None:
         detector = timed(SILENT)
