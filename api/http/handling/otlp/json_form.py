@@ -1,10 +1,12 @@
 """Reads the JSON form of OTLP logs, and writes that of the answer."""
 
 from collections.abc import Iterator
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta, Struct
+
+from api.http.handling.otlp.logs import LogRecord, ScopeLogs
 
 _INT64: Final = 1 << 63
 _EXPECTED: Final = {"expected": "a whole number of 64 bits, which may be a text"}
@@ -25,13 +27,6 @@ class AnyValue(Struct, rename="camel"):
     kvlist_value: "KeyValueList | None" = None
     bytes_value: str | None = None
     """In base64."""
-
-    def WhichOneof(self, _: str) -> str | None:  # noqa: N802 -- as protobuf has it
-        """The name of the member that is there."""
-        for name in self.__struct_fields__:
-            if getattr(self, name) is not None:
-                return name
-        return None
 
 
 class ArrayValue(Struct):
@@ -114,12 +109,53 @@ class Exported(Struct, rename="camel"):
     partial_success: PartialSuccess | msgspec.UnsetType = msgspec.UNSET
 
 
-def logs_of(given: ExportLogs) -> Iterator[tuple[Resource, Scope, list[Record]]]:
+def logs_of(given: ExportLogs) -> Iterator[ScopeLogs]:
     """Yield the log records of a request."""
     for of_resource in given.resource_logs:
+        resource = _attributes(of_resource.resource.attributes if of_resource.resource else [])
         for of_scope in of_resource.scope_logs:
             scope = of_scope.scope or Scope()
-            yield of_resource.resource or Resource(), scope, of_scope.log_records
+            yield ScopeLogs(resource, scope.name, scope.version, map(_record, of_scope.log_records))
+
+
+def _record(given: Record) -> LogRecord:
+    return LogRecord(
+        time_ns=int(given.time_unix_nano),
+        observed_ns=int(given.observed_time_unix_nano),
+        severity_number=given.severity_number,
+        severity=given.severity_text,
+        body=_value(given.body),
+        attributes=_attributes(given.attributes),
+        trace_id=given.trace_id.lower(),
+        span_id=given.span_id.lower(),
+        event_name=given.event_name,
+    )
+
+
+def _attributes(given: list[KeyValue]) -> dict[str, Any]:
+    return {each.key: _value(each.value) for each in given}
+
+
+def _value(given: AnyValue | None) -> Any:
+    match given:
+        case None:
+            return None
+        case AnyValue(string_value=str(text)):
+            return text
+        case AnyValue(bool_value=bool(truth)):
+            return truth
+        case AnyValue(int_value=int(whole) | str(whole)):
+            return int(whole)
+        case AnyValue(double_value=int(double) | float(double) | str(double)):
+            return double
+        case AnyValue(array_value=ArrayValue(values=values)):
+            return [_value(each) for each in values]
+        case AnyValue(kvlist_value=KeyValueList(values=pairs)):
+            return _attributes(pairs)
+        case AnyValue(bytes_value=str(text)):
+            return text
+        case _:
+            return None
 
 
 def partial_success(refused: int, message: str) -> bytes:

@@ -1,80 +1,240 @@
-"""Reads the protobuf form of OTLP logs, and writes that of the answer."""
+"""Reads the protobuf form of OTLP logs, and writes that of the answer.
+
+It reads those few messages only (opentelemetry/proto/logs/v1/logs.proto, common/v1/common.proto): each field
+by its tag, which is its number and its wire type. Other fields are skipped, as protobuf demands.
+"""
 
 from collections.abc import Iterator
+from struct import Struct
 from typing import Any, Final
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import DecodeError
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
-    ExportLogsPartialSuccess,
-    ExportLogsServiceResponse,
-)
-from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
-from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
-from opentelemetry.proto.resource.v1.resource_pb2 import Resource
-
-from engine.evaluation.wire.bodies import too_many_values
+from api.http.handling.otlp.logs import LogRecord, ScopeLogs, binary, number
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
 
-_OUTER_TAGS: Final = b"\x0a\x12"
-_TAGS: Final = b"\x0a\x12\x2a\x32"
-"""The bytes with which messages begin that stand in a record, in a resource or in a scope."""
-_OUTER_COSTS: Final = 4
-"""A message in another takes as much memory as so many pieces of bytes."""
+_WIRE_TYPE: Final = 7
+_VARINT: Final = 0
+_BYTES: Final = 2
+_SIZES: Final = {1: 8, 5: 4}
+"""The bytes of a number, for the wire types that fix them."""
+_MORE: Final = 0x80
+_VARINT_BYTES_MAX: Final = 10
+_UINT64: Final = (1 << 64) - 1
+_SIGN: Final = 1 << 63
+_DOUBLE: Final = Struct("<d")
+
+_FIRST: Final = 0x0A
+"""A first field that is bytes. In a request it has the logs of a resource; in these, the resource; in the
+logs of a scope, the scope; in a scope and an attribute, the name; in an array and an object, an element."""
+_SECOND: Final = 0x12
+"""A second field that is bytes. In the logs of a resource it has those of a scope; in these, a log record; in
+a scope, the version; in an attribute, the value."""
 
 
-def _parts_message() -> Any:
-    """Return a message whose fields 1 and 2 are bytes, as which the outer messages of a request are read."""
-    field = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="parts.proto", syntax="proto3")
-    message = file.message_type.add(name="Parts")
-    for number, name in enumerate(("first", "second"), 1):
-        message.field.add(name=name, number=number, type=field.TYPE_BYTES, label=field.LABEL_REPEATED)
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("Parts"))
+class _Record:
+    """The tags of a log record."""
+
+    TIME: Final = 0x09
+    SEVERITY_NUMBER: Final = 0x10
+    SEVERITY: Final = 0x1A
+    BODY: Final = 0x2A
+    ATTRIBUTE: Final = 0x32
+    TRACE_ID: Final = 0x4A
+    SPAN_ID: Final = 0x52
+    OBSERVED: Final = 0x59
+    EVENT_NAME: Final = 0x62
 
 
-_Parts: Final = _parts_message()
+class _Value:
+    """The tags of a value, one of which it has."""
+
+    TEXT: Final = 0x0A
+    BOOLEAN: Final = 0x10
+    WHOLE: Final = 0x18
+    DOUBLE: Final = 0x21
+    ARRAY: Final = 0x2A
+    OBJECT: Final = 0x32
+    BYTES: Final = 0x3A
 
 
-def logs_of(body: bytes, limits: Limits) -> Iterator[tuple[Any, Any, Iterator[Any]]]:
-    """Yield the log records of an ExportLogsServiceRequest, each parsed by itself.
+Read = tuple[int, Any]
+"""The tag of a field, and its value: a whole number, or bytes."""
 
-    So one large body neither fills the memory nor holds up other requests. Raises Refusal 1000.
-    """
-    values_max = left = limits.body_values_max
 
-    def parsed(message: Any, data: bytes, tags: bytes = _TAGS, most: int = values_max) -> Any:
-        # Each nested message takes at least two bytes, of which the first is a tag.
-        if len(data) > 2 * most and sum(map(data.count, tags)) > most:
-            raise too_many_values(values_max)
+class LogsReader:
+    """Reads one request. Raises Refusal 1000 if it is no protobuf, has too many fields or nests too deep."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._left = limits.body_values_max
+
+    def logs(self, body: bytes) -> Iterator[ScopeLogs]:
+        """Yield the log records of an ExportLogsServiceRequest."""
+        for tag, resource_logs in self._fields(body):
+            if tag == _FIRST:
+                yield from self._resource_logs(resource_logs)
+
+    def _resource_logs(self, data: bytes) -> Iterator[ScopeLogs]:
+        resource: dict[str, Any] = {}
+        groups = []
+        for tag, value in self._fields(data):
+            if tag == _FIRST:
+                resource = self._attributes(value)
+            elif tag == _SECOND:
+                groups.append(value)
+        for group in groups:
+            name, version = "", ""
+            records = []
+            for tag, value in self._fields(group):
+                if tag == _FIRST:
+                    found = dict(self._fields(value))
+                    name, version = _text(found.get(_FIRST, b"")), _text(found.get(_SECOND, b""))
+                elif tag == _SECOND:
+                    records.append(value)
+            yield ScopeLogs(resource, name, version, map(self._record, records))
+
+    def _record(self, data: bytes) -> LogRecord:
+        found: dict[int, Any] = {}
+        attributes: dict[str, Any] = {}
+        for tag, value in self._fields(data):
+            if tag == _Record.ATTRIBUTE:
+                self._attribute(value, attributes, 0)
+            else:
+                found[tag] = value
+        return LogRecord(
+            time_ns=found.get(_Record.TIME, 0),
+            observed_ns=found.get(_Record.OBSERVED, 0),
+            severity_number=_signed(found.get(_Record.SEVERITY_NUMBER, 0)),
+            severity=_text(found.get(_Record.SEVERITY, b"")),
+            body=self._value(found.get(_Record.BODY, b""), 0),
+            attributes=attributes,
+            trace_id=found.get(_Record.TRACE_ID, b"").hex(),
+            span_id=found.get(_Record.SPAN_ID, b"").hex(),
+            event_name=_text(found.get(_Record.EVENT_NAME, b"")),
+        )
+
+    def _attributes(self, data: bytes, depth: int = 0) -> dict[str, Any]:
+        """Return the attributes in a message, each of which is its first field."""
+        attributes: dict[str, Any] = {}
+        for tag, value in self._fields(data):
+            if tag == _FIRST:
+                self._attribute(value, attributes, depth)
+        return attributes
+
+    def _attribute(self, data: bytes, attributes: dict[str, Any], depth: int) -> None:
+        name, value = "", None
+        for tag, given in self._fields(data):
+            if tag == _FIRST:
+                name = _text(given)
+            elif tag == _SECOND:
+                value = self._value(given, depth)
+        attributes[name] = value
+
+    def _value(self, data: bytes, depth: int) -> Any:
+        """Return an AnyValue, None if it is empty."""
+        if depth > self._limits.body_depth_max:
+            raise Refusal(Entry(1000, f"the body is nested more than {self._limits.body_depth_max} deep"))
+        value: Any = None
+        for tag, given in self._fields(data):
+            match tag:
+                case _Value.TEXT:
+                    value = _text(given)
+                case _Value.BOOLEAN:
+                    value = bool(given)
+                case _Value.WHOLE:
+                    value = _signed(given)
+                case _Value.DOUBLE:
+                    value = number(_DOUBLE.unpack(given.to_bytes(8, "little"))[0])
+                case _Value.ARRAY:
+                    elements = [element for of, element in self._fields(given) if of == _FIRST]
+                    value = [self._value(element, depth + 1) for element in elements]
+                case _Value.OBJECT:
+                    value = self._attributes(given, depth + 1)
+                case _Value.BYTES:
+                    value = binary(given)
+        return value
+
+    def _fields(self, data: bytes) -> list[Read]:
+        """Return the fields of a message."""
+        found: list[Read] = []
+        at, end = 0, len(data)
         try:
-            return message.FromString(data)
-        except DecodeError as error:
-            reason = str(error).partition("': ")[2] or str(error)
-            raise Refusal(Entry(1000, f"the body is no protobuf of logs: {reason}")) from None
+            while at < end:
+                tag = data[at]
+                if tag < _MORE:
+                    at += 1
+                else:
+                    tag, at = _varint(data, at)
+                kind = tag & _WIRE_TYPE
+                if kind == _BYTES:
+                    stop = at + 1 + data[at]
+                    if data[at] < _MORE:
+                        at += 1
+                    else:
+                        size, at = _varint(data, at)
+                        stop = at + size
+                    found.append((tag, data[at:stop]))
+                    at = stop
+                elif kind == _VARINT:
+                    value, at = _varint(data, at)
+                    found.append((tag, value))
+                elif size := _SIZES.get(kind, 0):
+                    found.append((tag, int.from_bytes(data[at : at + size], "little")))
+                    at += size
+                else:
+                    raise _no_protobuf("it has a field of an unknown type")
+                if len(found) > self._left:
+                    most = self._limits.body_values_max
+                    raise Refusal(Entry(1000, f"the body holds more than {most} values"))
+        except IndexError:
+            at = end + 1
+        if at > end:
+            raise _no_protobuf("it ends early")
+        self._left -= len(found)
+        return found
 
-    def parts_of(data: bytes) -> Any:
-        nonlocal left
-        parts = parsed(_Parts, data, _OUTER_TAGS, values_max * _OUTER_COSTS)
-        left -= len(parts.first) + len(parts.second)
-        if left < 0:
-            raise too_many_values(values_max)
-        return parts
 
-    for resource_logs in parts_of(body).first:
-        of_resource = parts_of(resource_logs)
-        resource = parsed(Resource, b"".join(of_resource.first))
-        for scope_logs in of_resource.second:
-            of_scope = parts_of(scope_logs)
-            scope = parsed(InstrumentationScope, b"".join(of_scope.first))
-            yield resource, scope, (parsed(LogRecord, record) for record in of_scope.second)
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number at a place and the place after it. Raises IndexError if it ends early."""
+    value = data[at]
+    if value < _MORE:
+        return value, at + 1
+    value = 0
+    for place in range(_VARINT_BYTES_MAX):
+        byte = data[at + place]
+        value |= (byte & ~_MORE) << 7 * place
+        if byte < _MORE:
+            return value & _UINT64, at + place + 1
+    raise _no_protobuf("a number has too many bytes")
+
+
+def _signed(value: int) -> int:
+    return value - (value & _SIGN) * 2
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise _no_protobuf("a text is not valid UTF-8") from None
+
+
+def _no_protobuf(reason: str) -> Refusal:
+    return Refusal(Entry(1000, f"the body is no protobuf of logs: {reason}"))
 
 
 def partial_success(refused: int, message: str) -> bytes:
     """Return an ExportLogsServiceResponse, empty if nothing was refused."""
-    said = ExportLogsPartialSuccess(rejected_log_records=refused, error_message=message) if refused else None
-    answer: bytes = ExportLogsServiceResponse(partial_success=said).SerializeToString()
-    return answer
+    if not refused:
+        return b""
+    said = message.encode()
+    inner = b"\x08" + _as_varint(refused) + b"\x12" + _as_varint(len(said)) + said
+    return b"\x0a" + _as_varint(len(inner)) + inner
+
+
+def _as_varint(value: int) -> bytes:
+    written = bytearray()
+    while value >= _MORE:
+        written.append(value & 0x7F | _MORE)
+        value >>= 7
+    return bytes([*written, value])
