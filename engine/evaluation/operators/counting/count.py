@@ -14,7 +14,8 @@ from engine.language.forms.form import Content
 from engine.language.forms.shapes import call_of_condition
 
 STEP: Final = 8
-"""At every so many-th stamp, and where shorter lists are long enough, a list is weighed and perhaps cut."""
+"""A list is weighed, and cut if it is too long, each time it has grown by so many stamps. One that is too
+long before is cut at once."""
 
 SPARE_MIN: Final = 3
 """A list that is this much, or a quarter, longer than needed is cut. A smaller number would have lists moved

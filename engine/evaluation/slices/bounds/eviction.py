@@ -15,17 +15,18 @@ from engine.evaluation.slices.bounds.tracked import Keyed, Tracked
 from engine.evaluation.slices.slices import Slices
 
 LOOKED_EVERY: Final = 8
-"""At every so many-th call, as many slices are looked at in a row. One at each call would take twice as long:
-each would wait for the code of this, which other code has driven from the processor's caches."""
+"""After so many calls, so many slices are looked at in a row. To look at one at each call takes twice as
+long, because other code has evicted this code from the processor's caches meanwhile."""
 
 LOOKED_AT: Final = 128
-"""How many slices are looked at in a row after a row of which one in EXPIRED_SHARE or more have expired.
+"""How many slices are looked at in a row while many have expired.
 
 There is a call for 32 events. Where every event adds a slice that expires, a quarter of the slices have
 expired: then four are looked at for each event.
 """
 
 EXPIRED_SHARE: Final = 8
+"""Many have expired if one in so many of the last row had."""
 
 _SHARD_STEP: Final = 97
 """Shards are visited in the order of the multiples of this prime, not in that in which keys were added."""
