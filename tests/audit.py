@@ -10,11 +10,12 @@ from typing import Any
 
 from engine import Detector
 from engine.evaluation.firings import at_most_once
-from engine.evaluation.kernel.indexing.analysis import Holding
-from engine.evaluation.kernel.indexing.families import Kin
+from engine.evaluation.kernel.buckets.index import may_meet_several
+from engine.evaluation.kernel.buckets.triggers import Holding, Range, Related
+from engine.evaluation.kernel.indexing import families
+from engine.evaluation.kernel.indexing.families import kin_of
 from engine.evaluation.kernel.indexing.members import Members
 from engine.evaluation.kernel.rule_set import ELEMENTS, PATTERN_NODES, TEXT_TEST_NODES
-from engine.evaluation.kernel.selection.triggers import Element, Found, Hit, may_meet_several
 from engine.evaluation.key_sizes import key_bytes
 from engine.evaluation.operators.counting.panes import PaneSums
 from engine.evaluation.operators.past_terms.extremes import PaneMinima
@@ -62,7 +63,7 @@ def audit(detector: Detector) -> None:
     assert (
         entries.keys()
         <= acted._plans.keys()
-        == {each.rule.priority for each in detector.live.values() if acted.concerns(each.rule)}
+        == {each.rule.priority for each in detector.live.values() if each.rule.acts_at_most_once}
     )
 
 
@@ -132,8 +133,7 @@ def _audit_rules(detector: Detector) -> None:
     rules, histories = detector.rule_set, detector.histories
     live = [each for each in detector.live.values() if each.rule.enabled]
     sites = {each.rule.priority: (each.rule, each.births) for each in live}
-    assert {priority: (rule, site.births) for priority, (rule, site, _) in rules.enabled.items()} == sites
-    assert rules._rules == {priority: rule for priority, (rule, *_) in sites.items()}
+    assert {priority: (rule, births) for priority, (rule, births, _) in rules.enabled.items()} == sites
     uses, readers = Counter[Any](), {one: Counter[Reader]() for one in histories.memories.values()}
     relations, bounds, nodes, dear = Counter[str](), Counter[Any](), 0, 0
     for rule, births in sites.values():
@@ -179,17 +179,17 @@ def _audit_index(detector: Detector) -> None:
         assert slices.watched == {one.place: one for one in watched if one.slices is slices}
         runs = {one.place: one for one in memories if one.slices is slices and one.memory.begins}
         assert slices.runs == (runs if members else {})
-    assert {one for one in memories if one.commit is not None} == (memories if members else set())
     if members is None:
         assert not watched
+        assert not any(one.commit for one in memories)
         assert not detector.rule_set.samples._families
         assert not any(slices.triggered for slices in detector.histories.slices.values())
         return
     assert members.memories.keys() == memories
     in_families = _audit_families(detector, members)
     rules = detector.rule_set.enabled.keys() - in_families
-    families = {family.number for family in members._families.values() if family.number is not None}
-    assert members._members.keys() == {*rules, *families, *members.memories.values()}
+    large = {family.number for family in members.families.of_kin.values() if family.number is not None}
+    assert members._members.keys() == {*rules, *large, *members.memories.values()}
     assert members._tests.keys() <= {one.slices for one in memories}
     assert not members.outcomes
     _audit_buckets(members, watched)
@@ -198,26 +198,27 @@ def _audit_index(detector: Detector) -> None:
 def _audit_families(detector: Detector, members: Members) -> set[int]:
     """Assert that each family has its rules in their order. Return all rules in families."""
     expected: dict[Any, list[tuple[int, int, int]]] = {}
-    for priority, (rule, site, _) in detector.rule_set.enabled.items():
-        if (kin := Kin.of(rule.condition, site)) is not None:
+    for priority, (rule, births, memories) in detector.rule_set.enabled.items():
+        uses = requirements_of(rule.condition, births).memories
+        if (kin := kin_of(rule.condition, uses, memories)) is not None:
             expected.setdefault(kin.family, []).append((kin.rank, priority, kin.born))
-    assert members._families.keys() == expected.keys()
-    families = set()
+    assert members.families.of_kin.keys() == expected.keys()
+    large = set()
     found = set[int]()
-    for name, family in members._families.items():
+    for name, family in members.families.of_kin.items():
         assert family.rules == sorted(expected[name])
         if family.number is None:
-            assert not family.is_large
+            assert len(family.rules) < families.LARGE_FROM
         else:
             assert members._members[family.number].what is family
-            families.add(family.number)
+            large.add(family.number)
             found.update(family.priorities())
-    assert detector.rule_set.samples._families.keys() == families
+    assert detector.rule_set.samples._families.keys() == large
     return found
 
 
 def _audit_buckets(members: Members, watched: Iterable[Any]) -> None:
-    index, selected = members.index, members.selected
+    index = members.index
     triggers = {number: member.triggers for number, member in members._members.items()}
     sizes = Counter[int]()
     for found in triggers.values():
@@ -225,22 +226,27 @@ def _audit_buckets(members: Members, watched: Iterable[Any]) -> None:
             match trigger:
                 case None:
                     sizes[id(index._always)] += 1
-                case Hit() | Element() | Found():
-                    of_fact, key = index._facts[trigger.fact].place_of(trigger)
-                    sizes[id(of_fact[key])] += 1
                 case Holding(remembered):
                     sizes[id(remembered.bucket)] += 1
+                case Range():
+                    assert index._facts[trigger.fact].ranges
+                case _:
+                    sizes[id(index._bucket(trigger))] += 1
         for slices in {one.remembered.slices for one in found or () if isinstance(one, Holding)}:
             sizes[id(slices.triggered)] += 1
     buckets: list[Any] = [one.bucket for one in watched]
     buckets += [one.triggered for one in {one.slices for one in members.memories} if one.triggered]
     buckets += [index._always] if index._always.size else []
     for fact in index._facts.values():
-        for kind in (fact.by_value, fact.by_element, fact.by_pattern, fact.present):
-            buckets += kind.values()
-        more, has_ranges = fact.more, fact.has_ranges
-        assert fact.refresh(), "a fact without triggers is dropped"
-        assert (more, has_ranges) == (fact.more, fact.has_ranges)
+        assert fact, "a fact without triggers is dropped"
+        assert fact.ranges is None or fact.ranges
+        buckets += fact.by_value.values()
+        for kind, more in fact.more.items():
+            assert more, "a kind without buckets is dropped"
+            shapes = more._of_relation.values() if kind is Related else ()
+            asked = [asking for of_relation in shapes for asking in of_relation.values()]
+            for each in [one.buckets for one in asked] if kind is Related else [more]:
+                buckets += each.values()
     assert {id(bucket): bucket.size for bucket in buckets if bucket.size} == sizes
     for bucket in buckets:
         rows = sum(len(group.rest) // group.width for group in bucket.groups.values())
@@ -249,12 +255,12 @@ def _audit_buckets(members: Members, watched: Iterable[Any]) -> None:
         assert all(group.rest for group in bucket.groups.values())
         assert all(shapes and all(shapes.values()) for shapes in bucket.several.values())
     several = {number for number, found in triggers.items() if may_meet_several(found)}
-    assert selected._rows.keys() | selected._pending.keys() == several
-    assert not selected._rows.keys() & selected._pending.keys()
+    assert index.selected._rows.keys() | index.selected._pending.keys() == several
+    assert not index.selected._rows.keys() & index.selected._pending.keys()
 
 
 def _audit_eviction(histories: Histories) -> None:
-    tracked = histories._eviction._tracked
+    tracked = histories._tracked
     if not histories.tracking:
         assert not tracked
         assert not any(slices.touched for slices in (*histories.slices.values(), *histories.besides))

@@ -13,7 +13,6 @@ from engine.evaluation.events.lateness import late, not_milliseconds, too_far_ah
 from engine.evaluation.events.outcomes import BatchRefused, Outcome, Outcomes
 from engine.evaluation.events.warnings import warnings_on, warnings_on_many
 from engine.evaluation.facts.values import Event
-from engine.evaluation.firings.at_most_once import AtMostOnce
 from engine.evaluation.firings.feed import Feed
 from engine.evaluation.firings.recorder import Recorder
 from engine.evaluation.persistence import saved
@@ -56,13 +55,12 @@ class Detector(RuleBook):
         new_id: Callable[[], str] | None = None,
     ) -> None:
         super().__init__(limits, new_id)
-        self.at_most_once: AtMostOnce = AtMostOnce(self.histories, self.shadows.comparisons)
-        """What rules with `every_secs` remember of their actions."""
         self.feed = Feed(limits)
         """The firings of rules that notify."""
-        self.recorder = self.rule_set.recording = Recorder(
-            self.feed, self.rule_set, self.versions, limits.firings_max, self.at_most_once
+        self.recorder = Recorder(
+            self.feed, self.rule_set, self.versions.number_of, limits.firings_max, self.at_most_once
         )
+        self.rule_set.note = self.recorder.note
         self.keys_evicted = 0
         """Live keys that were evicted since the detector was made or restored."""
         self.actions = 0

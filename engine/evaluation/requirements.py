@@ -147,6 +147,14 @@ class Use(NamedTuple):
     """How many nodes decide what an event is to the memory, itself included; see `Requirements.nodes`."""
     nests: bool
     """Whether something inside it has a memory, too."""
+    window_us: int | None
+    """For how long an entry can matter to it; None: for ever."""
+
+    @property
+    def stage(self) -> int:
+        """How many memories are updated one after another until its own is, because of what it observes."""
+        inside = max(map(temporal_depth, self.name.memory.operands)) if self.nests else 0
+        return path_depth(self.path) + inside + 1
 
 
 class Requirements(NamedTuple):
@@ -187,7 +195,8 @@ class _Use:
         memory = operator.memory(self.node)
         is_shared = memory.splits and not self.nests and not any(map(_is_of_birth, self.path))
         name = MemoryName(memory, self.path, ANY_BIRTH if is_shared else self.births.birth)
-        return Use(self.node, self.path, self.births, operator, name, self.nodes, self.nests)
+        window_us = operator.window_us(self.node)
+        return Use(self.node, self.path, self.births, operator, name, self.nodes, self.nests, window_us)
 
 
 class _Place(NamedTuple):

@@ -118,21 +118,22 @@ def _is_name(name: object) -> bool:
     return isinstance(name, str) and name != "$" and 1 <= len(name) <= EVERY_BY_CHARS_MAX
 
 
-def read_condition(condition: str | Mapping[str, Any] | Condition, limits: Limits) -> Condition:
-    """Return the condition of a text, of JSON, or as it was built by hand. Raises ConditionError."""
+def read_condition(
+    condition: str | Mapping[str, Any] | Condition, limits: Limits
+) -> tuple[Condition, str | None]:
+    """Return the condition of a text, of JSON, or as it was built by hand, and `Rule.source`.
+
+    Raises ConditionError.
+    """
     if isinstance(condition, str | Mapping):
-        return parse(condition, limits)
+        read = parse(condition, limits)
+        return read, condition if isinstance(condition, str) and condition != canonical(read) else None
     # A condition that was built by hand is validated as its JSON.
-    return condition_from_document(condition_to_document(condition), limits)
+    return condition_from_document(condition_to_document(condition), limits), None
 
 
 def _digest(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-def source_of(given: object, read: Condition) -> str | None:
-    """Return the text of a condition that a rule stores beside its meaning; see `Rule.source`."""
-    return given if isinstance(given, str) and given != canonical(read) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +181,20 @@ class Rule:
     def every_us(self) -> int:
         """`every_secs` in microseconds; 0 if the rule acts whenever its condition is true."""
         return 0 if self.every_secs is None else microseconds(self.every_secs, 1_000_000)
+
+    @property
+    def acts_at_most_once(self) -> bool:
+        """Whether it acts at most once in some time. A shadow rule never acts."""
+        return self.every_secs is not None and self.enabled and self.every_us > 0 and not self.shadow
+
+    def is_noted(self, *, feeds: bool) -> bool:
+        """Whether more has to be done where it fires than to return it, if there is a feed or not."""
+        return (feeds and self.is_fed) or self.acts_at_most_once
+
+    @property
+    def is_fed(self) -> bool:
+        """Whether what it fires goes to the feed."""
+        return self.notify and not self.shadow
 
     @property
     def every_names(self) -> tuple[str, ...]:

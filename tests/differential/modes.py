@@ -8,10 +8,9 @@ import pytest
 
 from engine.evaluation.facts import lookups
 from engine.evaluation.kernel import rule_set, stream
-from engine.evaluation.kernel.buckets import related
+from engine.evaluation.kernel.buckets import ranges, related
 from engine.evaluation.kernel.code import predicates, uses
 from engine.evaluation.kernel.indexing import families, indexed_stream
-from engine.evaluation.kernel.selection import ranges
 from engine.evaluation.slices import histories, slices
 from engine.evaluation.slices.bounds import eviction
 from engine.evaluation.timed import table

@@ -190,7 +190,7 @@ HELD_BY_IDENTITY = {
     "api/cli/trying/mismatches.py": "only while the condition is walked, which holds its nodes",
     "engine/evaluation/explanation/predicates.py": "for one event, while rules hold their predicates",
     "engine/evaluation/kernel/buckets/index.py": "only while the list holds the buckets",
-    "engine/evaluation/kernel/indexing/analysis.py": "each entry holds its node",
+    "engine/evaluation/kernel/buckets/triggers.py": "each entry holds its node",
     "engine/evaluation/kernel/indexing/rows.py": "a function holds what it is given, and is held weakly",
     "engine/evaluation/rule_book/verdicts.py": "only while the tuples are in the list that it goes through",
     "engine/language/hints/hints.py": "only while the condition is walked, which holds its nodes",

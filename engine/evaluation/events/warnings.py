@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from engine.evaluation.facts.look_up import ELEMENTS_MAX, fact_shown
+from engine.evaluation.facts.look_up import fact_shown
 from engine.evaluation.facts.values import Event
 from engine.evaluation.kernel.needs import NAME_CHARS_SHOWN, RELATIONS_NAMED_MAX
 from engine.evaluation.kernel.rule_set import RuleSet
@@ -21,9 +21,9 @@ def warnings_on(
     if rule_set.unstored:
         yield from _missing_relations(sent, rule_set)
     texts, arrays = rule_set.texts, rule_set.arrays
-    if texts and (rule_set.patterns.bounded or not texts.are_short(fields, sent)):
+    if texts and (rule_set.patterns.bounded or not texts.are_small(fields, sent)):
         yield from _long_texts(fields, sent, rule_set, limits)
-    if arrays and not arrays.are_short(fields, sent):
+    if arrays and not arrays.are_small(fields, sent):
         yield from _long_arrays(fields, sent, rule_set)
 
 
@@ -44,9 +44,9 @@ def warnings_on_many(
             # The events of a batch have one context.
             missing, read = [*_missing_relations(context, rule_set)], context
         entries = missing
-        if texts and (reached or not texts.are_short(fields, context)):
+        if texts and (reached or not texts.are_small(fields, context)):
             entries = [*missing, *_long_texts(fields, context, rule_set, limits)]
-        if arrays and not arrays.are_short(fields, context):
+        if arrays and not arrays.are_small(fields, context):
             entries = [*entries, *_long_arrays(fields, context, rule_set)]
         if entries:
             yield place, entries
@@ -57,7 +57,7 @@ def _long_texts(
 ) -> Iterator[Entry]:
     chars_max = limits.pattern_text_chars_max
     cut = rule_set.patterns.begin(fields, sent)
-    for said, bytes_max, text in rule_set.texts.found_in(fields, sent):
+    for said, bytes_max, text in rule_set.texts.largest_in(fields, sent):
         if len(text) > chars_max:
             tried = f"patterns are tried on at most {chars_max}"
         elif 4 * len(text) > bytes_max < len(text.encode("utf-8", "surrogatepass")):
@@ -73,9 +73,10 @@ def _long_texts(
 
 
 def _long_arrays(fields: Mapping[str, Any], sent: Mapping[str, Any], rule_set: RuleSet) -> Iterator[Entry]:
-    for fact, count in rule_set.arrays.long_in(fields, sent).items():
-        at_most = f"`some` is false of more than {ELEMENTS_MAX}"
-        yield Entry(2004, f"`{_shown(fact)}` has {count} elements; {at_most}")
+    for fact, most, array in rule_set.arrays.largest_in(fields, sent):
+        if len(array) > most:
+            at_most = f"`some` is false of more than {most}"
+            yield Entry(2004, f"`{_shown(fact)}` has {len(array)} elements; {at_most}")
 
 
 def _missing_relations(sent: Mapping[str, Any], rule_set: RuleSet) -> Iterator[Entry]:

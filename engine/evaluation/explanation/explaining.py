@@ -21,7 +21,7 @@ from engine.evaluation.explanation.turning.why_not import Steps, why_not
 from engine.evaluation.facts.shown import Shown
 from engine.evaluation.facts.values import Event, key_of
 from engine.evaluation.kernel.code.node_code import memory_code
-from engine.evaluation.kernel.rule_set import EnabledRule, RuleSet
+from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.operators.table import parts_of, remembering
 from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.requirements import Births, inside, requirements_of
@@ -150,8 +150,7 @@ class Reading(NamedTuple):
         condition = live.rule.condition
         if not live.rule.enabled:
             return Node(condition=condition, future=Future(verdict=False), note=_DISABLED)
-        enabled = self.rule_set.enabled[live.rule.priority]
-        return Explaining(self, enabled).node(condition, enabled.site.births, ())
+        return Explaining(self).node(condition, live.births, ())
 
 
 def time_at(detector: Detector, timestamp_ms: float) -> tuple[int, int]:
@@ -226,9 +225,8 @@ def explained_rule(live: LiveRule, event: Reading, steps: Steps) -> ExplainedRul
 class Explaining:
     """The explanation of one rule."""
 
-    def __init__(self, event: Reading, enabled: EnabledRule) -> None:
+    def __init__(self, event: Reading) -> None:
         self._event, self._predicates = event, event.predicates
-        self.enabled, self.site = enabled, enabled.site
 
     def node(self, condition: Condition, births: Births, path: Path) -> Node:
         """Explain a condition under a path of keys for which the event has values."""
@@ -333,7 +331,7 @@ class Explaining:
         pasts = []
         for place, part in enumerate(parts_of(node)):
             code, own = memory_code(node, place), births.of(part, path)
-            remembered = self.site.histories.of(part, path, own.birth)
+            remembered = self._event.rule_set.histories.of(part, path, own.birth)
             pasts.append(
                 Past(
                     memory=remembered.memory,

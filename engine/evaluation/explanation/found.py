@@ -19,6 +19,7 @@ from engine.evaluation.operators.interface import Operator, Settled
 from engine.evaluation.operators.table import operator_of, parts_of, remembering
 from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.requirements import Births, inside, keys_of, requirements_of
+from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import Remembered
 from engine.evaluation.stamps import NUMBER_BITS, stamp_of
 from engine.language import condition as language
@@ -149,7 +150,7 @@ def plan_of(event: Reading, priority: int) -> Plan:
     plan: Plan | None = plans.get(priority)
     if plan is None or plan.enabled is not enabled:
         condition = enabled.rule.condition
-        members = [*_members(event, enabled, (condition, enabled.site.births, ()), ())]
+        members = [*_members(event, (condition, enabled.births, ()), ())]
         finding = tuple([one for one in members if isinstance(one.node, _FINDING)])
         others = tuple([one for one in members if not isinstance(one.node, _FINDING)])
         text = _cut(format_condition(condition), _CONDITION_CHARS_MAX)
@@ -159,7 +160,7 @@ def plan_of(event: Reading, priority: int) -> Plan:
 
 
 def _members(
-    event: Reading, enabled: EnabledRule, placed: tuple[Condition, Births, Path], keys: tuple[str, ...]
+    event: Reading, placed: tuple[Condition, Births, Path], keys: tuple[str, ...]
 ) -> Iterator[_Member]:
     """Yield the members that find something or look back, in the order of the condition."""
     condition, births, path = placed
@@ -167,10 +168,10 @@ def _members(
         longer = births.step(condition, path)
         # Without the key, nothing in it is asked for: `where`, too, is explained only with the key.
         keys = (*keys, condition.key)
-        yield from _members(event, enabled, (condition.inner, births, longer), keys)
+        yield from _members(event, (condition.inner, births, longer), keys)
         if condition.where is not None:
             around = births.of_where(condition, path)
-            yield from _members(event, enabled, (condition.where, around, path), keys)
+            yield from _members(event, (condition.where, around, path), keys)
         return
     children = [*inside(condition, births, path)]
     if isinstance(condition, _FINDING) or operator_of(condition) is not None:
@@ -179,21 +180,21 @@ def _members(
             keys=keys,
             said_keys="".join(f"per {fact_of(step)} " for step in path),
             texts=_texts(condition),
-            parts=tuple(_parts(condition, enabled, births, path)),
+            parts=tuple(_parts(condition, event.rule_set.histories, births, path)),
             code=verdict_code(condition),
             operator=operator_of(condition),
-            truths=tuple(_truth(event, enabled, *child) for child in children),
+            truths=tuple(_truth(event, *child) for child in children),
         )
     for child in children:
-        yield from _members(event, enabled, child, keys)
+        yield from _members(event, child, keys)
 
 
 def _parts(
-    condition: Condition, enabled: EnabledRule, births: Births, path: Path
+    condition: Condition, histories: Histories, births: Births, path: Path
 ) -> Iterator[tuple[MemoryCode, Remembered, bool, int]]:
     for place, part in enumerate(parts_of(condition)):
         own = births.of(part, path)
-        remembered = enabled.site.histories.of(part, path, own.birth)
+        remembered = histories.of(part, path, own.birth)
         yield memory_code(condition, place), remembered, remembering(part).looks_before(part), own.born
 
 
@@ -210,19 +211,19 @@ def _cut(text: str, chars_max: int) -> str:
     return text if len(text) <= chars_max else f"{text[:chars_max]}…"
 
 
-def _truth(event: Reading, enabled: EnabledRule, condition: Condition, births: Births, path: Path) -> _Truth:
+def _truth(event: Reading, condition: Condition, births: Births, path: Path) -> _Truth:
     """Return what gives the truth of a condition under a path at each event."""
     match condition:
         case language.All(members) | language.Any(members):
-            truths = [_truth(event, enabled, member, births, path) for member in members]
+            truths = [_truth(event, member, births, path) for member in members]
             joined = all if isinstance(condition, language.All) else any
             return lambda at: joined(truth(at) for truth in truths)
         case language.Not(inner):
-            negated = _truth(event, enabled, inner, births, path)
+            negated = _truth(event, inner, births, path)
             return lambda at: not negated(at)
         case language.Leaf() | language.Ref() if code := event.predicates.lasting_code(condition):
             return lambda at: at.predicates.truth_of(code)
         case _ if isinstance(condition, Predicate):
             return lambda at: at.predicates.truth(condition)
         case _:
-            return lambda at: Explaining(at, enabled).node(condition, births, path).verdict
+            return lambda at: Explaining(at).node(condition, births, path).verdict

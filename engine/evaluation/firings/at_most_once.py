@@ -93,16 +93,11 @@ class AtMostOnce:
 
     # -- rules ----------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def concerns(rule: Rule) -> bool:
-        """Return whether a rule acts at most once in some time. A shadow rule never acts."""
-        return rule.every_secs is not None and rule.enabled and rule.every_us > 0 and not rule.shadow
-
     def put(self, before: Rule | None, rule: Rule) -> None:
         """Take a rule that was added or changed. It begins anew if what its actions depend on has changed."""
         if before is not None and _asked(before) != _asked(rule):
             self._forget(rule.priority)
-        if self.concerns(rule):
+        if rule.acts_at_most_once:
             names = tuple(map(split_name, rule.every_names))
             self._plans[rule.priority] = _Plan(rule.every_us, names, part_of_key(rule.priority))
 
@@ -187,7 +182,7 @@ class AtMostOnce:
         return replace(rule, suppressed=held_back) if held_back else rule
 
     def free_us(self, rule: Rule, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> int:
-        """Return the time from which a rule that `concerns` may act again for the values of an event."""
+        """Return the time from which a rule with a bound may act again for the values of an event."""
         entry = self.find(_key(self._plans[rule.priority], fields, sent))
         return NEVER if entry is None else entry[FREE_US]
 

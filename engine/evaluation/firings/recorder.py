@@ -6,7 +6,6 @@ from typing import Any, ClassVar, Final, NamedTuple
 from engine.evaluation.firings.at_most_once import AtMostOnce
 from engine.evaluation.firings.feed import Feed, Firing, Why
 from engine.evaluation.kernel.rule_set import RuleSet
-from engine.evaluation.rule_book.changes.versions import UNKNOWN, Versions
 from engine.evaluation.rules import Fired, Rule
 from engine.evaluation.stamps import stamp_of, time_of
 from engine.evaluation.times import milliseconds
@@ -40,19 +39,15 @@ class Recorder:
         self,
         feed: Feed,
         rule_set: RuleSet,
-        versions: Versions,
+        version_of: Callable[[int], int],
         firings_max: int,
         at_most_once: AtMostOnce,
     ) -> None:
         self.feed, self._at_most_once = feed, at_most_once
-        self._rule_set, self._versions, self._firings_max = rule_set, versions, firings_max
-
-    def notes(self, rule: Rule) -> bool:
-        """Return whether `note` is to be called for events at which a rule fires."""
-        return self._is_fed(rule) or self._at_most_once.concerns(rule)
+        self._rule_set, self._version_of, self._firings_max = rule_set, version_of, firings_max
 
     def _is_fed(self, rule: Rule) -> bool:
-        return rule.notify and not rule.shadow and self._firings_max > 0
+        return rule.is_fed and self._firings_max > 0
 
     def note(
         self, fired: Fired, fields: Mapping[str, Any], sent: Mapping[str, Any] | None, base: int, tick: int
@@ -74,7 +69,7 @@ class Recorder:
 
         `tick` is the number of the event before.
         """
-        if not (self._is_fed(rule) or self._at_most_once.concerns(rule)):
+        if not rule.is_noted(feeds=self._firings_max > 0):
             return rule
         fields = {name: value for name, value in keys.items() if not name.startswith("$")}
         sent = {name[1:]: value for name, value in keys.items() if name.startswith("$")}
@@ -100,7 +95,7 @@ class Recorder:
 
     def _append(self, rule: Rule, told: Told, time_us: int, *, timed: bool = False) -> None:
         why = Why(
-            version=self._versions.present.get(rule.priority, UNKNOWN).number,
+            version=self._version_of(rule.priority),
             condition=told.condition,
             witnesses_ms={text: milliseconds(one_us) for text, one_us in told.witnesses_us.items()},
         )

@@ -7,7 +7,7 @@ changing from one to the other moves nothing.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.kernel.costs import estimate_of
@@ -18,8 +18,9 @@ from engine.evaluation.kernel.needs import Needs
 from engine.evaluation.kernel.stream import Combinations, Functions, Note, rules_of_bits
 from engine.evaluation.requirements import Births, Requirements, requirements_of
 from engine.evaluation.rules import Fired, Rule
-from engine.evaluation.slices.histories import Histories, Site
+from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import Remembered
+from engine.evaluation.timed.timing import Timing
 from engine.language.condition import Condition
 from engine.language.limits import Limits
 
@@ -43,37 +44,26 @@ class EnabledRule(NamedTuple):
     """An enabled rule with what its evaluation needs."""
 
     rule: Rule
-    site: Site
+    births: Births
     memories: tuple[Remembered, ...]
     """The memories of its temporal nodes, in the order of `requirements_of`."""
 
 
-class Recording(Protocol):
-    """What records some of the rules that fire."""
-
-    def notes(self, rule: Rule) -> bool:
-        """Return whether `note` is to be called where a rule fires."""
-
-    def note(
-        self, fired: Fired, fields: Mapping[str, Any], sent: Mapping[str, Any] | None, base: int, tick: int
-    ) -> Fired:
-        """Take the rules that fire at an event; see `kernel.stream`."""
-
-
 class RuleSet(Needs):
-    """The enabled rules by priority. `recording` is set before there are any, if at all."""
+    """The enabled rules by priority."""
 
     def __init__(self, limits: Limits, histories: Histories, stored: Mapping[str, Any]) -> None:
         super().__init__(limits, stored)
-        self.recording: Recording | None = None
+        self.note: Note | None = None
+        """Takes rules that fire, if they notify or act at most once in some time. It is set before there are
+        any, if at all."""
         self._noted: set[int] = set()
-        """The priorities of the rules that are noted where they fire."""
-        self._histories = histories
-        self._enabled: dict[int, EnabledRule] = {}
+        """The priorities of those rules."""
+        self.histories = histories
+        self.timing = Timing(histories, self)
+        self.enabled: dict[int, EnabledRule] = {}
         self.plans: dict[int, Any] = {}
         """What explanations have worked out for a rule once, by priority."""
-        self._rules: dict[int, Rule] = {}
-        """The rules by priority, for a faster look-up of those that fire."""
         self.uses: Counter[Remembered] = Counter()
         """How many nodes of rules read each memory."""
         self.nodes = 0
@@ -85,22 +75,16 @@ class RuleSet(Needs):
         """The most bytes of the actions of all rules."""
         self._functions: Functions | None = None
         self._fields_read: frozenset[str] | None = None
-        self._may_warn: bool | None = None
         self.samples = Samples()
         self._members: Members | None = None
         """None unless rules are indexed."""
-        self._indexed: IndexedStream | None = None
-        """The same."""
+        self._stream: IndexedStream | None = None
+        """None until it is needed after a change of the rules."""
 
     @property
     def indexed(self) -> bool:
         """Whether rules are indexed."""
         return self._members is not None
-
-    @property
-    def enabled(self) -> Mapping[int, EnabledRule]:
-        """The enabled rules by priority."""
-        return self._enabled
 
     @property
     def answer_bytes_worst(self) -> int:
@@ -113,7 +97,7 @@ class RuleSet(Needs):
         """Add an enabled rule, whose histories have these births, and what it requires then."""
         memories = []
         for use in parts.memories:
-            remembered = self._histories.acquire(use)
+            remembered = self.histories.acquire(use)
             memories.append(remembered)
             if remembered not in self.uses:
                 self.nodes += remembered.nodes
@@ -122,20 +106,20 @@ class RuleSet(Needs):
         self.nodes += parts.nodes
         self._dear += _dear(parts)
         self._action_bytes += rule.action_bytes_max
-        self._enabled[rule.priority] = EnabledRule(rule, Site(self._histories, births), tuple(memories))
-        self._put(rule)
-        self._index_rule(rule.priority)
+        self.enabled[rule.priority] = EnabledRule(rule, births, tuple(memories))
+        self._note_if_wanted(rule)
+        if self._members is not None:
+            self._members.add_rule(rule, births, parts.memories, memories)
         self._rules_changed()
 
     def remove(self, priority: int) -> None:
         """Remove a rule, and the memories that only it uses."""
-        self._unindex_rule(priority)
+        self._unindex(priority)
         self.samples.forget(priority)
-        rule, site, memories = self._enabled.pop(priority)
+        rule, births, memories = self.enabled.pop(priority)
         self.plans.pop(priority, None)
-        del self._rules[priority]
         self._noted.discard(priority)
-        parts = requirements_of(rule.condition, site.births)
+        parts = requirements_of(rule.condition, births)
         self.nodes -= parts.nodes
         self._dear -= _dear(parts)
         self._action_bytes -= rule.action_bytes_max
@@ -146,48 +130,45 @@ class RuleSet(Needs):
                 self.nodes -= remembered.nodes
                 if self._members is not None:
                     self._members.remove_memory(remembered)
-            self._histories.release(use)
+            self.histories.release(use)
         self.need_no_more(parts)
         self._rules_changed()
 
     def replace(self, rule: Rule, births: Births, parts: Requirements) -> None:
         """Replace a rule by one that reads some of the same memories; see `add`."""
         for use in parts.memories:
-            self._histories.acquire(use)
+            self.histories.acquire(use)
         self.remove(rule.priority)
         self.add(rule, births, parts)
         for use in parts.memories:
-            self._histories.release(use)
+            self.histories.release(use)
 
     def rename(self, rule: Rule) -> None:
         """Replace a rule by one with the same condition."""
-        before = self._enabled[rule.priority]
+        before = self.enabled[rule.priority]
         self._action_bytes += rule.action_bytes_max - before.rule.action_bytes_max
-        self._enabled[rule.priority] = before._replace(rule=rule)
-        self._put(rule)
+        self.enabled[rule.priority] = before._replace(rule=rule)
+        self._note_if_wanted(rule)
         self._rules_changed()
 
-    def _put(self, rule: Rule) -> None:
-        self._rules[rule.priority] = rule
+    def _note_if_wanted(self, rule: Rule) -> None:
         self._noted.discard(rule.priority)
-        if self.recording is not None and self.recording.notes(rule):
+        if self.note is not None and rule.is_noted(feeds=self.limits.firings_max > 0):
             self._noted.add(rule.priority)
 
     def exchange(self, one: Rule, other: Rule) -> None:
         """Replace two rules by two that have each other's conditions and histories."""
-        first, second, enabled = one.priority, other.priority, self._enabled
+        first, second, enabled = one.priority, other.priority, self.enabled
         for priority in (first, second):
-            self._unindex_rule(priority)
+            self._unindex(priority)
         enabled[first], enabled[second] = enabled[second], enabled[first]
         for rule in (one, other):
             self.rename(rule)
-            self._index_rule(rule.priority)
+            self._index(rule.priority)
 
     def _rules_changed(self) -> None:
-        self._functions = self._fields_read = self._may_warn = None
-        if self._indexed is not None:
-            self._indexed.rules_changed()
-        if self.timing is not None:
+        self._functions = self._stream = self._fields_read = None
+        if self.timing.watches:
             self.timing.rules_changed()
 
     def choose(self, *, indexed: bool | None = None) -> None:
@@ -196,27 +177,25 @@ class RuleSet(Needs):
             nodes = self.nodes + self._dear
             indexed = nodes >= (FUSED_BELOW if self.indexed else INDEXED_FROM)
         if indexed and not self.indexed:
-            self._members = Members(self._histories, self, self.samples)
-            self._indexed = IndexedStream(
-                *(self._histories, self, self._members, self._rules, self.samples),
-                note=lambda: self._note if self._noted else None,
-            )
-            for priority in self._enabled:
-                self._index_rule(priority)
+            self._members = Members(self.histories, self, self.samples)
+            for priority in self.enabled:
+                self._index(priority)
         elif self._members is not None and not indexed:
             self._members.clear()
-            self._members = self._indexed = None
-            self.samples.restore(0, {}, {})
+            self._members = self._stream = None
+            self.samples = Samples()
 
-    def _index_rule(self, priority: int) -> None:
+    def _index(self, priority: int) -> None:
         if self._members is not None:
-            rule, site, memories = self._enabled[priority]
-            self._members.add_rule(priority, rule.condition, site, memories)
+            rule, births, memories = self.enabled[priority]
+            uses = requirements_of(rule.condition, births).memories
+            self._members.add_rule(rule, births, uses, memories)
 
-    def _unindex_rule(self, priority: int) -> None:
+    def _unindex(self, priority: int) -> None:
         if self._members is not None:
-            rule, site, _ = self._enabled[priority]
-            self._members.remove_rule(priority, rule.condition, site)
+            rule, births, memories = self.enabled[priority]
+            uses = requirements_of(rule.condition, births).memories
+            self._members.remove_rule(rule, uses, memories)
 
     def relation_changed(self, name: str) -> None:
         """Have events see a relation that was stored, changed or deleted."""
@@ -232,7 +211,7 @@ class RuleSet(Needs):
 
         As long as rules are not indexed, it is the estimated time at one event.
         """
-        rule, _, memories = self._enabled[priority]
+        rule, _, memories = self.enabled[priority]
         if self._members is None:
             return estimate_of(rule.condition).event_ns
         took_ns, numbers = self.samples.time_ns, self._members.memories
@@ -262,33 +241,26 @@ class RuleSet(Needs):
 
     def observe_many(self) -> Any:
         """Return the function that evaluates many events. Any change of the rules makes it invalid."""
-        return self._few().observe_many if self._indexed is None else self._indexed.observe_many
+        return self._few().observe_many if self._members is None else self._many(self._members).observe_many
 
     def observe_given(self) -> Any:
         """Return the same for events that it checks itself, with an `Intake`.
 
         None if it costs less to check them before.
         """
-        return self._few().observe_given if self._indexed is None and self._few().takes_given else None
-
-    @property
-    def may_warn(self) -> bool:
-        """Whether there may be messages about an event."""
-        if self._may_warn is None:
-            self._may_warn = self.may_warn_now()
-        return self._may_warn
+        return self._few().observe_given if self._members is None and self._few().takes_given else None
 
     def fields_read(self) -> frozenset[str]:
         """Return the names of the fields that may hold what the rules read."""
         if self._fields_read is None:
-            rules = [(rule.condition, site) for rule, site, _ in self._enabled.values()]
+            rules = [(rule.condition, births) for rule, births, _ in self.enabled.values()]
             uses = Uses(rules, besides=self._read_to_act())
             self._fields_read = uses.fields
         return self._fields_read
 
     def _read_to_act(self) -> Iterator[str]:
         """Yield the facts that rules act by, besides those of their conditions."""
-        for rule, *_ in self._enabled.values():
+        for rule, *_ in self.enabled.values():
             yield from rule.every_by or ()
 
     def decide(self, fields: Mapping[str, Any], sent: Mapping[str, Any], base: int, tick: int) -> Fired:
@@ -296,8 +268,8 @@ class RuleSet(Needs):
 
         Nothing is committed.
         """
-        if self._indexed is not None:
-            return self._indexed.decide(fields, sent, base, tick)
+        if self._members is not None:
+            return self._many(self._members).decide(fields, sent, base, tick)
         return self._few().decide(fields, sent, base, tick)  # type: ignore[no-any-return]  # generated
 
     @property
@@ -311,39 +283,43 @@ class RuleSet(Needs):
         It takes what `decide` takes. The conditions, each with the births of its histories, are parts of a
         rule. Any change of the rules makes it invalid.
         """
-        sites = [(one, Site(self._histories, births)) for one, births in conditions]
-        return self._functions_for(sites, _Bits()).decide
+        return self._functions_for(conditions, _Bits()).decide
 
-    @property
-    def _note(self) -> Note | None:
-        return None if self.recording is None else self.recording.note
+    def _many(self, members: Members) -> IndexedStream:
+        if self._stream is None:
+            made = Combinations[tuple[int, ...]](
+                lambda fired: tuple([self.enabled[each].rule for each in fired])
+            )
+            note = self.note if self._noted else None
+            self._stream = IndexedStream(members, self, self.timing, made, note)
+        return self._stream
 
     def _few(self) -> Functions:
         if self._functions is None:
-            priorities = sorted(self._enabled)
-            enabled = [self._enabled[priority] for priority in priorities]
+            priorities = sorted(self.enabled)
+            enabled = [self.enabled[priority] for priority in priorities]
             rules = [rule for rule, *_ in enabled]
             made = Combinations[int](lambda bits: rules_of_bits(rules, bits))
-            sites = [(rule.condition, site) for rule, site, _ in enabled]
+            conditions = [(rule.condition, births) for rule, births, _ in enabled]
             noted = sum(1 << place for place, each in enumerate(priorities) if each in self._noted)
             self._functions = self._functions_for(
-                *(sites, made),
+                *(conditions, made),
                 timing=self.timing,
                 noted=noted,
-                note=self._note,
+                note=self.note,
                 besides=[*self._read_to_act()],
             )
         return self._functions
 
     def _functions_for(
         self,
-        rules: Sequence[tuple[Condition, Site]],
+        rules: Sequence[tuple[Condition, Births]],
         combinations: Mapping[int, Any],
         **told: Any,
     ) -> Functions:
         return Functions(
             rules,
-            self._histories,
+            self.histories,
             finder=self.patterns.finder,
             lookup_of=self.lookups.of,
             relations_of=self.lookups.relations,

@@ -7,14 +7,17 @@ from itertools import compress
 from textwrap import dedent
 from typing import Any, Final, TypeAlias, TypeVar
 
+from engine.evaluation.generated import function
 from engine.evaluation.kernel.code.condition_code import ConditionCode
 from engine.evaluation.kernel.code.event_code import Finder, LookupOf
 from engine.evaluation.kernel.code.given_code import GivenCode
 from engine.evaluation.kernel.code.uses import Uses
-from engine.evaluation.kernel.generated import function
-from engine.evaluation.kernel.needs import TimedPart, Timing, Waiting
+from engine.evaluation.requirements import Births
 from engine.evaluation.rules import Fired, Rule
-from engine.evaluation.slices.histories import SETTLED_EVERY, Histories, Site
+from engine.evaluation.slices.histories import SETTLED_EVERY, Histories
+from engine.evaluation.timed.changes import Part
+from engine.evaluation.timed.timing import Timing
+from engine.evaluation.timed.watch import Watch
 from engine.language.condition import Condition
 from engine.language.microseconds import CLEAR_OF_HALVES
 
@@ -168,7 +171,7 @@ class _Touching:
                 self._share(number, waiting)
             self._touch(number, waiting, key)
 
-    def _share(self, number: int, waiting: Waiting) -> None:
+    def _share(self, number: int, waiting: Watch) -> None:
         changed = self._changed(waiting.shared_parts)
         tests = [] if changed is None else [changed]
         if waiting.shared_soonest is not None:
@@ -177,7 +180,7 @@ class _Touching:
         self.given.append((f"share{number}", waiting.share))
         self.lines += _if(tests, f"share{number}({self._stamp}, fields, vars)")
 
-    def _touch(self, number: int, waiting: Waiting, key: str) -> None:
+    def _touch(self, number: int, waiting: Watch, key: str) -> None:
         self.given += [(f"touch{number}", waiting.touch), (f"waiting{number}", waiting.shards)]
         touch = f"touch{number}({key}, {self._stamp}, fields, vars)"
         advances = None if waiting.soonest is None else self._advances(waiting)
@@ -200,7 +203,7 @@ class _Touching:
             touch = f"waits{number} = True; {touch}"
         self.lines += _if(tests, touch)
 
-    def _advances(self, waiting: Waiting) -> str | None:
+    def _advances(self, waiting: Watch) -> str | None:
         """Return the test, before an event is written, whether its slice may have to wait for less time."""
         tests = []
         for part in waiting.own_parts:
@@ -211,7 +214,7 @@ class _Touching:
             tests.append(test)
         return f"({' or '.join(dict.fromkeys(tests))})" if tests else None
 
-    def _changed(self, parts: Sequence[TimedPart]) -> str | None:
+    def _changed(self, parts: Sequence[Part]) -> str | None:
         """Return the test whether an event has changed what time will change; None if each event may have."""
         tests = []
         for part in parts:
@@ -289,7 +292,7 @@ class Functions:
 
     def __init__(
         self,
-        rules: Sequence[tuple[Condition, Site]],
+        rules: Sequence[tuple[Condition, Births]],
         histories: Histories,
         *,
         finder: Finder,
@@ -309,7 +312,7 @@ class Functions:
         the rules fire whose bits are in `noted`. It reads the facts `besides`.
         """
         self._rules, self._timing, self._besides = rules, timing, besides
-        self._finders = finder, lookup_of
+        self._histories, self._finders = histories, (finder, lookup_of)
         self._tools = {
             "histories": histories,
             "combinations": combinations,
@@ -349,20 +352,21 @@ class Functions:
 
     @cached_property
     def _given_code(self) -> GivenCode:
-        return GivenCode(Uses(self._rules, at_once=True, besides=self._besides), *self._finders)
+        uses = Uses(self._rules, at_once=True, besides=self._besides)
+        return GivenCode(self._histories, uses, *self._finders)
 
     @cached_property
     def _code(self) -> _Code:
-        return self._made(ConditionCode(Uses(self._rules), *self._finders))
+        return self._made(ConditionCode(self._histories, Uses(self._rules), *self._finders))
 
     def _made(self, code: ConditionCode) -> _Code:
         code.is_timed = bool(self._timing and self._timing.watches)
         return _Code(code, [*_fired(code, self._rules)], self._tools, self._timing)
 
 
-def _fired(code: ConditionCode, rules: Sequence[tuple[Condition, Site]]) -> Iterator[str]:
+def _fired(code: ConditionCode, rules: Sequence[tuple[Condition, Births]]) -> Iterator[str]:
     if not rules:
         yield "fired = 0"
-    for place, (condition, site) in enumerate(rules):
-        truth = code.truth(condition, site)
+    for place, (condition, births) in enumerate(rules):
+        truth = code.truth(condition, births)
         yield f"if {truth}: fired |= {1 << place}" if place else f"fired = 1 if {truth} else 0"

@@ -3,11 +3,12 @@
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
+from engine.evaluation.firings.at_most_once import AtMostOnce
 from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.relations.relation_book import RelationBook
-from engine.evaluation.requirements import Births, requirements_of
+from engine.evaluation.requirements import Births, Requirements, requirements_of
 from engine.evaluation.rule_book.changes.keeping import keeping
 from engine.evaluation.rule_book.changes.many_rules import RulesChange, WantedRule, rules_change
 from engine.evaluation.rule_book.changes.versions import Change, Versions
@@ -21,33 +22,16 @@ from engine.evaluation.rules import (
     Rule,
     read_condition,
     read_members,
-    source_of,
 )
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.stamps import UNSET, stamp_of
-from engine.evaluation.timed.timing import Timing
 from engine.language.condition import Condition
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
 
 
-class Actions(Protocol):
-    """What is remembered of the actions of rules; see `firings.at_most_once`."""
-
-    def put(self, before: Rule | None, rule: Rule) -> None:
-        """Take a rule that was added or changed."""
-
-    def remove(self, priority: int) -> None:
-        """Forget a rule that is removed."""
-
-    def settle(self) -> None:
-        """End a change of rules."""
-
-
 class RuleBook(RelationBook):
     """The rules of a detector, with all that depends on them. `new_id` gives a new id at each call."""
-
-    at_most_once: Actions
 
     def __init__(self, limits: Limits, new_id: Callable[[], str] | None) -> None:
         self.limits = limits
@@ -59,6 +43,8 @@ class RuleBook(RelationBook):
         self.live: dict[str, LiveRule] = {}
         """The rules by id, in order of priority."""
         self.shadows = Shadows(self.live)
+        self.at_most_once = AtMostOnce(self.histories, self.shadows.comparisons)
+        """What rules with `every_secs` remember of their actions."""
         self.versions = Versions(limits.rules_bytes_max)
         self.change = Change()
         """When changes are made, and by whom: what they are noted with."""
@@ -66,8 +52,7 @@ class RuleBook(RelationBook):
         """The checksum of the events of `submit` and `submit_clean`."""
         self.stored = {}
         self.rule_set: RuleSet = RuleSet(limits, self.histories, self.stored)
-        self.timing = Timing(self.histories, self.rule_set)
-        self.rule_set.timing = self.timing
+        self.timing = self.rule_set.timing
         self.rooms = Rooms(limits, self.live)
         self.new_id = new_id or (lambda: secrets.token_hex(16))
         self._meanings: Meanings | None = None
@@ -98,7 +83,7 @@ class RuleBook(RelationBook):
         every_secs, every_by = read_members(name, description, labels or {}, every_secs, every_by)
         if draft_of is not None:
             self.shadows.check_draft(draft_of, shadow=shadow)
-        read = read_condition(condition, self.limits)
+        read, source = read_condition(condition, self.limits)
         if len(self.live) >= self.limits.rules_max:
             raise Refusal(Entry(1400, f"the detector has {self.limits.rules_max} rules, which is the limit"))
         if draft_of is not None:
@@ -109,7 +94,7 @@ class RuleBook(RelationBook):
             condition=read,
             notify=notify,
             priority=self.priority_highest + 1,
-            source=source_of(condition, read),
+            source=source,
             shadow=shadow,
             draft_of=draft_of,
             description=description,
@@ -151,14 +136,16 @@ class RuleBook(RelationBook):
         if every_by is None and every_secs:
             every_by = before.every_by
         every_secs, every_by = read_members(name, description or "", labels or {}, every_secs, every_by)
-        read = before.condition if condition is None else read_condition(condition, self.limits)
+        read, source = before.condition, before.source
+        if condition is not None:
+            read, source = read_condition(condition, self.limits)
         after = replace(
             before,
             name=before.name if name is None else name,
             condition=read,
             enabled=before.enabled if enabled is None else enabled,
             notify=before.notify if notify is None else notify,
-            source=before.source if condition is None else source_of(condition, read),
+            source=source,
             shadow=before.shadow if shadow is None else shadow,
             draft_of=None if shadow is False else before.draft_of,
             description=before.description if description is None else description,
@@ -198,16 +185,17 @@ class RuleBook(RelationBook):
 
     def _put_if_room(self, rule: Rule, births: Births, going: Sequence[LiveRule] = ()) -> None:
         """Add or replace a rule. Raises Refusal 1400 if there is no room for it."""
-        for entry in self.rooms.lacking([(rule, requirements_of(rule.condition, births))], going):
+        parts = requirements_of(rule.condition, births)
+        for entry in self.rooms.lacking([(rule, parts)], going):
             raise Refusal(entry)
-        self._put(rule, births)
+        self._put(rule, births, parts)
         self.settle_rules()
 
-    def _put(self, rule: Rule, births: Births) -> None:
+    def _put(self, rule: Rule, births: Births, parts: Requirements | None = None) -> None:
         live = self.live.get(rule.id)
         self.priority_highest = max(self.priority_highest, rule.priority)
         self.versions.put(None if live is None else live.rule, rule, self.change)
-        self.install(rule, births)
+        self.install(rule, births, parts)
 
     def births_of(self, rule: Rule, history: Literal["keep"] | None) -> Births:
         """Return when the histories of a rule began, if it takes the place of the one with its id now."""
@@ -296,15 +284,14 @@ class RuleBook(RelationBook):
         born = UNSET if self.clock_us is None else stamp_of(self.clock_us, self.events_seen)
         return Births(self.events_seen, born)
 
-    def install(self, rule: Rule, births: Births) -> None:
-        """Add or replace a rule whose histories have these births. Memories since then are kept."""
-        self._install(rule, births)
-        self.timing.put(self.live[rule.id], self.clock_us)
+    def install(self, rule: Rule, births: Births, parts: Requirements | None = None) -> None:
+        """Add or replace a rule whose histories have these births, and what it requires then.
 
-    def _install(self, rule: Rule, births: Births) -> None:
+        Memories since then are kept.
+        """
         before = self.live.get(rule.id)
         self.live[rule.id] = after = LiveRule(rule, births)
-        parts = requirements_of(rule.condition, births)
+        parts = parts or requirements_of(rule.condition, births)
         self.rooms.put(before, after, parts)
         if self._meanings is not None:
             if before is not None:
@@ -312,6 +299,12 @@ class RuleBook(RelationBook):
             self._meanings.add(rule)
         self.shadows.put(before, after, self.events_seen, self.clock_us)
         self.at_most_once.put(None if before is None else before.rule, rule)
+        self._enable(before, after, parts)
+        self.timing.put(after, self.clock_us)
+
+    def _enable(self, before: LiveRule | None, after: LiveRule, parts: Requirements) -> None:
+        """Have an enabled rule evaluated from now on, in place of what it was before."""
+        rule, births = after.rule, after.births
         if before is not None and before.rule.enabled:
             if rule.enabled and before.births == births and before.rule.condition == rule.condition:
                 self.rule_set.rename(rule)

@@ -1,18 +1,17 @@
 """What a detector remembers: its memories, each in the slices of a path, and which rules read them."""
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from engine.evaluation.facts.values import Event
 from engine.evaluation.operators.interface import Memory
 from engine.evaluation.operators.table import remembering
 from engine.evaluation.paths import ANY_BIRTH, Path
-from engine.evaluation.requirements import Births, MemoryName, Use
-from engine.evaluation.slices.bounds.eviction import NEAR_SHARE, NONE_EVICTED, Evicted, Eviction, Expiry
+from engine.evaluation.requirements import MemoryName, Use
+from engine.evaluation.slices.bounds.eviction import Bounded, Evicted, Expiry
 from engine.evaluation.slices.bounds.tracked import Keyed
 from engine.evaluation.slices.readers import Reader
 from engine.evaluation.slices.slices import SEEN, Remembered, Slices
-from engine.language import condition as language
 from engine.language.nodes import Node
 
 SWEPT_FROM: Final = 1 << 14
@@ -22,25 +21,15 @@ SETTLED_EVERY: Final = 32
 """After each so many events, the bounds are looked after even if none is passed."""
 
 
-class Histories:
+class Histories(Bounded):
     """The memories of the rules of a detector, and the bounds on the slices that have them."""
 
     def __init__(self, live_max: int, bytes_max: int) -> None:
-        self.live_max, self.bytes_max = live_max, bytes_max
-        self.slices: dict[Path, Slices] = {}
+        super().__init__(live_max, bytes_max)
         self.memories: dict[MemoryName, Remembered] = {}
         """All memories that rules read."""
-        self.besides: list[Keyed] = []
-        """What counts towards the bounds besides slices."""
-        self.keyed_bytes = self.unkeyed_bytes = 0
-        """The estimated sizes of the slices with keys, and of that without."""
-        self.live = 0
-        """How many slices with keys there are."""
-        self.tracking = False
-        """Whether slices log the keys of events, because a bound is near."""
-        self.due = False
-        """Whether a bound is passed, so that `settle` must be called after this event."""
-        self._eviction = Eviction(self)
+        self.unkeyed_bytes = 0
+        """The estimated size of the slice without keys."""
         self._expiries: dict[Path, Expiry] = {}
 
     def settle(self, now_us: int, tick: int) -> Evicted:
@@ -49,22 +38,12 @@ class Histories:
         if not tick % SETTLED_EVERY and self.live > SWEPT_FROM and not self.tracking:
             for expiry in self._expiries.values():
                 expiry.drop_some(now_us)
-        self.due = False
-        return self._eviction.hold(now_us) if self.tracking or self.reaches(NEAR_SHARE) else NONE_EVICTED
-
-    def reaches(self, share: tuple[int, int]) -> bool:
-        """Return whether there is more than a share of a bound."""
-        part, whole = share
-        return whole * self.live > part * self.live_max or whole * self.keyed_bytes > part * self.bytes_max
+        return self.hold(now_us)
 
     def bound(self, part: Keyed) -> None:
         """Have entries that are no slices count towards the bounds, too."""
         self.besides.append(part)
         self._expiries[part.path] = Expiry(part)
-
-    def renew(self) -> None:
-        """Track all anew, if a bound is near: call this where something is dropped that no event dropped."""
-        self._eviction.renew()
 
     def copy_from(self, other: "Histories", events: Sequence[Event]) -> None:
         """Copy the slices of some events from histories that have these memories, and maybe more."""
@@ -90,18 +69,11 @@ class Histories:
         """The estimated size of all slices."""
         return self.keyed_bytes + self.unkeyed_bytes
 
-    def weigh(self, more_bytes: int, more_slices: int = 0) -> None:
-        """Count more bytes, and more slices with keys."""
-        self.keyed_bytes += more_bytes
-        self.live += more_slices
-        if self.keyed_bytes > self.bytes_max or self.live > self.live_max:
-            self.due = True
-
     def _weigh_unkeyed(self, more_bytes: int) -> None:
         self.unkeyed_bytes += more_bytes
 
     def of(self, node: Node, path: Path, birth: int) -> Remembered:
-        """Return the memory that a node of a rule reads, while the rule uses it."""
+        """Return the memory that a part of a rule reads, whose history has this birth."""
         return self.remembered(remembering(node).memory(node), path, birth)
 
     def remembered(self, memory: Memory, path: Path, birth: int) -> Remembered:
@@ -111,7 +83,7 @@ class Histories:
 
     def acquire(self, use: Use) -> Remembered:
         """Have a part of a new rule remembered from now on."""
-        node, path, births, operator, name, nodes, _ = use
+        node, path, births, operator, name, nodes, *_ = use
         remembered = self.memories.get(name)
         if remembered is None:
             if path not in self.slices:
@@ -129,7 +101,7 @@ class Histories:
         """Undo `acquire`. Drop the memory if nobody uses it any more."""
         path, name = use.path, use.name
         remembered = self.memories[name]
-        self._eviction.renew()
+        self.renew()
         if not remembered.read_no_more(_reader(use)):
             return
         del self.memories[name]
@@ -141,33 +113,4 @@ class Histories:
 
 
 def _reader(use: Use) -> Reader:
-    return Reader(use.operator.window_us(use.node), use.births.born, use.operator.only_next)
-
-
-class Site(NamedTuple):
-    """The history of a rule: the memories of its detector, and when it began."""
-
-    histories: Histories
-    births: Births
-
-    @property
-    def birth(self) -> int:
-        """How many events its detector had seen before."""
-        return self.births.birth
-
-    @property
-    def born(self) -> int:
-        """The stamp of the last of them."""
-        return self.births.born
-
-    def of(self, node: Node, path: Path) -> "Site":
-        """Return the history of all that is inside a part."""
-        return self._replace(births=self.births.of(node, path)) if self.births.kept else self
-
-    def of_where(self, keyed: language.Keyed, path: Path) -> "Site":
-        """Return the history of all that is inside the `where` of a key."""
-        return self._replace(births=self.births.of_where(keyed, path)) if self.births.kept else self
-
-    def memory(self, node: Node, path: Path) -> Remembered:
-        """Return the memory that a part reads."""
-        return self.histories.of(node, path, self.births.of(node, path).birth)
+    return Reader(use.window_us, use.births.born, use.operator.only_next)

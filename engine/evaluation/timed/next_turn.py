@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from engine.evaluation.kernel.generated import function, indented
+from engine.evaluation.generated import function, indented
 from engine.evaluation.paths import Path
 from engine.evaluation.slices.slices import Slices
 from engine.evaluation.stamps import EVENT, LATEST, LATEST_US, NUMBER_BITS

@@ -25,7 +25,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[int, int]]:
     wrapped: dict[Any, Any] = {}
     compile_row = Members._row
 
-    def row(self: Members, member: int, known: Any, *, selected: bool = False) -> Any:
+    def row(self: Members, member: int, known: Any, *, selected: bool) -> Any:
         made = compile_row(self, member, known, selected=selected)
         width = len(made.rest) + 1
 

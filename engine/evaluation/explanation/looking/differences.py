@@ -71,7 +71,7 @@ class _Pair:
             detector.rule_set.enabled[detector.live[rule_id].rule.priority]
             for rule_id in (comparison.rule_id, comparison.draft_id)
         ]
-        needed = [requirements_of(each.rule.condition, each.site.births) for each in enabled]
+        needed = [requirements_of(each.rule.condition, each.births) for each in enabled]
         entries = sum(use.operator.keep(use.node) for each in needed for use in each.memories)
         self.is_small = (
             sum(each.size for each in needed) <= EXPLAINED_NODES_MAX and entries <= EXPLAINED_ENTRIES_MAX

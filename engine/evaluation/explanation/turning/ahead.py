@@ -16,7 +16,7 @@ _CHANGES_MAX: Final = 200
 
 def held_back_us(detector: Detector, rule: Rule, now_us: int, event: Event) -> int:
     """Return how long a rule that is true at an event is still held back; 0 or less if it acts."""
-    if not AtMostOnce.concerns(rule):
+    if not rule.acts_at_most_once:
         return 0
     fields, _, sent = event
     at_most_once = acted_before(detector, [rule], now_us, fields, sent or {})
@@ -31,7 +31,7 @@ def acted_before(
     Of what is still due, that for the keys of the event counts.
     """
     now = stamp_of(now_us, 0)
-    held = [detector.live[rule.id] for rule in fired if AtMostOnce.concerns(rule)]
+    held = [detector.live[rule.id] for rule in fired if rule.acts_at_most_once]
     if detector.timing.queue.due > now or not held:
         return detector.at_most_once
     copied = detector.fork([(fields, 0, sent)], held)

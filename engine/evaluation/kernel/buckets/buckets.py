@@ -1,32 +1,105 @@
-"""Groups and runs the rules and updates that are evaluated together: by shape, as rows of one loop."""
+"""The buckets of the index: the rules and updates that are evaluated together, by shape, as rows of one loop.
+
+A member with several triggers is in several buckets, and an event may meet more than one of them. Its row is
+kept once, as a tuple. What an event selects so is collected first and then run by shape; see `running`.
+"""
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, Self, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias
 
 from engine.evaluation.facts.relations import Relations
-from engine.evaluation.kernel.selection.selected_rows import (
-    PENDING_MAX,
-    Fire,
-    Loop,
-    Observe,
-    Row,
-    Selected,
-    SelectedRow,
-    SelectedRows,
-    Shapes,
-    each_once,
-    loop_over,
-)
-from engine.evaluation.kernel.selection.triggers import Known
-from engine.evaluation.slices.slices import Slices
+from engine.evaluation.kernel.buckets.triggers import Known
 
-_ARRAY_INT_MAX: Final = (1 << 63) - 1
+Values = Mapping[str, Any]
 
-Compile = Callable[[int, Known | None], Row]
-"""Compiles a member for events of which `Known` is known. The number of a rule is its priority, that of an
-update is below 0."""
+Fire = Callable[[int], None]
+"""Called with the priority of each rule that fires."""
+
+Observe = Callable[[list[Any], Iterable[Any], Values, Values, int, int, Relations | None, Fire], None]
+"""Evaluates an event for rows of one shape: (constants, rest, fields, vars, the stamp of its time, number of
+the event, relations, fire)."""
+
+
+class Row(NamedTuple):
+    """The function that a shape shares, and the constants of one row.
+
+    `rest` holds the constants that are read only if the first test succeeds. For rows that are selected one
+    by one, it holds all constants.
+    """
+
+    observe: Observe
+    constants: list[Any]
+    rest: list[Any]
+
+
+SelectedRow: TypeAlias = tuple[Any, ...]
+"""The constants of a member, the member, and the function of its shape."""
+
+Rows: TypeAlias = dict[int, SelectedRow] | list[SelectedRow]
+"""Rows, each once; in a dict by member."""
+
+Shapes: TypeAlias = Mapping[Observe, Rows]
+"""Rows by the function of their shape."""
+
+Place: TypeAlias = tuple[int, bool]
+"""The stage of a member, and whether an event may select it more than once."""
+
+RowsByPlace: TypeAlias = dict[Place, list[SelectedRow]]
+"""The rows that an event has selected, by place."""
+
+member_of: Final = itemgetter(-2)
+"""Gives the member of a row."""
+
+PENDING_MAX: Final = 16
+"""The most members that wait for the next event to compile them, which takes half a millisecond."""
+
+
+class Compile(Protocol):
+    """Compiles a member, for events of which `known` is known; see `Row` for what is `selected`."""
+
+    def __call__(self, number: int, known: Known | None, *, selected: bool) -> Row:
+        """Return its row. The number of a rule is its priority, that of any other member is below 0."""
+
+
+class SelectedRows:
+    """The rows of members with several triggers. Those of other members are compiled when asked for."""
+
+    __slots__ = ("_compile", "_pending", "_rows")
+
+    def __init__(self, compile_member: Compile) -> None:
+        self._compile = compile_member
+        self._rows: dict[int, SelectedRow] = {}
+        self._pending: dict[int, None] = {}
+
+    def add(self, member: int) -> None:
+        """Add a member with several triggers."""
+        self._pending[member] = None
+        if len(self._pending) >= PENDING_MAX:
+            self._compile_pending()
+
+    def remove(self, member: int) -> None:
+        """Undo `add`."""
+        if member in self._pending:
+            del self._pending[member]
+        else:
+            del self._rows[member]
+
+    def row(self, member: int, known: Known | None = None) -> SelectedRow:
+        """Return the row of a member; if it has one trigger, for events of which `known` is known."""
+        self._compile_pending()
+        return self._rows.get(member) or self._compiled(member, known)
+
+    def _compile_pending(self) -> None:
+        """Compile the members that are pending, several at a time, so that they are close in memory."""
+        for member in self._pending:
+            self._rows[member] = self._compiled(member, None)
+        self._pending.clear()
+
+    def _compiled(self, member: int, known: Known | None) -> SelectedRow:
+        observe, _, constants = self._compile(member, known, selected=True)
+        return (*constants, member, observe)
 
 
 Numbers: TypeAlias = "array[int] | array[float] | list[Any]"
@@ -37,7 +110,7 @@ class Group(NamedTuple):
     """The rows of one shape in a bucket."""
 
     stage: int
-    """See `update_stage`."""
+    """Lower ones are evaluated first; see `Member`."""
     observe: Observe
     constants: list[Numbers]
     """The constants of the first test, by column. Columns of numbers are arrays, which are contiguous."""
@@ -74,6 +147,9 @@ class Group(NamedTuple):
             del column[row]
         del self.rest[row * self.width : (row + 1) * self.width]
         return True
+
+
+_ARRAY_INT_MAX: Final = (1 << 63) - 1
 
 
 def _type_code(value: Any) -> str | None:
@@ -146,92 +222,9 @@ class Bucket:
                 row = self._selected.row(member)
                 self.several.setdefault(stage, {}).setdefault(row[-1], {})[member] = row
                 continue
-            compiled = self._compile(member, self._known)
+            compiled = self._compile(member, self._known, selected=False)
             name = stage, compiled.observe
             group = self.groups.get(name)
             if group is None:
                 group = self.groups[name] = Group.like(stage, compiled)
             group.add(compiled.constants, [*compiled.rest, member])
-
-
-class SliceTest(NamedTuple):
-    """Slices with filtered keys, and the row that fires if an event with those keys belongs to one."""
-
-    stage: int
-    """The stage of the last updates on which the row depends."""
-    slices: Slices
-    row: Group
-
-    @classmethod
-    def of(cls, stage: int, slices: Slices, row: Row) -> Self:
-        """Return a slice test whose row assumes nothing about the event."""
-        group = Group.like(stage, row)
-        group.add(row.constants, [*row.rest, 0])
-        return cls(stage, slices, group)
-
-    def enter(self, *event: Any) -> Sequence[Bucket]:
-        """Have an event enter its slice, and return the buckets that it then meets.
-
-        The event is given as to `run`, from its fields to its relations.
-        """
-        fields, sent, now_us, tick, relations = event
-        belongs: list[int] = []
-        _, observe, constants, rest, _ = self.row
-        observe(constants, rest, fields, sent, now_us, tick, relations, belongs.append)
-        if not belongs:
-            self.slices.leave()
-            return ()
-        self.slices.enter(fields, sent)
-        return self.slices.meet()
-
-
-def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
-    met: Sequence[Bucket | Selected],
-    tests: Sequence[SliceTest],
-    fields: Mapping[str, Any],
-    sent: Mapping[str, Any],
-    now_us: int,
-    tick: int,
-    relations: Relations | None,
-    fire: Fire,
-) -> None:
-    """Evaluate an event for the buckets that it meets and what it selects, each member once.
-
-    Each stage is complete before the next. Between them, the event enters the slices that have waited for
-    updates, in the order of their stages.
-    """
-    groups: list[Loop] = []
-    selections: dict[int, list[Shapes]] = {}
-    for test in (*tests, None) if tests else _NO_TEST:
-        for bucket in met:
-            if bucket.pending:
-                bucket.take_in()
-            groups += bucket.groups.values()
-            if bucket.several:
-                for stage, shapes in bucket.several.items():
-                    selections.setdefault(stage, []).append(shapes)
-        # At most events no slices have waited, and nothing is selected.
-        due = groups if test is None and not selections else _due(groups, selections, test)
-        if len(due) > 1:
-            due.sort(key=_stage)
-        for _, observe, constants, rest, _ in due:
-            observe(constants, rest, fields, sent, now_us, tick, relations, fire)
-        if test is not None:
-            met = test.enter(fields, sent, now_us, tick, relations)
-
-
-def _due(groups: list[Loop], selections: dict[int, list[Shapes]], test: SliceTest | None) -> list[Loop]:
-    """Remove and return the loops and selections up to the stage of a test; without a test, all of them."""
-    if test is None:
-        due, stages = groups, [*selections]
-    else:
-        due = [group for group in groups if group[0] <= test.stage]
-        groups[:] = [group for group in groups if group[0] > test.stage]
-        stages = [stage for stage in selections if stage <= test.stage]
-    for stage in stages:
-        due += [loop_over(stage, observe, rows) for observe, rows in each_once(selections.pop(stage))]
-    return due
-
-
-_stage: Final = itemgetter(0)
-_NO_TEST: Final = (None,)

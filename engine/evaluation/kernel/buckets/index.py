@@ -3,35 +3,34 @@
 A member is in the bucket of each of its triggers. A member without triggers is in the bucket of every event.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from engine.evaluation.facts.lookups import Lookup, Lookups
+from engine.evaluation.facts.look_up import OF_ELEMENTS
+from engine.evaluation.facts.lookups import Lookup
 from engine.evaluation.facts.names import FactNames
 from engine.evaluation.facts.relations import address, network_key
 from engine.evaluation.facts.values import key_of
-from engine.evaluation.kernel.buckets.buckets import Bucket
+from engine.evaluation.kernel.buckets.buckets import Bucket, Compile, RowsByPlace, SelectedRows
+from engine.evaluation.kernel.buckets.ranges import Ranges
 from engine.evaluation.kernel.buckets.related import RelatedBuckets
-from engine.evaluation.kernel.selection.ranges import Ranges
-from engine.evaluation.kernel.selection.selected_rows import RowsByPlace, Selected, SelectedRows
-from engine.evaluation.kernel.selection.selectivity import Selectivity
-from engine.evaluation.kernel.selection.triggers import (
+from engine.evaluation.kernel.buckets.running import Selected
+from engine.evaluation.kernel.buckets.selectivity import Selectivity
+from engine.evaluation.kernel.buckets.triggers import (
     PRESENT,
     Beginning,
-    Bucketed,
     Element,
     Ending,
     Found,
     Hit,
+    Holding,
     InNetwork,
-    Known,
     Range,
     Related,
-    Trigger,
     Triggers,
-    Value,
 )
+from engine.evaluation.kernel.needs import Needs
+from engine.evaluation.slices.slices import Remembered, Slices
 from engine.language.validation.networks import shift_of
 from engine.patterns.fact_patterns import FactPatterns
 
@@ -60,183 +59,113 @@ class ByMeasure(dict[Any, Bucket]):
             del self.measures[measure]
 
 
-_PRESENT_COST: Final = 1.0
-_RELATED_COST: Final = 0.9
-_HOLDING_COST: Final = 0.5
-_SEARCH_COST: Final = 20.0
-"""The cost that a trigger adds to each event, in evaluations of a rule. Any event may meet PRESENT. A search
-for patterns has a fixed cost, which the patterns of a fact share."""
-
-_ELEMENTS: Final = 2.0
-"""A rough estimate of how many of the indexed elements a value has."""
-
-NewBucket = Callable[[Known | None], Bucket]
-"""Gives an empty bucket, for events of which something may be known."""
-
-PatternsOf = Callable[[str], FactPatterns]
-"""Gives the patterns of a fact, which include those that rules are indexed by."""
-
-
 class _Fact:
-    """The buckets of one fact, by value, by element, by pattern and for any value; and its ranges."""
+    """What one fact is indexed by."""
 
-    __slots__ = (
-        "by_beginning",
-        "by_element",
-        "by_ending",
-        "by_network",
-        "by_pattern",
-        "by_value",
-        "has_ranges",
-        "lookup",
-        "more",
-        "patterns",
-        "present",
-        "ranges",
-        "related",
-    )
+    __slots__ = ("by_value", "lookup", "more", "patterns", "ranges")
 
-    def __init__(
-        self, patterns: FactPatterns, lookup: Lookup, selected: SelectedRows, related: RelatedBuckets
-    ) -> None:
+    def __init__(self, patterns: FactPatterns, lookup: Lookup) -> None:
         self.by_value: dict[Any, Bucket] = {}
-        self.by_element: dict[Any, Bucket] = {}
-        """The buckets by the key of an element that an array has, or by the literal that a text contains."""
-        self.lookup = lookup
-        self.by_pattern: dict[str, Bucket] = {}
-        self.by_beginning = ByMeasure(len)
-        self.by_ending = ByMeasure(len)
-        self.by_network = ByMeasure(lambda key: shift_of(key if type(key) is int else int(key[1], 16)))
-        """The buckets by the number of a network, in its hashable form."""
-        self.patterns = patterns
-        self.present: dict[Any, Bucket] = {}
-        """The bucket for any value, by PRESENT."""
-        self.ranges = Ranges(selected)
-        self.related = related
+        self.ranges: Ranges | None = None
+        """None if there is none."""
+        self.more: dict[type, Any] = {}
+        """The buckets of all other triggers, by kind and key. Under `Hit` is that of PRESENT."""
+        self.patterns, self.lookup = patterns, lookup
 
-    def refresh(self) -> bool:
-        """Set `has_ranges` and `more` after a change, the first one too; return whether there is anything."""
-        self.has_ranges = bool(self.ranges)
-        of_texts = self.by_pattern or self.by_beginning or self.by_ending or self.by_network
-        self.more = bool(self.by_element or of_texts or self.present or self.related)
-        """Whether there is anything but `by_value` and `ranges`."""
-        return self.more or self.has_ranges or bool(self.by_value)
+    def buckets_of(self, trigger: Any, stored: Mapping[str, Any]) -> Any:
+        """Return the buckets among which that of a trigger is. `stored` has the relations of the detector."""
+        kind = type(trigger)
+        if kind is Hit and trigger.value is not PRESENT:
+            return self.by_value
+        if kind not in self.more:
+            measure = _MEASURES.get(kind)
+            buckets = {} if measure is None else ByMeasure(measure)
+            self.more[kind] = RelatedBuckets(stored) if kind is Related else buckets
+        return self.more[kind].buckets_of(trigger) if kind is Related else self.more[kind]
 
-    def place_of(self, trigger: Any) -> tuple[dict[Any, Bucket], Any]:
-        """Return where the bucket of a trigger is: the dict, and the key in it."""
-        match trigger:
-            case Beginning(_, text):
-                return self.by_beginning, text
-            case Ending(_, text):
-                return self.by_ending, text
-            case InNetwork(_, number):
-                return self.by_network, network_key(number)
-            case Related():
-                return self.related.buckets_of(trigger), trigger.literals
-            case Found(_, pattern):
-                return self.by_pattern, pattern
-            case Element(_, value):
-                return self.by_element, value
-            case Hit(_, value):
-                return (self.present if value is PRESENT else self.by_value), value
-            case _:
-                raise AssertionError(trigger)
+    def drop_if_empty(self, trigger: Any) -> None:
+        """Drop a trigger's kind if it has no bucket any more."""
+        kind = type(trigger)
+        if kind is Related:
+            self.more[kind].drop_if_empty(trigger)
+        if not self.more.get(kind, True):
+            del self.more[kind]
+
+    def __bool__(self) -> bool:
+        return bool(self.by_value or self.more or self.ranges)
 
 
 class Index:
     """The buckets of a detector by trigger."""
 
-    def __init__(
-        self,
-        new_bucket: NewBucket,
-        selected: SelectedRows,
-        patterns_of: PatternsOf,
-        lookups: Lookups,
-        stored: Mapping[str, Any],
-    ) -> None:
-        self._new_bucket = new_bucket
-        self._selected = selected
-        self._selectivity = Selectivity()
-        self._patterns_of = patterns_of
-        self._lookups = lookups
-        self._stored = stored
-        self._always = new_bucket(None)
+    def __init__(self, compile_member: Compile, needs: Needs) -> None:
+        self._compile, self._needs = compile_member, needs
+        self.selected = SelectedRows(compile_member)
+        self._always = Bucket(compile_member, self.selected)
         self._names: FactNames[_Fact] = FactNames()
         self._facts: dict[str, _Fact] = {}
+        self.selectivity = Selectivity(self._facts)
 
-    def cost(self, triggers: Triggers) -> float:
-        """Estimate how often an event meets one of these triggers."""
-        self._selectivity.learn(triggers)
-        values = Counter(
-            trigger.fact for trigger in triggers if isinstance(trigger, Hit) and trigger.value is not PRESENT
-        )
-        rest = (trigger for trigger in triggers if not isinstance(trigger, Hit) or trigger.value is PRESENT)
-        return sum(map(self._cost, rest)) + sum(
-            count / (count + 1 + self._values(fact)) for fact, count in values.items()
-        )
-
-    def _values(self, said: str) -> int:
-        """Estimate how many values of a fact the rules ask for."""
-        indexed = len(self._facts[said].by_value) if said in self._facts else 0
-        return max(indexed, self._selectivity.values(said))
-
-    def _cost(self, trigger: Trigger) -> float:
-        match trigger:
-            case Found():
-                fact = self._facts.get(trigger.fact)
-                return _SEARCH_COST / (1 + len(fact.by_pattern) if fact else 1)
-            case Beginning() | Ending() | InNetwork():
-                fact = self._facts.get(trigger.fact)
-                known = len(fact.place_of(trigger)[0]) if fact else 0
-                return 1 / (2 + known)
-            case Element():
-                fact = self._facts.get(trigger.fact)
-                return _ELEMENTS / (1 + _ELEMENTS + (len(fact.by_element) if fact else 0))
-            case Range():
-                return self._selectivity.cost(trigger)
-            case Hit():
-                return _PRESENT_COST
-            case Related():
-                return _RELATED_COST
-            case _:
-                return _HOLDING_COST
-
-    def add(self, member: int, triggers: Triggers | None, stage: int, *, several: bool) -> None:
-        """Add a member to the buckets of its triggers; see `Bucket.add`.
-
-        Triggers on memories are ignored here: each memory has its own bucket.
-        """
+    def add(self, member: int, triggers: Triggers | None, stage: int) -> None:
+        """Add a member to the buckets of its triggers; those of lower stages are evaluated first."""
         if triggers is None:
             self._always.add(member, stage)
             return
+        several = may_meet_several(triggers)
+        if several:
+            self.selected.add(member)
         for trigger in triggers:
-            if isinstance(trigger, Bucketed):
+            if isinstance(trigger, Holding):
+                self._held(trigger.remembered).add(member, stage, several=several)
+            elif not isinstance(trigger, Range):
                 self._bucket(trigger).add(member, stage, several=several)
-        for said, ranges in _ranges_by_fact(triggers).items():
+        for slices in _held_in(triggers):
+            if slices.triggered is None:
+                slices.triggered = Bucket(self._compile, self.selected)
+            slices.triggered.add(member, stage, several=several)
+        for said, ranges in _ranges_in(triggers).items():
             fact = self._fact(said)
+            if fact.ranges is None:
+                fact.ranges = Ranges(self.selected)
             fact.ranges.add(ranges, member, (stage, several))
-            fact.refresh()
 
-    def remove(self, member: int, triggers: Triggers | None, stage: int, *, several: bool) -> None:
+    def remove(self, member: int, triggers: Triggers | None, stage: int) -> None:
         """Undo `add` with the same arguments."""
         if triggers is None:
             self._always.remove(member, stage)
             return
+        several = may_meet_several(triggers)
         for trigger in triggers:
-            if isinstance(trigger, Bucketed):
-                self._bucket(trigger).remove(member, stage, several=several)
-                self._drop_if_empty(trigger)
-        for said, ranges in _ranges_by_fact(triggers).items():
-            self._facts[said].ranges.remove(ranges, member, (stage, several))
+            if isinstance(trigger, Holding):
+                remembered = trigger.remembered
+                remembered.bucket.remove(member, stage, several=several)
+                if not remembered.bucket.size:
+                    remembered.bucket = None
+                    del remembered.slices.watched[remembered.place]
+            elif not isinstance(trigger, Range):
+                bucket = self._bucket(trigger)
+                bucket.remove(member, stage, several=several)
+                if not bucket.size:
+                    self._drop(trigger)
+        for slices in _held_in(triggers):
+            slices.triggered.remove(member, stage, several=several)
+        for said, ranges in _ranges_in(triggers).items():
+            fact = self._facts[said]
+            assert fact.ranges is not None, "it has this range"
+            fact.ranges.remove(ranges, member, (stage, several))
+            if not fact.ranges:
+                fact.ranges = None
             self._drop_if_unused(said)
+        if several:
+            self.selected.remove(member)
 
     def relation_changed(self, name: str) -> None:
         """Find members by the tuples that a stored relation has now."""
         for fact in self._facts.values():
-            if fact.related:
-                fact.related.relation_changed(name)
+            if Related in fact.more:
+                fact.more[Related].relation_changed(name)
 
-    def met_by(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[Bucket | Selected]:
+    def met_by(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[Any]:
         """Return the buckets that an event meets, and what it selects by ranges."""
         met: list[Bucket | Selected] = [self._always] if self._always.size else []
         selected: RowsByPlace = {}
@@ -245,7 +174,7 @@ class Index:
                 bucket = fact.by_value.get(value if type(value) is str else key_of(value))
                 if bucket is not None:
                     met.append(bucket)
-            if fact.has_ranges:
+            if fact.ranges is not None:
                 fact.ranges.select(value, selected)
             if fact.more:
                 _meet_more(fact, value, sent, met)
@@ -259,37 +188,75 @@ class Index:
     def _fact(self, said: str) -> _Fact:
         fact = self._facts.get(said)
         if fact is None:
-            related = RelatedBuckets(self._stored)
-            fact = _Fact(self._patterns_of(said), self._lookups.of(said), self._selected, related)
-            self._facts[said] = fact
+            fact = self._facts[said] = _Fact(self._needs.patterns.of(said), self._needs.lookups.of(said))
             self._names.add(said, fact)
         return fact
 
     def _bucket(self, trigger: Any) -> Bucket:
-        fact = self._fact(trigger.fact)
-        buckets, key = fact.place_of(trigger)
-        bucket = buckets.get(key)
+        """Return the bucket of a trigger."""
+        buckets, key = self._fact(trigger.fact).buckets_of(trigger, self._needs.stored), _key_of(trigger)
+        bucket: Bucket | None = buckets.get(key)
         if bucket is None:
             is_value = isinstance(trigger, Hit) and trigger.value is not PRESENT
-            bucket = buckets[key] = self._new_bucket(Value(trigger.fact, key) if is_value else None)
-            fact.refresh()
+            bucket = buckets[key] = Bucket(self._compile, self.selected, trigger if is_value else None)
         return bucket
 
-    def _drop_if_empty(self, trigger: Any) -> None:
-        buckets, key = self._facts[trigger.fact].place_of(trigger)
-        if not buckets[key].size:
-            del buckets[key]
-            if isinstance(trigger, Related):
-                self._facts[trigger.fact].related.drop_if_empty(trigger)
+    def _held(self, remembered: Remembered) -> Bucket:
+        """Return the bucket of what an entry of a memory triggers."""
+        if remembered.bucket is None:
+            remembered.bucket = Bucket(self._compile, self.selected)
+            remembered.slices.watched[remembered.place] = remembered
+        return remembered.bucket  # type: ignore[no-any-return]
+
+    def _drop(self, trigger: Any) -> None:
+        """Drop the bucket of a trigger."""
+        fact = self._facts[trigger.fact]
+        del fact.buckets_of(trigger, self._needs.stored)[_key_of(trigger)]
+        fact.drop_if_empty(trigger)
         self._drop_if_unused(trigger.fact)
 
     def _drop_if_unused(self, said: str) -> None:
-        if not self._facts[said].refresh():
+        if not self._facts[said]:
             del self._facts[said]
             self._names.remove(said)
 
 
-def _ranges_by_fact(triggers: Triggers) -> dict[str, list[Range]]:
+_MEASURES: Final[Mapping[type, Callable[[Any], int]]] = {
+    Beginning: len,
+    Ending: len,
+    InNetwork: lambda key: shift_of(key if type(key) is int else int(key[1], 16)),
+}
+
+
+def may_meet_several(triggers: Triggers | None) -> bool:
+    """Return whether one event may meet several of the triggers, or a range several times.
+
+    A fact of the event has only one value at a time, a fact of the elements of an array several.
+    """
+    if triggers is None:
+        return False
+    if len(triggers) == 1:
+        return any(isinstance(trigger, Range) and _is_of_elements(trigger) for trigger in triggers)
+    facts = {
+        trigger.fact
+        if isinstance(trigger, Hit) and trigger.value is not PRESENT and not _is_of_elements(trigger)
+        else None
+        for trigger in triggers
+    }
+    return len(facts) > 1 or None in facts
+
+
+def _is_of_elements(trigger: Hit | Range) -> bool:
+    return OF_ELEMENTS in trigger.fact
+
+
+def _key_of(trigger: Any) -> Any:
+    """Return what tells the bucket of a trigger from others of its kind."""
+    return trigger.literals if isinstance(trigger, Related) else trigger[1]
+
+
+def _ranges_in(triggers: Triggers) -> dict[str, list[Range]]:
+    """Return the ranges among some triggers by fact."""
     found: dict[str, list[Range]] = {}
     for trigger in triggers:
         if isinstance(trigger, Range):
@@ -297,41 +264,45 @@ def _ranges_by_fact(triggers: Triggers) -> dict[str, list[Range]]:
     return found
 
 
-def _meet_more(fact: _Fact, value: Any, sent: Mapping[str, Any], met: list[Bucket | Selected]) -> None:
+def _held_in(triggers: Triggers) -> set[Slices]:
+    """Return the slices whose entries are among some triggers."""
+    return {one.remembered.slices for one in triggers if isinstance(one, Holding)}
+
+
+def _meet_more(fact: _Fact, value: Any, sent: Mapping[str, Any], met: list[Any]) -> None:
     """Add what an event with this value of a fact meets, except for the bucket of the value and ranges."""
-    if fact.related:
-        fact.related.meet(value, sent, met)
-    if fact.present:
-        met += fact.present.values()
-    if fact.by_pattern and type(value) is str:
-        found = fact.patterns.found_among(fact.by_pattern, value)
-        met += [fact.by_pattern[pattern] for pattern in found]
-    if fact.by_element:
-        met += _met_elements(fact, value)
-    if type(value) is str:
-        # A shorter text is a beginning and an ending of its own length only.
-        for length in fact.by_beginning.measures:
-            if length <= len(value) and (bucket := fact.by_beginning.get(value[:length])) is not None:
-                met.append(bucket)
-        for length in fact.by_ending.measures:
-            if length <= len(value) and (bucket := fact.by_ending.get(value[-length:])) is not None:
-                met.append(bucket)
-        if fact.by_network and (number := address(value)) is not None:
-            for shift in fact.by_network.measures:
-                bucket = fact.by_network.get(network_key(number >> shift))
-                if bucket is not None:
+    for kind, buckets in fact.more.items():
+        if kind is Hit:
+            met += buckets.values()
+        elif kind is Related:
+            buckets.meet(value, sent, met)
+        elif kind is Element:
+            met += _met_elements(buckets, fact.lookup, value)
+        elif type(value) is not str:
+            continue
+        elif kind is Found:
+            met += [buckets[pattern] for pattern in fact.patterns.found_among(buckets, value)]
+        elif kind is InNetwork:
+            number = address(value)
+            for shift in () if number is None else buckets.measures:
+                if (bucket := buckets.get(network_key(number >> shift))) is not None:
+                    met.append(bucket)
+        else:
+            for length in buckets.measures:
+                # A shorter text is a beginning and an ending of its own length only.
+                end = value[:length] if kind is Beginning else value[-length:]
+                if length <= len(value) and (bucket := buckets.get(end)) is not None:
                     met.append(bucket)
 
 
-def _met_elements(fact: _Fact, value: Any) -> list[Bucket]:
+def _met_elements(by_element: Mapping[Any, Bucket], lookup: Lookup, value: Any) -> list[Bucket]:
     """Return the buckets of the elements of an array, or of the literals that a text contains."""
     if type(value) is list:
-        keys = fact.lookup.keys(value)
+        keys = lookup.keys(value)
     elif type(value) is str:
-        keys = fact.lookup.found(value)
+        keys = lookup.found(value)
     else:
         return []
-    by_element = fact.by_element
     if len(keys) < len(by_element):
         return [by_element[key] for key in keys if key in by_element]
     return [bucket for key, bucket in by_element.items() if key in keys]

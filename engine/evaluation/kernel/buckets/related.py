@@ -10,7 +10,7 @@ from typing import Any, Final
 from engine.evaluation.facts.relations import address
 from engine.evaluation.facts.values import key_of, part_of_key
 from engine.evaluation.kernel.buckets.buckets import Bucket
-from engine.evaluation.kernel.selection.triggers import NETWORKS, Related
+from engine.evaluation.kernel.buckets.triggers import NETWORKS, Related
 
 FEW_MAX: Final = 1_000
 """Relations of more tuples are not listed by value: a change would list them anew."""

@@ -4,8 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, Final
 
+from engine.evaluation.generated import function, indented
 from engine.evaluation.kernel.code.event_code import EventCode
-from engine.evaluation.kernel.generated import function, indented
 from engine.evaluation.operators.interface import Reading
 from engine.evaluation.slices.slices import MORE, SEEN, Remembered
 from engine.evaluation.stamps import UNSET

@@ -10,20 +10,20 @@ from itertools import chain
 from typing import Any, ClassVar, Final
 
 from engine.evaluation.kernel.code.access import Access
-from engine.evaluation.kernel.code.elements import PresentCode, dearest_last
 from engine.evaluation.kernel.code.event_code import Finder, LookupOf, key_lookup
-from engine.evaluation.kernel.code.predicates import beyond, open_range, predicate
+from engine.evaluation.kernel.code.predicates import PresentCode
 from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.operators.compare import comparison
-from engine.evaluation.operators.table import operator_of, parts_of, remembers
+from engine.evaluation.operators.table import OPERATORS, operator_of, parts_of, remembers
 from engine.evaluation.paths import Path, fact_of
-from engine.evaluation.slices.histories import Site
+from engine.evaluation.requirements import Births
+from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import Remembered, Slices
 from engine.evaluation.stamps import NUMBER_BITS
 from engine.language import condition as language
-from engine.language.condition import Condition, Predicate
+from engine.language.condition import Condition
 from engine.language.forms.table import facts_of
-from engine.language.nodes import TermNode
+from engine.language.nodes import Node, TermNode
 
 
 class Block:
@@ -44,8 +44,8 @@ class Block:
 class _Terms:
     """Gives the names by which the code of a comparison reads an event, and what its terms remember."""
 
-    def __init__(self, code: "ConditionCode", site: Site, path: Path) -> None:
-        self._code, self._site, self._path = code, site, path
+    def __init__(self, code: "ConditionCode", births: Births, path: Path) -> None:
+        self._code, self._births, self._path = code, births, path
 
     @property
     def now(self) -> str:
@@ -58,11 +58,11 @@ class _Terms:
 
     def reading(self, term: TermNode) -> Any:
         """Return what the code of a term reads."""
-        return self._code.reading(term, self._site, self._path)
+        return self._code.read(term, self._births, self._path)
 
     def shared(self, term: TermNode, text: str) -> str:
         """Return the expression for a value, or the variable that has it for all comparisons."""
-        return self._code.shared_value(term, text, self._site, self._path)
+        return self._code.shared_value(term, text, self._births, self._path)
 
 
 class ConditionCode(PresentCode):
@@ -71,8 +71,9 @@ class ConditionCode(PresentCode):
     ends_max: ClassVar = 8
     """The most ends that are kept."""
 
-    def __init__(self, uses: Uses, finder: Finder, lookup_of: LookupOf) -> None:
+    def __init__(self, histories: Histories, uses: Uses, finder: Finder, lookup_of: LookupOf) -> None:
         super().__init__(uses, finder, lookup_of)
+        self._histories = histories
         self._paths: dict[Path, int] = {(): 0}
         self._slices: dict[int, Slices] = {}
         self._known: dict[Any, str] = {}
@@ -85,43 +86,34 @@ class ConditionCode(PresentCode):
 
     # -- conditions -----------------------------------------------------------------------------------------
 
-    def truth(self, node: Condition, site: Site, path: Path = ()) -> str:
+    def truth(self, node: Condition, births: Births, path: Path = ()) -> str:
         """Return the expression for the truth of a condition at the event, after writing what it needs."""
-        match node:
-            case language.All() if (range_ := open_range(node)) is not None:
-                return self.looked_up(facts_of(range_), beyond(range_, self))
-            case language.All(members) | language.Any(members):
-                word = " and " if isinstance(node, language.All) else " or "
-                return f"({word.join([self.truth(member, site, path) for member in dearest_last(members)])})"
-            case language.Not(inner):
-                return f"(not {self.truth(inner, site, path)})"
-            case language.Compare():
-                return self._comparison(node, site, path)
-            case language.Keyed():
-                inside = self._enter(node, site, path)
-                return f"(k{self._paths[inside]} is not None and {self.truth(node.inner, site, inside)})"
-            case _ if isinstance(node, Predicate):
-                return self._predicate(node)
-            case _:
-                return self._verdict(node, site, path)
+        if isinstance(node, language.Keyed):
+            inside = self._enter(node, births, path)
+            return f"(k{self._paths[inside]} is not None and {self.truth(node.inner, births, inside)})"
+        return (
+            self._verdict(node, births, path)
+            if type(node) in OPERATORS
+            else super().truth(node, births, path)
+        )
 
-    def _predicate(self, node: Predicate) -> str:
+    def _predicate(self, node: Condition) -> str:
         if node in self._known:
             return self._known[node]
-        text = self.looked_up(facts_of(node), predicate(node, self))
+        text = super()._predicate(node)
         if not self.uses.decides_once(node):
             return text
         variable = self._known[node] = f"p{len(self._known)}"
         self._decided.add(0, [f"{variable} = {text}"])
         return variable
 
-    def _verdict(self, node: Condition, site: Site, path: Path) -> str:
+    def _verdict(self, node: Condition, births: Births, path: Path) -> str:
         """Return the expression for the truth of a node that looks back."""
-        known = node, path, site.births.name(node, path)
+        known = node, path, births.name(node, path)
         if known not in self._known:
             operator = operator_of(node)
             assert operator is not None, node
-            access = self._access(site.memory(node, path), site.of(node, path), path)
+            access = self._access(node, births.of(node, path), path)
             text = f"({operator.verdict(node, access)})"
             if self.uses.repeats_node(*known):
                 variable = f"t{len(self._known)}"
@@ -130,12 +122,12 @@ class ConditionCode(PresentCode):
             self._known[known] = text
         return self._known[known]
 
-    def _comparison(self, node: language.Compare, site: Site, path: Path) -> str:
+    def _comparison(self, node: language.Compare, births: Births, path: Path) -> str:
         """Return the expression for the truth of a comparison of terms."""
         looks_back = bool(parts_of(node))
-        known: Any = (node, path, site.births.name(node, path)) if looks_back else node
+        known: Any = (node, path, births.name(node, path)) if looks_back else node
         if known not in self._known:
-            terms = _Terms(self, site, path)
+            terms = _Terms(self, births, path)
             text = comparison(node, terms)
             if not looks_back:
                 text = self.looked_up(facts_of(node), text)
@@ -148,15 +140,15 @@ class ConditionCode(PresentCode):
             self._known[known] = text
         return self._known[known]
 
-    def reading(self, term: TermNode, site: Site, path: Path) -> PresentCode | Access:
+    def read(self, term: TermNode, births: Births, path: Path) -> PresentCode | Access:
         """Return what the code of a term reads."""
         if not remembers(term):
             return self
-        return self._access(site.memory(term, path), site.of(term, path), path)
+        return self._access(term, births.of(term, path), path)
 
-    def shared_value(self, term: TermNode, text: str, site: Site, path: Path) -> str:
+    def shared_value(self, term: TermNode, text: str, births: Births, path: Path) -> str:
         """Return the expression for a value, or the variable that has it, if comparisons share the term."""
-        known = term, path, site.births.of(term, path).birth
+        known = term, path, births.of(term, path).birth
         if not self.uses.repeats_node(*known):
             return text
         if known not in self._known:
@@ -164,37 +156,40 @@ class ConditionCode(PresentCode):
             self._decided.add(self._paths[path], [f"{self._known[known]} = {text}"])
         return self._known[known]
 
-    def _access(self, remembered: Remembered, site: Site, path: Path) -> Access:
-        """Return what a verdict reads of a memory, after writing the outcome of the memory."""
-        number = self._paths[path]
+    def _access(self, part: Node, births: Births, path: Path) -> Access:
+        """Return what a verdict reads of the memory of a part, after writing the outcome of the memory.
+
+        `births` are those of what is inside the part.
+        """
+        remembered, number = self._histories.of(part, path, births.birth), self._paths[path]
         self._slices.setdefault(number, remembered.slices)
         new = remembered not in self._known
         if new:
-            truths = [self.truth(operand, site, path) for operand in remembered.memory.operands]
+            truths = [self.truth(operand, births, path) for operand in remembered.memory.operands]
             outcome = remembered.memory.outcome(truths, self)
             if not outcome.isidentifier():
                 variable = f"o{len(self._known)}"
                 self._decided.add(number, [f"{variable} = {outcome}"])
                 outcome = variable
             self._known[remembered] = outcome
-        access = Access(self, remembered, outcome=self._known[remembered], path=number, born=site.born)
+        access = Access(self, remembered, outcome=self._known[remembered], path=number, born=births.born)
         if new:
             self._written.add(number, access.written())
         return access
 
-    def _enter(self, node: language.Keyed, site: Site, outer: Path) -> Path:
+    def _enter(self, node: language.Keyed, births: Births, outer: Path) -> Path:
         """Write the look-up of the key and the slice of a path, unless it is written. Return the path."""
-        path = site.births.step(node, outer)
+        path = births.step(node, outer)
         if path in self._paths:
             return path
-        where = None if node.where is None else self.truth(node.where, site.of_where(node, outer), outer)
+        where = None if node.where is None else self.truth(node.where, births.of_where(node, outer), outer)
         number = self._paths[path] = len(self._paths)
         key = f"k{number}"
         lines = key_lookup(self.fact(fact_of(path[-1])), number, self._paths[outer], len(path))
         if where is not None:
             lines.append(f"if {key} is not None and not {where}: {key} = None")
         if self.uses.looks_back(path):
-            shards = len(site.histories.slices[path].shards)
+            shards = len(self._histories.slices[path].shards)
             place = f"hash({key}) % {shards}"
             shard = f"shards{number}[{f'(h{number} := {place})' if self.is_timed else place}]"
             lines.append(f"if {key} is not None: s{number} = {shard}.get({key}, blank{number})")

@@ -8,12 +8,11 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.facts.relations import Relations
+from engine.evaluation.generated import function, indented
 from engine.evaluation.kernel.code.access import is_inside
-from engine.evaluation.kernel.code.elements import PresentCode
 from engine.evaluation.kernel.code.event_code import Finder, LookupOf
-from engine.evaluation.kernel.code.predicates import predicate
+from engine.evaluation.kernel.code.predicates import PresentCode
 from engine.evaluation.kernel.code.uses import Uses
-from engine.evaluation.kernel.generated import function, indented
 from engine.evaluation.operators.compare import comparison, found_in, values_of
 from engine.evaluation.operators.table import operator_of, parts_of, remembering
 from engine.language import condition as language
@@ -132,7 +131,7 @@ def predicate_code(
         truth = comparison(node, terms)
     else:
         code = _NodeCode(finder, lookup_of, relations)
-        truth = predicate(node, code)
+        truth = code.predicate(node)
     source = _PREDICATE.format(values=code.unpacked(), truth=truth)
     return PredicateCode(code.facts, tuple(code.constants), _functions(source))
 

@@ -1,174 +1,28 @@
-"""The code of predicates: what one event decides by itself."""
+"""The code of predicates: what an event, or an element of an array, decides by itself.
 
-from typing import Final, Protocol
+The code of `some` is a function that goes through an array, and looks names up in each element.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
+from engine.evaluation.facts.look_up import ELEMENT, ELEMENTS_MAX, element_fact, split_name
 from engine.evaluation.facts.lookups import WALKED_MAX
 from engine.evaluation.facts.relations import networks_of
 from engine.evaluation.facts.values import key_of
-from engine.evaluation.operators.interface import Names
+from engine.evaluation.generated import function, indented
+from engine.evaluation.kernel.code.event_code import EventCode, Finder, LookupOf
+from engine.evaluation.kernel.code.uses import Uses, open_range
+from engine.evaluation.operators.compare import comparison
+from engine.evaluation.paths import Path
+from engine.evaluation.requirements import Births
 from engine.language import condition as language
 from engine.language.condition import Condition, FactArg, LeafValue
+from engine.language.forms.table import facts_of
+from engine.language.nodes import TermNode
 from engine.language.operators import LARGEST
 from engine.language.validation.networks import network_of
-
-
-class Facts(Names, Protocol):
-    """Gives the names by which the code of predicates reads an event."""
-
-    def number(self, name: str) -> str:
-        """Return the expression for a fact as a number: NaN if it is none, or beyond the doubles."""
-
-    def exact(self, name: str) -> str:
-        """Return the same, where integers of any size are numbers."""
-
-    def lookup(self, name: str) -> str:
-        """Return the variable of the look-up of a fact, which bounds the work on large values."""
-
-    def matches(self, name: str, pattern: str) -> str:
-        """Return the expression for whether a pattern is found in a fact that is a text."""
-
-    def address(self, name: str) -> str:
-        """Return the expression for the number of the IP address in a fact: None if it is none."""
-
-    def elements(self, node: language.Some) -> str:
-        """Return the expression for whether some element of an array meets a condition."""
-
-    def relations(self) -> str:
-        """Return the variable of the relations that an event has."""
-
-    def arguments(self, args: tuple[FactArg | language.Scalar, ...]) -> str:
-        """Return the variable of the function that gives the arguments of a relation."""
-
-
-def predicate(node: Condition, facts: Facts) -> str:
-    """Return the expression for the truth of a predicate."""
-    match node:
-        case language.InNetwork(fact, networks):
-            return _lies_in(fact, networks, facts)
-        case language.Some():
-            return facts.elements(node)
-        case language.Ref(fact, "eq" | "in" as op, reference) if fact == reference:
-            return f"({facts.fact(fact)} is not None)" if op == "eq" else "False"
-        case language.Leaf(fact, "eq" | "neq" | "in" | "nin" as op, value):
-            test = _equals(fact, value, facts) if op in ("eq", "neq") else _among(fact, value, facts)
-            return f"({facts.fact(fact)} is not None and not {test})" if op in ("neq", "nin") else test
-        case language.Leaf(fact, "contains", value):
-            return _contains(fact, value, facts)
-        case language.Leaf(fact, "matches", str() as pattern):
-            found = facts.fact(fact)
-            return f"(type({found}) is str and {facts.matches(fact, pattern)})"
-        case language.Leaf(fact, "between", (low, high)):
-            return _between(fact, low, high, facts)
-        case language.Ref(fact, op, reference):
-            return _compares(fact, op, reference, facts)
-        case language.InRelation(relation, args):
-            return _related(relation, args, facts)
-        case _:
-            raise AssertionError(node)
-
-
-def open_range(node: Condition) -> language.Leaf | None:
-    """Return the range of `x > 5` or `x < 5`: one without its end. Return None for other conditions."""
-    match node:
-        case language.All((language.Leaf(fact, "between", ends) as range_, language.Leaf(same, "neq", end))):
-            # True is not 1.
-            if fact == same and not isinstance(end, bool | str | tuple) and abs(end) != LARGEST:
-                return range_ if ends in ((end, LARGEST), (-LARGEST, end)) else None
-    return None
-
-
-def beyond(range_: language.Leaf, facts: Facts) -> str:
-    """Return the test for an open range."""
-    assert isinstance(range_.value, tuple), range_
-    low, high = range_.value
-    if high == LARGEST:
-        return f"({facts.constant(low)} < {facts.number(range_.fact)})"
-    return f"({facts.number(range_.fact)} < {facts.constant(high)})"
-
-
-def _equals(fact: str, value: LeafValue, facts: Facts) -> str:
-    found = facts.fact(fact)
-    if isinstance(value, bool):
-        return f"({found} is {facts.constant(value)})"
-    if isinstance(value, tuple):
-        return f"equal({found}, {facts.constant(list(value))})"
-    constant = facts.constant(value)
-    # In Python, True equals 1 and False equals 0. No other JSON values of different types are equal.
-    if value in (0, 1):
-        return f"({found} == {constant} and {found} is not {value == 1})"
-    return f"({found} == {constant})"
-
-
-def _among(fact: str, values: LeafValue, facts: Facts) -> str:
-    assert isinstance(values, tuple), values
-    found = facts.fact(fact)
-    if not values:
-        return "False"
-    constant = facts.constant(set_of(values))
-    if isinstance(values[0], str):
-        return f"(type({found}) is str and {found} in {constant})"
-    is_number = f"(type({found}) is int or type({found}) is float)"
-    # A set of many numbers that a caller has computed takes time quadratic in their number.
-    sought = f"key_of({found})" if len(values) > NUMBERS_MAX else found
-    return f"({is_number} and {sought} in {constant})"
-
-
-def _contains(fact: str, value: LeafValue, facts: Facts) -> str:
-    found, lookup, constant = facts.fact(fact), facts.lookup(fact), facts.constant(value)
-    if not isinstance(value, str):
-        return f"(type({found}) is list and {lookup}.holds({found}, {constant}))"
-    searched = (
-        f"{constant} in {found} if len({found}) <= {WALKED_MAX} else {lookup}.contains({found}, {constant})"
-    )
-    return f"((type({found}) is str or type({found}) is list) and ({searched}))"
-
-
-def _between(fact: str, low: language.Scalar, high: language.Scalar, facts: Facts) -> str:
-    if isinstance(low, str):
-        found = facts.fact(fact)
-        return f"(type({found}) is str and {facts.constant(low)} <= {found} <= {facts.constant(high)})"
-    if high == LARGEST:
-        return f"({facts.constant(low)} <= {facts.number(fact)})"
-    if low == -LARGEST:
-        return f"({facts.number(fact)} <= {facts.constant(high)})"
-    return f"({facts.constant(low)} <= {facts.exact(fact)} <= {facts.constant(high)})"
-
-
-def _compares(fact: str, op: str, reference: str, facts: Facts) -> str:
-    one, other = facts.fact(fact), facts.fact(reference)
-    own, theirs = facts.lookup(fact), facts.lookup(reference)
-    if op in ("in", "nin"):
-        fits, test = f"type({other}) is list", f"{theirs}.holds({other}, {one}, {own})"
-    else:
-        fits = f"{other} is not None"
-        nested = f"type({one}) is list or type({one}) is dict"
-        test = f"({own}.equals({one}, {other}, {theirs}) if {nested} else equal({one}, {other}))"
-    negation = "not " if op in ("neq", "nin") else ""
-    return f"({one} is not None and {fits} and {negation}{test})"
-
-
-def _related(relation: str, args: tuple[FactArg | language.Scalar, ...], facts: Facts) -> str:
-    relations, name = facts.relations(), facts.constant(relation)
-    if len(args) > ARGUMENTS_NAMED_MAX:
-        return f"{relations}.holds({name}, *{facts.arguments(args)}(fields, vars))"
-    given = [facts.fact(one.fact) if isinstance(one, FactArg) else facts.constant(one) for one in args]
-    return f"{relations}.holds({', '.join([name, *given])})"
-
-
-def _lies_in(fact: str, networks: tuple[str, ...] | language.NetworksOf, facts: Facts) -> str:
-    address = facts.address(fact)
-    variable = address.strip("()").split()[0]
-    if isinstance(networks, language.NetworksOf):
-        test = f"{facts.relations()}.lies_in({facts.constant(networks.relation)}, {variable})"
-    elif len(networks) == 1:
-        network = network_of(networks[0])
-        assert network is not None, networks
-        test = f"{variable} >> {facts.constant(network.shift)} == {facts.constant(network.key)}"
-    else:
-        test = f"{facts.constant(networks_of(networks).have)}({variable})"
-    return f"({address} is not None and {test})"
-
 
 ARGUMENTS_NAMED_MAX: Final = 16
 """The code names up to this many arguments: Python takes seconds to compile thousands of names."""
@@ -186,3 +40,224 @@ def set_of(values: tuple[language.Scalar, ...]) -> frozenset[object]:
         are_keys = len(values) > NUMBERS_MAX and not isinstance(values[0], str)
         found = _SETS[values] = frozenset(map(key_of, values) if are_keys else values)
     return found
+
+
+def dearest_last(members: Sequence[Condition]) -> list[Condition]:
+    """Return members with relations, elements and patterns last, in this order: often the others decide."""
+    return sorted(members, key=_dearness)
+
+
+def _dearness(node: Condition) -> int:
+    while isinstance(node, language.Not):
+        node = node.inner
+    match node:
+        case language.InRelation():
+            return 1
+        case language.Some():
+            return 2
+        case language.Leaf(_, "matches"):
+            return 3
+        case _:
+            return 0
+
+
+class PresentCode(EventCode):
+    """The code of conditions that are made of predicates."""
+
+    def truth(self, node: Condition, births: Births, path: Path) -> str:
+        """Return the expression for the truth of a condition under a path, for a rule with these births."""
+        match node:
+            case language.All() if (range_ := open_range(node)) is not None:
+                return self.looked_up(facts_of(range_), self._beyond(range_))
+            case language.All(members) | language.Any(members):
+                word = " and " if isinstance(node, language.All) else " or "
+                truths = [self.truth(member, births, path) for member in dearest_last(members)]
+                return f"({word.join(truths)})"
+            case language.Not(inner):
+                return f"(not {self.truth(inner, births, path)})"
+            case language.Compare():
+                return self._comparison(node, births, path)
+            case _:
+                return self._predicate(node)
+
+    def _comparison(self, node: language.Compare, births: Births, path: Path) -> str:  # noqa: ARG002 -- it does not look back
+        return self.looked_up(facts_of(node), comparison(node, self))
+
+    def reading(self, term: TermNode) -> Any:  # noqa: ARG002 -- no term inside looks back
+        """Return what the code of a term reads."""
+        return self
+
+    def shared(self, term: TermNode, text: str) -> str:  # noqa: ARG002 -- comparisons share nothing
+        """Return the expression for a value."""
+        return text
+
+    def _predicate(self, node: Condition) -> str:
+        return self.looked_up(facts_of(node), self.predicate(node))
+
+    def predicate(self, node: Condition) -> str:
+        """Return the expression for the truth of a predicate."""
+        match node:
+            case language.InNetwork(fact, networks):
+                return self._lies_in(fact, networks)
+            case language.Some():
+                return self.elements(node)
+            case language.Ref(fact, "eq" | "in" as op, reference) if fact == reference:
+                return f"({self.fact(fact)} is not None)" if op == "eq" else "False"
+            case language.Leaf(fact, "eq" | "neq" | "in" | "nin" as op, value):
+                test = self._equals(fact, value) if op in ("eq", "neq") else self._among(fact, value)
+                return f"({self.fact(fact)} is not None and not {test})" if op in ("neq", "nin") else test
+            case language.Leaf(fact, "contains", value):
+                return self._contains(fact, value)
+            case language.Leaf(fact, "matches", str() as pattern):
+                found = self.fact(fact)
+                return f"(type({found}) is str and {self.matches(fact, pattern)})"
+            case language.Leaf(fact, "between", (low, high)):
+                return self._between(fact, low, high)
+            case language.Ref(fact, op, reference):
+                return self._compares(fact, op, reference)
+            case language.InRelation(relation, args):
+                return self._related(relation, args)
+            case _:
+                raise AssertionError(node)
+
+    def _beyond(self, range_: language.Leaf) -> str:
+        """Return the test for an open range."""
+        assert isinstance(range_.value, tuple), range_
+        low, high = range_.value
+        if high == LARGEST:
+            return f"({self.constant(low)} < {self.number(range_.fact)})"
+        return f"({self.number(range_.fact)} < {self.constant(high)})"
+
+    def _equals(self, fact: str, value: LeafValue) -> str:
+        found = self.fact(fact)
+        if isinstance(value, bool):
+            return f"({found} is {self.constant(value)})"
+        if isinstance(value, tuple):
+            return f"equal({found}, {self.constant(list(value))})"
+        constant = self.constant(value)
+        # In Python, True equals 1 and False equals 0. No other JSON values of different types are equal.
+        if value in (0, 1):
+            return f"({found} == {constant} and {found} is not {value == 1})"
+        return f"({found} == {constant})"
+
+    def _among(self, fact: str, values: LeafValue) -> str:
+        assert isinstance(values, tuple), values
+        found = self.fact(fact)
+        if not values:
+            return "False"
+        constant = self.constant(set_of(values))
+        if isinstance(values[0], str):
+            return f"(type({found}) is str and {found} in {constant})"
+        is_number = f"(type({found}) is int or type({found}) is float)"
+        # A set of many numbers that a caller has computed takes time quadratic in their number.
+        sought = f"key_of({found})" if len(values) > NUMBERS_MAX else found
+        return f"({is_number} and {sought} in {constant})"
+
+    def _contains(self, fact: str, value: LeafValue) -> str:
+        found, lookup, constant = self.fact(fact), self.lookup(fact), self.constant(value)
+        if not isinstance(value, str):
+            return f"(type({found}) is list and {lookup}.holds({found}, {constant}))"
+        little = f"{constant} in {found} if len({found}) <= {WALKED_MAX}"
+        searched = f"{little} else {lookup}.contains({found}, {constant})"
+        return f"((type({found}) is str or type({found}) is list) and ({searched}))"
+
+    def _between(self, fact: str, low: language.Scalar, high: language.Scalar) -> str:
+        if isinstance(low, str):
+            found = self.fact(fact)
+            return f"(type({found}) is str and {self.constant(low)} <= {found} <= {self.constant(high)})"
+        if high == LARGEST:
+            return f"({self.constant(low)} <= {self.number(fact)})"
+        if low == -LARGEST:
+            return f"({self.number(fact)} <= {self.constant(high)})"
+        return f"({self.constant(low)} <= {self.exact(fact)} <= {self.constant(high)})"
+
+    def _compares(self, fact: str, op: str, reference: str) -> str:
+        one, other = self.fact(fact), self.fact(reference)
+        own, theirs = self.lookup(fact), self.lookup(reference)
+        if op in ("in", "nin"):
+            fits, test = f"type({other}) is list", f"{theirs}.holds({other}, {one}, {own})"
+        else:
+            fits = f"{other} is not None"
+            nested = f"type({one}) is list or type({one}) is dict"
+            test = f"({own}.equals({one}, {other}, {theirs}) if {nested} else equal({one}, {other}))"
+        negation = "not " if op in ("neq", "nin") else ""
+        return f"({one} is not None and {fits} and {negation}{test})"
+
+    def _related(self, relation: str, args: tuple[FactArg | language.Scalar, ...]) -> str:
+        relations, name = self.relations(), self.constant(relation)
+        if len(args) > ARGUMENTS_NAMED_MAX:
+            return f"{relations}.holds({name}, *{self.arguments(args)}(fields, vars))"
+        given = [self.fact(one.fact) if isinstance(one, FactArg) else self.constant(one) for one in args]
+        return f"{relations}.holds({', '.join([name, *given])})"
+
+    def _lies_in(self, fact: str, networks: tuple[str, ...] | language.NetworksOf) -> str:
+        address = self.address(fact)
+        variable = address.strip("()").split()[0]
+        if isinstance(networks, language.NetworksOf):
+            test = f"{self.relations()}.lies_in({self.constant(networks.relation)}, {variable})"
+        elif len(networks) == 1:
+            network = network_of(networks[0])
+            assert network is not None, networks
+            test = f"{variable} >> {self.constant(network.shift)} == {self.constant(network.key)}"
+        else:
+            test = f"{self.constant(networks_of(networks).have)}({variable})"
+        return f"({address} is not None and {test})"
+
+    def elements(self, node: language.Some) -> str:
+        """Return the expression for whether some element of an array meets a condition."""
+        code = _ElementCode(node, self._finder, self._lookup_of)
+        array = self.fact(node.fact)
+        test = self.constant(code.test())
+        relations = self.relations() if code.asks_relations else "None"
+        self.asks_vars |= code.asks_vars
+        base = "base" if code.asks_time else "0"
+        return f"(type({array}) is list and {test}({array}, vars, {relations}, {base}))"
+
+
+_SOME: Final = """\
+ def some(elements, vars, relations, base):
+  if len(elements) > {most}: return False
+  for element in elements:
+   {lookups}
+   if {truth}: return True
+  return False
+ return some
+"""
+
+_WITHOUT_TEXTS: Final = ""
+"""The name, in the elements of a fact, of its look-up for which no texts are searched for together."""
+
+
+class _ElementCode(PresentCode):
+    """The code of the condition inside a `some`."""
+
+    def __init__(self, node: language.Some, finder: Finder, lookup_of: LookupOf) -> None:
+        array = node.fact
+        super().__init__(
+            Uses([(node.inner, Births())]),
+            lambda fact, pattern: finder(element_fact(array, fact), pattern),
+            # Its texts are searched for one by one: an event has several values to search.
+            lambda fact: lookup_of(element_fact(element_fact(array, fact), _WITHOUT_TEXTS)),
+        )
+        self._inner = node.inner
+
+    def test(self) -> Any:
+        """Return the function."""
+        truth = self.truth(self._inner, Births(), ())
+        source = _SOME.format(most=ELEMENTS_MAX, lookups=indented(self.lookups(), 3), truth=truth)
+        return function(source, self.given())
+
+    def lookups(self) -> Any:
+        """Yield the statements that come before all others."""
+        self.asks_vars |= any(name.startswith("$") for name in self._facts)
+        for line in super().lookups():
+            if not line.startswith(("vars =", "relations =")):
+                yield line
+
+    def _fact_lookup(self, number: int, name: str) -> str:
+        if name.startswith("$"):
+            return super()._fact_lookup(number, name)
+        if name == language.STRINGS:
+            return f"look{number}(element)"
+        inside = f"look{number}(element)" if split_name(name).steps else f"element.get(n{number})"
+        return f"{inside} if type(element) is dict else {'element' if name == ELEMENT else None}"

@@ -3,10 +3,9 @@
 from collections import Counter
 from collections.abc import Hashable, Iterable
 from sys import maxsize
-from typing import Any, Final
+from typing import Final
 
 from engine.evaluation.facts.look_up import RUNS_PARTS_MAX, field_names
-from engine.evaluation.kernel.code.predicates import open_range
 from engine.evaluation.operators.table import operator_of, parts_of
 from engine.evaluation.paths import Path
 from engine.evaluation.requirements import Births, inside
@@ -14,6 +13,7 @@ from engine.language import condition as language
 from engine.language.condition import Condition, Predicate
 from engine.language.forms.table import facts_of
 from engine.language.nodes import Node
+from engine.language.operators import LARGEST
 
 SHORT: Final = frozenset({"eq", "neq", "in", "nin", "between"})
 """The operators of leaves that are decided in a few steps, whatever the event has."""
@@ -41,7 +41,7 @@ class Uses:
 
     def __init__(
         self,
-        rules: Iterable[tuple[Condition, Any]],
+        rules: Iterable[tuple[Condition, Births]],
         *,
         at_once: bool = False,
         besides: Iterable[str] = (),
@@ -50,8 +50,8 @@ class Uses:
         self._counts: Counter[Hashable] = Counter(("fact", name) for name in besides)
         self._paths: set[Path] = set()
         self._types: dict[str, type] = {}
-        for condition, site in rules:
-            self._visit(condition, Births() if site is None else site.births, ())
+        for condition, births in rules:
+            self._visit(condition, births, ())
 
     @property
     def fields(self) -> frozenset[str]:
@@ -146,3 +146,13 @@ class Uses:
             self._types[node.fact] = type(one)
             self._counts["number", node.fact] += node.op == "between"
             self._counts[node] += node.op in SHORT
+
+
+def open_range(node: Condition) -> language.Leaf | None:
+    """Return the range of `x > 5` or `x < 5`: one without its end. Return None for other conditions."""
+    match node:
+        case language.All((language.Leaf(fact, "between", ends) as range_, language.Leaf(same, "neq", end))):
+            # True is not 1.
+            if fact == same and not isinstance(end, bool | str | tuple) and abs(end) != LARGEST:
+                return range_ if ends in ((end, LARGEST), (-LARGEST, end)) else None
+    return None

@@ -7,15 +7,15 @@ Only rules between the two places are evaluated one by one.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from engine.evaluation.kernel.selection.selected_rows import Fire
-from engine.evaluation.operators.table import operator_of
-from engine.evaluation.paths import Path
-from engine.evaluation.requirements import is_temporal
-from engine.evaluation.slices.histories import Site
+from engine.evaluation.kernel.buckets.buckets import Fire
+from engine.evaluation.operators.interface import Operator
+from engine.evaluation.operators.table import OPERATORS
+from engine.evaluation.requirements import Births, Use, is_temporal
+from engine.evaluation.rules import Rule
 from engine.evaluation.slices.slices import Remembered
 from engine.evaluation.stamps import NUMBER_BITS
 from engine.language import condition as language
@@ -36,23 +36,61 @@ class Kin(NamedTuple):
     born: int
     """When the history of that node began, as a stamp."""
 
-    @classmethod
-    def of(cls, condition: Condition, site: Site) -> "Kin | None":
-        """Return what a rule is to its family, or None if it cannot belong to one."""
-        return _kin(condition, site, ())
+
+def kin_of(condition: Condition, uses: Sequence[Use], memories: Sequence[Remembered]) -> Kin | None:
+    """Return what a rule is to its family, or None if it cannot belong to one."""
+    if not uses:
+        return None
+    # What looks back in a rule that may belong to one is first in it, and all else is inside that.
+    first = uses[0]
+    grows = first.operator.grows(first.node) if isinstance(first.operator, Operator) else None
+    if grows is None or not first.window_us:
+        return None
+    found = _without_window(condition)
+    if found is None:
+        return None
+    family, is_negated = found
+    rank = first.window_us << NUMBER_BITS
+    return Kin((family, memories[0]), rank if grows is not is_negated else -rank, first.births.born)
+
+
+def _without_window(node: Condition) -> tuple[Condition, bool] | None:
+    """Return a condition with a window of 0 in the only part that looks back, and whether that is negated.
+
+    Return None if there are several.
+    """
+    match node:
+        case language.Keyed(inner, _, where) if where is None or not _looks_back(where):
+            found = _without_window(inner)
+            return found and (replace(node, inner=found[0]), found[1])
+        case language.Not(inner):
+            found = _without_window(inner)
+            return found and (language.Not(found[0]), not found[1])
+        case language.All(members):
+            looking_back = [place for place, member in enumerate(members) if _looks_back(member)]
+            if len(looking_back) != 1:
+                return None
+            (place,) = looking_back
+            found = _without_window(members[place])
+            return found and (language.All((*members[:place], found[0], *members[place + 1 :])), found[1])
+        case _ if type(node) in OPERATORS:
+            part: Any = node
+            return replace(part, window_secs=0.0), False
+        case _:
+            return None
 
 
 class Family:
     """The rules of one family, in the order of their ranks."""
 
-    __slots__ = ("_hardest", "condition", "easiest", "highest", "number", "rules", "site")
+    __slots__ = ("_hardest", "births", "condition", "easiest", "highest", "number", "rules")
 
     edge: Final = "base - abs(rank)"
     born: Final = "born"
     """What code reads instead of constants: the stamps of the edge of a rule's window, and of its birth."""
 
-    def __init__(self, condition: Condition, site: Site) -> None:
-        self.condition, self.site = condition, site
+    def __init__(self, condition: Condition, births: Births) -> None:
+        self.condition, self.births = condition, births
         """Those of one of the rules."""
         self.number: int | None = None
         """That of the family in the index, or None as long as its rules are members themselves."""
@@ -80,11 +118,6 @@ class Family:
         if self.rules:
             self.highest = self.rules[-1][0]
 
-    @property
-    def is_large(self) -> bool:
-        """Whether the family should be one member of the index."""
-        return len(self.rules) >= LARGE_FROM
-
     def priorities(self) -> list[int]:
         """Return the priorities of the rules."""
         return [priority for _, priority, _ in self.rules]
@@ -101,43 +134,36 @@ class Family:
             fire(priority)
 
 
-def _kin(node: Condition, site: Site, path: Path) -> Kin | None:
-    """Return what a part of a rule would be to its family, if the rule were that part alone."""
-    match node:
-        case language.Keyed(inner, _, where) if where is None or not _looks_back(where):
-            kin = _kin(inner, site, site.births.step(node, path))
-            return kin and _around(kin, replace(node, inner=kin.family[0]))
-        case language.Not(inner):
-            kin = _kin(inner, site, path)
-            return kin and _around(kin, language.Not(kin.family[0]))._replace(rank=-kin.rank)
-        case language.All(members):
-            looking_back = [place for place, member in enumerate(members) if _looks_back(member)]
-            if len(looking_back) != 1:
-                return None
-            (place,) = looking_back
-            kin = _kin(members[place], site, path)
-            if kin is None:
-                return None
-            return _around(kin, language.All((*members[:place], kin.family[0], *members[place + 1 :])))
-        case _:
-            return _kin_of_part(node, site, path)
+class Families:
+    """The families of one detector."""
 
+    def __init__(self) -> None:
+        self.of_kin: dict[tuple[Condition, Remembered], Family] = {}
+        """By their names."""
 
-def _kin_of_part(part: Any, site: Site, path: Path) -> Kin | None:
-    operator = operator_of(part)
-    grows = operator and operator.grows(part)
-    window_us = None if operator is None or grows is None else operator.window_us(part)
-    if operator is None or not window_us:
-        return None
-    own = site.births.of(part, path)
-    remembered = site.histories.remembered(operator.memory(part), path, own.birth)
-    rank = window_us << NUMBER_BITS
-    return Kin((replace(part, window_secs=0.0), remembered), rank if grows else -rank, own.born)
+    def join(
+        self, rule: Rule, births: Births, uses: Sequence[Use], memories: Sequence[Remembered]
+    ) -> Family | None:
+        """Add a rule, and return its family, if that is to stand for its rules in the index."""
+        kin = kin_of(rule.condition, uses, memories)
+        if kin is None:
+            return None
+        family = self.of_kin.get(kin.family)
+        if family is None:
+            family = self.of_kin[kin.family] = Family(rule.condition, births)
+        family.add(kin.rank, rule.priority, kin.born)
+        return family if family.number is not None or len(family.rules) >= LARGE_FROM else None
 
-
-def _around(kin: Kin, condition: Condition) -> Kin:
-    """Return kin with a condition around the part that they are."""
-    return kin._replace(family=(condition, kin.family[1]))
+    def leave(self, rule: Rule, uses: Sequence[Use], memories: Sequence[Remembered]) -> Family | None:
+        """Undo `join`, and return the family, if that stands for its rules in the index."""
+        kin = kin_of(rule.condition, uses, memories)
+        if kin is None:
+            return None
+        family = self.of_kin[kin.family]
+        family.remove(kin.rank, rule.priority)
+        if not family.rules:
+            del self.of_kin[kin.family]
+        return None if family.number is None else family
 
 
 def _looks_back(condition: Condition) -> bool:

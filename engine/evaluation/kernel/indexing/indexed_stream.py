@@ -1,21 +1,22 @@
 """Evaluates events for indexed rules: each for the rules and memories whose triggers it meets."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from operator import attrgetter
 from typing import Any, Final
 
 from engine.evaluation.facts.names import FactNames
 from engine.evaluation.facts.values import Event
-from engine.evaluation.kernel.buckets.buckets import run
+from engine.evaluation.kernel.buckets.running import run
 from engine.evaluation.kernel.indexing.members import Members
-from engine.evaluation.kernel.indexing.sampling import SAMPLED_EVERY, Samples
+from engine.evaluation.kernel.indexing.sampling import SAMPLED_EVERY
 from engine.evaluation.kernel.needs import Needs
 from engine.evaluation.kernel.stream import Combinations, Note
 from engine.evaluation.paths import fact_of, is_filtered
-from engine.evaluation.rules import Fired, Rule
-from engine.evaluation.slices.histories import SETTLED_EVERY, Histories
+from engine.evaluation.rules import Fired
+from engine.evaluation.slices.histories import SETTLED_EVERY
 from engine.evaluation.slices.slices import SEEN, Slices
 from engine.evaluation.stamps import MILLISECOND, NEVER, NUMBER_BITS
+from engine.evaluation.timed.timing import Timing
 from engine.language.microseconds import microseconds
 
 VISITED_ALL_MAX: Final = 8
@@ -50,32 +51,25 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 
 
 class IndexedStream:
-    """Evaluates events for the rules of one detector, while they are indexed. `rules` are by priority."""
+    """Evaluates events for the rules of one detector, while they are indexed. Any change makes it invalid."""
 
     def __init__(
         self,
-        histories: Histories,
-        needs: Needs,
         members: Members,
-        rules: Mapping[int, Rule],
-        samples: Samples,
-        *,
-        note: Callable[[], Note | None],
+        needs: Needs,
+        timing: Timing,
+        combinations: Combinations[tuple[int, ...]],
+        note: Note | None,
     ) -> None:
-        """`note` gives what takes the rules that fire at an event before it is committed, if any does."""
-        self._histories, self._needs, self._members = histories, needs, members
-        self._samples, self._note = samples, note
-        self._combinations: Combinations[tuple[int, ...]] = Combinations(
-            lambda priorities: tuple([rules[priority] for priority in priorities])
-        )
-        self._finders: tuple[SlicesFinder, SlicesFinder] | None = None
+        """`combinations` has the rules by their priorities. `note` takes those that fire before a commit."""
+        self._members, self._needs, self._timing = members, needs, timing
+        self._combinations, self._note = combinations, note
+        self._histories, self._samples = members.histories, members.samples
+        keyed = [one for path, one in members.histories.slices.items() if path]
+        self._plain = SlicesFinder([one for one in keyed if not is_filtered(one.path)])
+        self._filtered = SlicesFinder([one for one in keyed if is_filtered(one.path)])
         self._entered: list[Slices] = []
         """The slices that the event may have entered."""
-
-    def rules_changed(self) -> None:
-        """Forget what depends on the rules."""
-        self._combinations.clear()
-        self._finders = None
 
     def decide(self, fields: Mapping[str, Any], sent: Mapping[str, Any], base: int, tick: int) -> Fired:
         """Return the rules that would fire at an event, and commit nothing."""
@@ -89,10 +83,8 @@ class IndexedStream:
         histories, outcomes = self._histories, self._members.outcomes
         clock = NEVER if detector.clock_us is None else detector.clock_us << NUMBER_BITS
         latest, tick = detector.latest_us << NUMBER_BITS, detector.events_seen
-        timing = self._needs.timing
-        if timing is not None and not timing.watches:
-            timing = None
-        note = self._note()
+        timing = self._timing if self._timing.watches else None
+        note = self._note
         try:
             for fields, timestamp_ms, sent in events:
                 if type(timestamp_ms) is int:
@@ -130,9 +122,8 @@ class IndexedStream:
         if needs.patterns.bounded:
             needs.patterns.begin(fields, sent)
         relations = needs.lookups.relations(sent) if needs.relations else None
-        plain, filtered = self._finders or self._find_slices()
         met: list[Any] = members.index.met_by(fields, sent)
-        entered = self._entered = list(plain.switch_to(fields, sent))
+        entered = self._entered = list(self._plain.switch_to(fields, sent))
         for slices in entered:
             slices.enter(fields, sent)
             if slices.watched and slices.key is not None:
@@ -142,7 +133,7 @@ class IndexedStream:
             entered.append(root)
             if root.watched:
                 met += root.meet()
-        late = filtered.switch_to(fields, sent)
+        late = self._filtered.switch_to(fields, sent)
         tests = sorted([members.slice_test(one) for one in late], key=_stage) if late else []
         entered += late
         if not met and not tests:
@@ -174,12 +165,6 @@ class IndexedStream:
             slices.slice[SEEN] = stamp
             if tracking and slices.path:
                 slices.touched.append(slices.key)
-
-    def _find_slices(self) -> tuple[SlicesFinder, SlicesFinder]:
-        keyed = [one for path, one in self._histories.slices.items() if path]
-        plain = SlicesFinder([one for one in keyed if not is_filtered(one.path)])
-        self._finders = plain, SlicesFinder([one for one in keyed if is_filtered(one.path)])
-        return self._finders
 
 
 _stage: Final = attrgetter("stage")

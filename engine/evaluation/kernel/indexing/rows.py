@@ -1,27 +1,27 @@
 """Compiles the members of the index to rows: a function that many share, and their own constants."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from engine.evaluation.facts.values import KEY_CHARS_MAX
+from engine.evaluation.generated import function, indented
+from engine.evaluation.kernel.buckets.buckets import Row
+from engine.evaluation.kernel.buckets.triggers import Known, truth
 from engine.evaluation.kernel.code.access import Access
 from engine.evaluation.kernel.code.condition_code import ConditionCode
-from engine.evaluation.kernel.code.elements import dearest_last
-from engine.evaluation.kernel.code.event_code import Finder, LookupOf
+from engine.evaluation.kernel.code.predicates import dearest_last
 from engine.evaluation.kernel.code.uses import Uses
-from engine.evaluation.kernel.generated import function, indented
 from engine.evaluation.kernel.indexing.families import Family
 from engine.evaluation.kernel.needs import Needs
-from engine.evaluation.kernel.selection.selected_rows import Row
-from engine.evaluation.kernel.selection.triggers import Known, truth
 from engine.evaluation.paths import Path, fact_of
-from engine.evaluation.requirements import requirements_of
-from engine.evaluation.slices.histories import Histories, Site
-from engine.evaluation.slices.slices import MORE, Remembered, Slices
+from engine.evaluation.requirements import Births, requirements_of
+from engine.evaluation.slices.histories import Histories
+from engine.evaluation.slices.slices import MORE, Remembered
 from engine.evaluation.stamps import NUMBER_BITS
 from engine.language import condition as language
 from engine.language.condition import Condition
+from engine.language.nodes import Node
 
 
 class EverythingRepeats(Uses):
@@ -61,58 +61,59 @@ class _Access(Access):
 class RowCode(ConditionCode):
     """The code of one member, at events of which something may be known.
 
-    `slices` are those of the paths under which it has memories.
+    `paths` are those under which it has memories: only their slices will stay as long as it.
     """
 
     finds_relations = False
     ends_max = 0
 
     def __init__(
-        self, slices: Mapping[Path, Slices], finder: Finder, lookup_of: LookupOf, known: Known | None
+        self, histories: Histories, needs: Needs, paths: Iterable[Path], known: Known | None
     ) -> None:
-        super().__init__(EverythingRepeats(), finder, lookup_of)
-        self._own_slices, self._fact_known = slices, known
+        super().__init__(histories, EverythingRepeats(), needs.patterns.finder, needs.lookups.of)
+        self._own_slices = {path: histories.slices[path] for path in paths}
+        self._fact_known = known
         self.of_family = False
         """Whether the code is that of a family, in which the window and the birth are those of a rule."""
 
-    def truth(self, node: Condition, site: Site, path: Path = ()) -> str:
+    def truth(self, node: Condition, births: Births, path: Path = ()) -> str:
         """Return the expression for the truth of a condition; `True` or `False` if it is known."""
         decided = None if self._fact_known is None else truth(node, self._fact_known)
         if decided is not None:
             return str(decided)
         match node:
             case language.Keyed():
-                return self._keyed(node, site, path)
+                return self._keyed(node, births, path)
             case language.All(members) | language.Any(members) if self._fact_known is not None:
                 idle = isinstance(node, language.All)
                 left = [one for one in members if truth(one, self._fact_known) is not idle]
                 if len(left) < len(members):
-                    return super().truth(type(node)(tuple(left)), site, path)
-        return super().truth(node, site, path)
+                    return super().truth(type(node)(tuple(left)), births, path)
+        return super().truth(node, births, path)
 
-    def conjuncts(self, node: Condition, site: Site) -> Iterator[str]:
+    def conjuncts(self, node: Condition, births: Births) -> Iterator[str]:
         """Yield the expressions that must all be true, in their order."""
         members = node.members if isinstance(node, language.All) else (node,)
-        whole = self.truth(node, site) if len(members) == 1 else None
+        whole = self.truth(node, births) if len(members) == 1 else None
         if whole is not None:
             yield whole
             return
         for member in dearest_last(members):
-            text = self.truth(member, site)
+            text = self.truth(member, births)
             if text != "True":
                 yield text
 
-    def _keyed(self, node: language.Keyed, site: Site, outer: Path) -> str:
-        path = site.births.step(node, outer)
+    def _keyed(self, node: language.Keyed, births: Births, outer: Path) -> str:
+        path = births.step(node, outer)
         if path in self._own_slices:
             number = self.number_of(path)
-            return f"(k{number} is not None and {self.truth(node.inner, site, path)})"
+            return f"(k{number} is not None and {self.truth(node.inner, births, path)})"
         fact = self.fact(fact_of(path[-1]))
         short = f"type({fact}) is str and len({fact}) <= {KEY_CHARS_MAX}"
         tests = [f"({short} or slice_key_of({fact}) is not None)"]
         if node.where is not None:
-            tests.append(self.truth(node.where, site.of_where(node, outer), outer))
-        return f"({' and '.join([*tests, self.truth(node.inner, site, path)])})"
+            tests.append(self.truth(node.where, births.of_where(node, outer), outer))
+        return f"({' and '.join([*tests, self.truth(node.inner, births, path)])})"
 
     def number_of(self, path: Path) -> int:
         """Return the number of a path with memories."""
@@ -120,19 +121,19 @@ class RowCode(ConditionCode):
         self._slices[number] = self._own_slices[path]
         return number
 
-    def _access(self, remembered: Remembered, site: Site, path: Path) -> Access:
-        number = self.number_of(path)
+    def _access(self, part: Node, births: Births, path: Path) -> Access:
+        remembered, number = self._histories.of(part, path, births.birth), self.number_of(path)
         memory = self.shared_constant(remembered)
         place = self.constant(remembered.place)
         idle = remembered.memory.idle
         outcome = f"outcome_of({memory})" if idle == "None" else f"outcome_of({memory}, {idle})"
-        return _Access(self, remembered, outcome=outcome, path=number, born=site.born, place=place)
+        return _Access(self, remembered, outcome=outcome, path=number, born=births.born, place=place)
 
-    def outcome(self, remembered: Remembered, site: Site) -> str:
+    def outcome(self, remembered: Remembered, births: Births) -> str:
         """Return the expression for the outcome of a memory."""
         path = remembered.slices.path
         self.number_of(path)
-        truths = [self.truth(operand, site, path) for operand in remembered.memory.operands]
+        truths = [self.truth(operand, births, path) for operand in remembered.memory.operands]
         return remembered.memory.outcome(truths, self)
 
     def entered(self) -> list[str]:
@@ -172,24 +173,24 @@ class Rows:
         # A function lives as long as a row uses it.
         self._functions: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()
 
-    def rule(self, condition: Condition, site: Site, known: Known | None, *, selected: bool) -> Row:
+    def rule(self, condition: Condition, births: Births, known: Known | None, *, selected: bool) -> Row:
         """Compile a rule, which fires where its condition is true."""
-        code = self._code((use.path for use in requirements_of(condition, site.births).memories), known)
+        code = self._code((use.path for use in requirements_of(condition, births).memories), known)
         tests, first = [], 0
-        for test in code.conjuncts(condition, site):
+        for test in code.conjuncts(condition, births):
             tests.append(test)
             first = first or code.constants_made
         return self._row(code, tests or ["True"], first, "fire(priority)", selected=selected)
 
-    def family(self, family: Family, site: Site, known: Known | None, *, selected: bool) -> Row:
+    def family(self, family: Family, known: Known | None, *, selected: bool) -> Row:
         """Compile a family, whose rules fire where they are true."""
-        condition = family.condition
-        code = self._code((use.path for use in requirements_of(condition, site.births).memories), known)
+        condition, births = family.condition, family.births
+        code = self._code((use.path for use in requirements_of(condition, births).memories), known)
         code.of_family = True
         own = code.constant(family)
         # Mostly no rule is true. The row tells so itself, because calling anything would take much longer.
         tests, first = [], 0
-        for test in code.conjuncts(condition, site):
+        for test in code.conjuncts(condition, births):
             tests.append(test)
             first = first or code.constants_made
         truth = " and ".join(tests) or "True"
@@ -198,12 +199,12 @@ class Rows:
         action = f"{own}.fire(lambda rank, born: bool({truth}), fire)"
         return self._row(code, [easiest, *others], first, action, selected=selected)
 
-    def memory(self, remembered: Remembered, site: Site, known: Known | None, *, selected: bool) -> Row:
+    def memory(self, remembered: Remembered, births: Births, known: Known | None, *, selected: bool) -> Row:
         """Compile a memory, which puts its outcome into `outcomes`."""
         path, memory = remembered.slices.path, remembered.memory
-        inside = [requirements_of(operand, site.births, path).memories for operand in memory.operands]
+        inside = [requirements_of(operand, births, path).memories for operand in memory.operands]
         code = self._code([path, *(use.path for uses in inside for use in uses)], known)
-        outcome = code.outcome(remembered, site)
+        outcome = code.outcome(remembered, births)
         own = code.shared_constant(remembered)
         test, kept = memory.notable(outcome)
         if path:
@@ -212,9 +213,7 @@ class Rows:
         return self._row(code, [test], code.constants_made, f"outcomes[{own}] = {kept}", selected=selected)
 
     def _code(self, paths: Iterable[Path], known: Known | None) -> RowCode:
-        """Return the code of a member with memories under some paths: only those will stay as long as it."""
-        slices = {path: self._histories.slices[path] for path in paths}
-        return RowCode(slices, self._needs.patterns.finder, self._needs.lookups.of, known)
+        return RowCode(self._histories, self._needs, paths, known)
 
     def _row(self, code: RowCode, tests: list[str], first: int, action: str, *, selected: bool) -> Row:
         count = code.constants_made

@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from time import perf_counter_ns
 from typing import Any, Final, NamedTuple
 
-from engine.evaluation.kernel.buckets.buckets import Bucket, SliceTest
-from engine.evaluation.kernel.selection.selected_rows import Loop, Observe, Selected, member_of
+from engine.evaluation.kernel.buckets.buckets import Bucket, Observe, member_of
+from engine.evaluation.kernel.buckets.running import Loop, Selected, SliceTest
 
 SAMPLED_EVERY: Final = 251
 """A prime number, so that streams with a period are sampled evenly."""

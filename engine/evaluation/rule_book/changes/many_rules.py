@@ -19,7 +19,6 @@ from engine.evaluation.rules import (
     check_name,
     read_condition,
     read_every,
-    source_of,
 )
 from engine.language.condition import Condition
 from engine.language.diagnostics import Entry, Refusal, quoted
@@ -209,8 +208,7 @@ def _read(
     """Return a condition and its source. A text that a rule has already is not parsed again."""
     if before is not None and isinstance(given, str) and before.is_written(given):
         return before.condition, before.source
-    read = read_condition(given, limits)
-    return read, source_of(given, read)
+    return read_condition(given, limits)
 
 
 def _made(

@@ -80,6 +80,10 @@ class Versions:
         for number in range(max(1, newest - KEPT_MAX), newest):
             self._drop(priority, number)
 
+    def number_of(self, priority: int) -> int:
+        """Return the number of the version that a rule has now."""
+        return self.present.get(priority, UNKNOWN).number
+
     def of(self, rule: Rule, detector_id: str) -> Iterator[dict[str, Any]]:
         """Yield the versions of a rule as plain data, newest first."""
         present = self.present.get(rule.priority, UNKNOWN)

@@ -8,7 +8,7 @@ restored, or that replays its journal in another process, evicts the same.
 from collections.abc import Hashable, Iterable, Iterator
 from operator import itemgetter
 from sys import getsizeof
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from engine.evaluation.paths import Path
 from engine.evaluation.slices.bounds.tracked import Keyed, Tracked
@@ -103,37 +103,45 @@ class Evicted(NamedTuple):
 NONE_EVICTED: Final = Evicted(0, 0)
 
 
-class Bounded(Protocol):
-    """What is bounded."""
+class Bounded:
+    """Slices with keys, and the bounds on their number and on their size."""
 
-    slices: dict[Path, Slices]
-    besides: list[Keyed]
-    live_max: int
-    bytes_max: int
-    tracking: bool
-    due: bool
-    live: int
-    keyed_bytes: int
-
-    def reaches(self, share: tuple[int, int]) -> bool:
-        """Return whether there is more than a share of a bound."""
-
-
-class Eviction:
-    """Holds the slices of a detector to its bounds."""
-
-    def __init__(self, bounded: Bounded) -> None:
-        self._bounded = bounded
+    def __init__(self, live_max: int, bytes_max: int) -> None:
+        self.live_max, self.bytes_max = live_max, bytes_max
+        self.slices = dict[Path, Slices]()
+        """Those by path, and those without keys."""
+        self.besides: list[Keyed] = []
+        """What counts towards the bounds besides slices."""
+        self.live = self.keyed_bytes = 0
+        """How many slices with keys there are, and their estimated size."""
+        self.tracking = False
+        """Whether slices log the keys of events, because a bound is near."""
+        self.due = False
+        """Whether a bound is passed, so that `settle` must be called after this event."""
         self._tracked: dict[Path, Tracked] = {}
 
-    def hold(self, now_us: int) -> Evicted:
-        """Drop what has expired and, until the bounds hold, more; not too much at once.
+    def weigh(self, more_bytes: int, more_slices: int = 0) -> None:
+        """Count more bytes, and more slices with keys."""
+        self.keyed_bytes += more_bytes
+        self.live += more_slices
+        if self.keyed_bytes > self.bytes_max or self.live > self.live_max:
+            self.due = True
 
-        Count the slices that had not expired. A bound is near, or was.
+    def _reaches(self, share: tuple[int, int]) -> bool:
+        """Return whether there is more than a share of a bound."""
+        part, whole = share
+        return whole * self.live > part * self.live_max or whole * self.keyed_bytes > part * self.bytes_max
+
+    def hold(self, now_us: int) -> Evicted:
+        """If a bound is near, drop what has expired and, until the bounds hold, more; not too much at once.
+
+        Count the slices that had not expired.
         """
-        bounded = self._bounded
-        bounded.tracking = True
-        self._track(self._bounded.live if self._passed() else TRACKED_AT_ONCE)
+        self.due = False
+        if not (self.tracking or self._reaches(NEAR_SHARE)):
+            return NONE_EVICTED
+        self.tracking = True
+        self._track(self.live if self._passed() else TRACKED_AT_ONCE)
         self._drop_expired(now_us)
         by_number = by_bytes = 0
         for _ in range(DROPPED_AT_ONCE):
@@ -144,15 +152,15 @@ class Eviction:
             tracked.drop(number)
             by_number += passed == "number"
             by_bytes += passed == "bytes"
-        bounded.due = bool(self._passed())
-        if not bounded.reaches(FAR_SHARE):
+        self.due = bool(self._passed())
+        if not self._reaches(FAR_SHARE):
             self.renew()
         return Evicted(by_number, by_bytes)
 
     def renew(self) -> None:
-        """Track all slices anew, if a bound is near: call this after changes that no event made."""
+        """Track all anew, if a bound is near: call this where something is dropped that no event dropped."""
         self._tracked.clear()
-        self._bounded.tracking = False
+        self.tracking = False
         for slices in self._keyed():
             slices.touched.clear()
 
@@ -166,10 +174,9 @@ class Eviction:
             looked_at += 1
 
     def _passed(self) -> str:
-        bounded = self._bounded
-        if bounded.live > bounded.live_max:
+        if self.live > self.live_max:
             return "number"
-        return "bytes" if bounded.keyed_bytes > bounded.bytes_max and bounded.live else ""
+        return "bytes" if self.keyed_bytes > self.bytes_max and self.live else ""
 
     def _track(self, count: int) -> None:
         for slices in self._keyed():
@@ -182,8 +189,8 @@ class Eviction:
             self._tracked[path].take_in(count)
 
     def _keyed(self) -> Iterator[Keyed]:
-        yield from (slices for path, slices in self._bounded.slices.items() if path)
-        yield from self._bounded.besides
+        yield from (slices for path, slices in self.slices.items() if path)
+        yield from self.besides
 
     def _firsts(self, *, expiring: bool) -> Iterable[tuple[int, tuple[str, ...], int, Tracked]]:
         for tracked in self._tracked.values():

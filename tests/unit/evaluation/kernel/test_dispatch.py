@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine import Detector
-from engine.evaluation.kernel import generated
+from engine.evaluation import generated
 from engine.evaluation.kernel.rule_set import FUSED_BELOW, INDEXED_FROM, PATTERN_NODES
 from tests.differential.modes import in_mode, index_from
 

@@ -8,7 +8,7 @@ from types import FunctionType
 import pytest
 
 from engine import Detector
-from engine.evaluation.kernel.generated import SOURCES_MAX, function
+from engine.evaluation.generated import SOURCES_MAX, function
 from tests.differential.modes import MODES, in_mode
 
 PREDICATES = 10

@@ -65,6 +65,7 @@ def test_what_was_measured_is_forgotten_once_rules_are_no_longer_indexed(
     assert (samples.events, len(samples.ran)) == (1, 2)
     with in_mode("fused"):
         detector.add_rule("other", "b == 1")
+    samples = detector.rule_set.samples
     assert (samples.events, samples.ran, samples.time_ns) == (0, {}, {})
 
 

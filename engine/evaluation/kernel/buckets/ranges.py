@@ -4,8 +4,7 @@ import math
 import struct
 from typing import Any, Final
 
-from engine.evaluation.kernel.selection.intervals import Intervals
-from engine.evaluation.kernel.selection.selected_rows import (
+from engine.evaluation.kernel.buckets.buckets import (
     PENDING_MAX,
     Place,
     RowsByPlace,
@@ -13,7 +12,8 @@ from engine.evaluation.kernel.selection.selected_rows import (
     SelectedRows,
     member_of,
 )
-from engine.evaluation.kernel.selection.triggers import Range, Within
+from engine.evaluation.kernel.buckets.intervals import Intervals
+from engine.evaluation.kernel.buckets.triggers import Range
 from engine.language.operators import LARGEST
 
 _TEXT_BYTES: Final = 32
@@ -79,7 +79,7 @@ class Ranges:
         for member, (ranges, place) in self._pending.items():
             (trigger, *_) = ranges
             exact = _is_exact(trigger.low, -LARGEST) and _is_exact(trigger.high, LARGEST)
-            row = self._rows.row(member, Within(*trigger[:3]) if exact else None)
+            row = self._rows.row(member, trigger if exact else None)
             for trigger in ranges:
                 self._of_kind(trigger).add(trigger, place, row)
         self._pending.clear()

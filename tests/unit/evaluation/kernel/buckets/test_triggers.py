@@ -7,14 +7,15 @@ import pytest
 
 from engine import parse
 from engine.evaluation.facts.look_up import fact_shown
-from engine.evaluation.kernel.indexing.analysis import Analysis, Holding
-from engine.evaluation.kernel.selection.triggers import (
+from engine.evaluation.kernel.buckets.triggers import (
     PRESENT,
+    Analysis,
     Beginning,
     Element,
     Ending,
     Found,
     Hit,
+    Holding,
     InNetwork,
     Range,
     Related,
@@ -24,7 +25,7 @@ from engine.evaluation.kernel.selection.triggers import (
 from engine.evaluation.operators.table import operator_of
 from engine.evaluation.paths import Path
 from engine.evaluation.requirements import Births, requirements_of
-from engine.evaluation.slices.histories import Histories, Site
+from engine.evaluation.slices.histories import Histories
 from engine.evaluation.stamps import NEVER
 from engine.language.condition import All, Condition, FactArg, InRelation, Leaf, Not, OnceWithin, SinceWithin
 from engine.language.condition import Any as AnyOf
@@ -64,7 +65,7 @@ def analysis_of(condition: Condition) -> Analysis:
     histories = Histories(1 << 40, 1 << 40)
     for use in requirements_of(condition, Births(7, NEVER)).memories:
         histories.acquire(use)
-    return Analysis(Site(histories, Births(7, NEVER)), cost)
+    return Analysis(histories, Births(7, NEVER), lambda choices: min(choices, key=cost))
 
 
 def cost(found: Triggers) -> float:

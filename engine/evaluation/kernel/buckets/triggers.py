@@ -1,4 +1,4 @@
-"""Finds the triggers of rules and memories: which events each must see, by what its operators say.
+"""Triggers: what an event has by which rules and memories are found, and which a condition has.
 
 A rule may skip an event at which its condition is false, and a memory one whose outcome is `idle`. Every
 other event meets at least one trigger. If no triggers ensure that, no event is skipped. Triggers are the
@@ -7,28 +7,17 @@ for Very Fast Publish/Subscribe Systems", 2001).
 """
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from engine.evaluation.facts.look_up import element_fact
+from engine.evaluation.facts.relations import network_key
 from engine.evaluation.facts.values import key_of, part_of_key
-from engine.evaluation.kernel.selection.triggers import (
-    NETWORKS,
-    PRESENT,
-    Beginning,
-    Element,
-    Ending,
-    Found,
-    Hit,
-    InNetwork,
-    Range,
-    Related,
-    Triggers,
-)
 from engine.evaluation.operators import compare
 from engine.evaluation.operators.interface import Memory
 from engine.evaluation.operators.table import operator_of
 from engine.evaluation.paths import Path
-from engine.evaluation.slices.histories import Site
+from engine.evaluation.requirements import Births
+from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import Remembered
 from engine.language import condition as language
 from engine.language.condition import Condition, FactArg, Scalar
@@ -36,11 +25,78 @@ from engine.language.nodes import Node
 from engine.language.validation.networks import network_of
 from engine.patterns.text_tests import literal_of
 
-if TYPE_CHECKING:
-    from engine.evaluation.requirements import Births
+PRESENT: Final = ("present",)
+"""Stands for any value of a fact."""
 
-Cost = Callable[[Triggers], float]
-"""Estimates how many events meet a set of triggers. Only comparisons of estimates matter."""
+
+class Hit(NamedTuple):
+    """Met if a fact has this value, in the form of `key_of`; if it is PRESENT, any value."""
+
+    fact: str
+    value: object
+    kind: str = "hit"
+    """Distinguishes the types: named tuples of different types are equal if their fields are."""
+
+
+class Range(NamedTuple):
+    """Met if a fact is from `low` to `high`. Both are numbers, or both are texts."""
+
+    fact: str
+    low: str | float
+    high: str | float
+    kind: str = "range"
+
+
+class Element(NamedTuple):
+    """Met if a fact is an array with an element of this key, or a text that contains this text."""
+
+    fact: str
+    value: object
+    kind: str = "element"
+
+
+class Found(NamedTuple):
+    """Met if the pattern matches the text of a fact."""
+
+    fact: str
+    pattern: str
+    kind: str = "found"
+
+
+class Beginning(NamedTuple):
+    """Met if a fact is a text that begins with this one."""
+
+    fact: str
+    text: str
+    kind: str = "beginning"
+
+
+class Ending(NamedTuple):
+    """Met if a fact is a text that ends with this one."""
+
+    fact: str
+    text: str
+    kind: str = "ending"
+
+
+class InNetwork(NamedTuple):
+    """Met if a fact is an address in the network that has this number, in its hashable form."""
+
+    fact: str
+    number: Any
+    kind: str = "network"
+
+
+class Related(NamedTuple):
+    """Met if a fact is, or may be, in a tuple of a stored relation, or if the caller sends the relation."""
+
+    fact: str
+    relation: str
+    shape: Any
+    """The length of the tuples, the place of the fact, and the places of literals; or NETWORKS."""
+    literals: tuple[Any, ...] = ()
+    """Those that the tuple has, in the form of rows."""
+    kind: str = "related"
 
 
 class Holding(NamedTuple):
@@ -50,16 +106,32 @@ class Holding(NamedTuple):
     kind: str = "holding"
 
 
+NETWORKS: Final = "networks"
+"""The shape of a trigger that is met if a fact is an address in a network of the relation."""
+
+Trigger = Hit | Range | Element | Found | Beginning | Ending | InNetwork | Related | Holding
+
+Triggers = frozenset[Any]
+"""Triggers, of which an event meets at least one."""
+
+Known = Hit | Range
+"""What is known of the events that meet a trigger: the value of a fact, or a range in which it is."""
+
+
+Cheapest = Callable[[Iterable[Triggers]], Triggers]
+"""Chooses those of some sets of triggers that the fewest events meet, by an estimate."""
+
+
 class Analysis:
-    """Finds the triggers of the rules and memories of one site.
+    """Finds the triggers of a rule and of its memories.
 
     It looks at each part of the condition once, however deep temporal nodes are nested in one another.
     """
 
-    def __init__(self, site: Site, cost: Cost) -> None:
-        self.site = site
-        """The history of the rule, or of what is inside one of its parts."""
-        self._cost = cost
+    def __init__(self, histories: Histories, births: Births, cheapest: Cheapest) -> None:
+        self.births = births
+        """When the history of the rule began, or of what is inside one of its parts."""
+        self._histories, self._cheapest = histories, cheapest
         self._inside: dict[Births, Analysis] = {}
         self._found: dict[tuple[int, Path, bool], tuple[Condition, Triggers | None]] = {}
         """What is known by now, by the id of a node, path and truth. Equality of nodes would compare all that
@@ -77,7 +149,7 @@ class Analysis:
     def best(self, parts: Iterable[Triggers | None]) -> Triggers | None:
         """Return the triggers of the cheapest part, for an event that meets every part."""
         known = [part for part in parts if part is not None]
-        return min(known, key=self._cost) if known else None
+        return self._cheapest(known) if known else None
 
     def present(self, fact: str) -> Triggers:
         """Return triggers for the events that have a fact."""
@@ -93,19 +165,19 @@ class Analysis:
 
     def holding(self, memory: Memory, path: Path) -> Triggers | None:
         """Return triggers for the events in whose slice a memory has an entry; None if nearly all have."""
-        remembered = self.site.histories.remembered(memory, path, self.site.birth)
+        remembered = self._histories.remembered(memory, path, self.births.birth)
         return None if remembered.by_exception else frozenset({Holding(remembered)})
 
     def of(self, node: Node, path: Path) -> "Analysis":
         """Return the analysis of what is inside a part, whose history may be older than the rule's."""
-        return self.inside(self.site.births.of(node, path))
+        return self.inside(self.births.of(node, path))
 
-    def inside(self, births: "Births") -> "Analysis":
+    def inside(self, births: Births) -> "Analysis":
         """Return the analysis of what is inside a part with these births."""
-        if births == self.site.births:
+        if births == self.births:
             return self
         if births not in self._inside:
-            self._inside[births] = Analysis(self.site._replace(births=births), self._cost)
+            self._inside[births] = Analysis(self._histories, births, self._cheapest)
         return self._inside[births]
 
     def true(self, node: Condition, path: Path) -> Triggers | None:
@@ -153,9 +225,9 @@ class Analysis:
             case language.Not(inner):
                 return self.false(inner, path)
             case language.Keyed(inner, key, where):
-                parts = [self.true(inner, self.site.births.step(node, path)), self.present(key)]
+                parts = [self.true(inner, self.births.step(node, path)), self.present(key)]
                 if where is not None:
-                    of_where = self.site.births.of_where(node, path)
+                    of_where = self.births.of_where(node, path)
                     parts.append(self.inside(of_where).true(where, path))
                 return self.best(parts)
             case _:
@@ -181,8 +253,8 @@ class Analysis:
     def _in_network(self, fact: str, networks: tuple[str, ...] | language.NetworksOf) -> Triggers:
         if isinstance(networks, language.NetworksOf):
             return frozenset({Related(fact, networks.relation, NETWORKS)})
-        found = map(network_of, networks)
-        return frozenset(InNetwork(fact, network.key) for network in found if network is not None)
+        found = [network for network in map(network_of, networks) if network is not None]
+        return frozenset(InNetwork(fact, network_key(network.key)) for network in found)
 
     def _in_relation(self, relation: str, args: tuple[FactArg | Scalar, ...]) -> Triggers | None:
         facts = {place: one.fact for place, one in enumerate(args) if isinstance(one, FactArg)}
@@ -246,3 +318,36 @@ def _within(leaves: list[language.Leaf]) -> Triggers:
     low = max(low for low, _ in values)
     high = min(high for _, high in values)
     return frozenset({Range(leaves[0].fact, low, high)} if low <= high else ())
+
+
+def truth(node: Condition, known: Known) -> bool | None:
+    """Return the truth of a node if what is known decides it, otherwise None."""
+    match node:
+        case language.Leaf(known.fact):
+            return _truth_of_leaf(node, known)
+        case language.All(members) | language.Any(members):
+            decisive = isinstance(node, language.Any)
+            truths = [truth(member, known) for member in members]
+            if all(found is not None and found is not decisive for found in truths):
+                return not decisive
+            return decisive if decisive in truths else None
+        case language.Not(inner):
+            found = truth(inner, known)
+            return None if found is None else not found
+        case _:
+            return None
+
+
+def _truth_of_leaf(leaf: language.Leaf, known: Known) -> bool | None:
+    wanted = leaf.value
+    match leaf.op:
+        case "eq" if isinstance(known, Hit) and not isinstance(wanted, tuple):
+            return bool(key_of(wanted) == known.value)
+        case "in" if isinstance(known, Hit) and isinstance(wanted, tuple):
+            return known.value in map(key_of, wanted)
+        case "between" if isinstance(known, Range) and isinstance(wanted, tuple):
+            low, high = cast("tuple[Any, Any]", wanted)
+            alike = isinstance(low, str) is isinstance(known.low, str)
+            return True if alike and low <= known.low and known.high <= high else None
+        case _:
+            return None

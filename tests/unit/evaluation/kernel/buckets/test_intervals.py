@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from engine import Detector
-from engine.evaluation.kernel.selection import ranges
-from engine.evaluation.kernel.selection.intervals import Intervals
-from engine.evaluation.kernel.selection.ranges import Ranges
-from engine.evaluation.kernel.selection.selected_rows import SelectedRows
-from engine.evaluation.kernel.selection.triggers import Range
+from engine.evaluation.kernel.buckets import ranges
+from engine.evaluation.kernel.buckets.buckets import Row, SelectedRows
+from engine.evaluation.kernel.buckets.intervals import Intervals
+from engine.evaluation.kernel.buckets.ranges import Ranges
+from engine.evaluation.kernel.buckets.triggers import Range
 from engine.language.condition import Leaf
 from engine.language.operators import LARGEST
 from tests.differential.modes import index_from
@@ -22,7 +22,7 @@ from tests.worlds.ranges import NUMBERS, TEXTS, TEXTS_OF_RULES
 
 def test_ranges_that_come_and_go_select_their_members_whether_they_are_few_or_many(seed: int) -> None:
     drawn = random.Random(seed)
-    of_fact = Ranges(SelectedRows(lambda member, _: (member, None)))
+    of_fact = Ranges(SelectedRows(lambda *_, **__: Row(_never, [], [])))
     there = dict[int, tuple[list[Range], tuple[int, bool]]]()
     sizes = set()
     for number in range(3_000):
@@ -52,6 +52,10 @@ def test_ranges_that_come_and_go_select_their_members_whether_they_are_few_or_ma
         sizes.add(len(there))
     assert min(sizes) == 0
     assert max(sizes) > 3 * ranges.FEW_MAX
+
+
+def _never(*_: Any) -> None:
+    raise AssertionError
 
 
 def _evaluated(detector: Detector, **fields: object) -> int:

@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
-from engine.evaluation.kernel.selection.selected_rows import SelectedRow, member_of
+from engine.evaluation.kernel.buckets.buckets import SelectedRow, member_of
 
 _WORD_BITS: Final = 64
 

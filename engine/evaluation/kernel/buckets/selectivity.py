@@ -1,0 +1,162 @@
+"""Estimates how often an event meets a trigger, from the triggers that rules could be indexed by.
+
+The values and the ends of ranges that rules ask for stand for the values that events have. They count whether
+or not rules are indexed by them; otherwise the first choice would decide all later ones.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from math import inf
+from typing import Any, Final
+
+from engine.evaluation.kernel.buckets.ranges import ordinal
+from engine.evaluation.kernel.buckets.triggers import (
+    PRESENT,
+    Beginning,
+    Element,
+    Ending,
+    Found,
+    Hit,
+    InNetwork,
+    Range,
+    Related,
+    Triggers,
+)
+from engine.language.operators import LARGEST
+
+_PRESENT_COST: Final = 1.0
+_RELATED_COST: Final = 0.9
+_HOLDING_COST: Final = 0.5
+_SEARCH_COST: Final = 20.0
+"""The cost that a trigger adds to each event, in evaluations of a rule. Any event may meet PRESENT. A search
+for patterns has a fixed cost, which the patterns of a fact share."""
+
+_ELEMENTS: Final = 2.0
+"""A rough estimate of how many of the indexed elements a value has."""
+
+_FACTS_MAX: Final = 256
+_SAMPLES_MAX: Final = 256
+"""The most facts, and the most values and ends of ranges of a fact, that are kept."""
+
+_OPEN: Final = frozenset({LARGEST, -LARGEST, inf, -inf})
+"""The ends of ranges that go on for ever."""
+
+_SEARCH: Final = 40.0
+"""The cost of searching the ranges of a fact at an event, in evaluations of a rule. Its ranges share it."""
+
+_SELECTED: Final = 8.0
+"""A rule that a range selects is collected alone, which takes as long as so many in a bucket."""
+
+_COST_MAX: Final = 0.99
+"""The highest cost of a range: less than that of all events with the fact."""
+
+_STRIDE: Final = 97
+"""Which end of a full sample the next one replaces; prime, so that every end is replaced sometimes."""
+
+
+class _Sample:
+    """What rules ask of a fact."""
+
+    __slots__ = ("count", "ends", "values")
+
+    def __init__(self) -> None:
+        self.values: set[int] = set()
+        """The hashes of values."""
+        self.ends: list[int] = []
+        """The ends of ranges, in order."""
+        self.count = 0
+
+    def add_end(self, end: str | float) -> None:
+        if end in _OPEN:
+            return
+        self.count += 1
+        if len(self.ends) >= _SAMPLES_MAX:
+            del self.ends[self.count * _STRIDE % _SAMPLES_MAX]
+        insort(self.ends, ordinal(end))
+
+
+class Selectivity:
+    """What an event meets how often, as far as the rules tell."""
+
+    __slots__ = ("_facts", "_samples")
+
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        """`facts` has what each fact is indexed by; others change it."""
+        self._facts = facts
+        self._samples: dict[str, _Sample] = {}
+
+    def cheapest(self, choices: Iterable[Triggers]) -> Triggers:
+        """Return those triggers that the fewest events meet, of sets by which a rule can be indexed."""
+
+        def learned_cost(triggers: Triggers) -> float:
+            self.learn(triggers)
+            return self.cost(triggers)
+
+        return min(choices, key=learned_cost)
+
+    def learn(self, triggers: Triggers) -> None:
+        """Take triggers into account that a rule could be indexed by."""
+        for trigger in triggers:
+            if isinstance(trigger, Range):
+                sample = self._sample(trigger.fact)
+                sample.add_end(trigger.low)
+                sample.add_end(trigger.high)
+            elif isinstance(trigger, Hit) and trigger.value is not PRESENT:
+                sample = self._sample(trigger.fact)
+                if len(sample.values) < _SAMPLES_MAX:
+                    sample.values.add(hash(trigger.value))
+
+    def cost(self, triggers: Triggers) -> float:
+        """Estimate how often an event meets one of some triggers."""
+        values = Counter(
+            trigger.fact for trigger in triggers if isinstance(trigger, Hit) and trigger.value is not PRESENT
+        )
+        rest = (trigger for trigger in triggers if not isinstance(trigger, Hit) or trigger.value is PRESENT)
+        return sum(map(self._cost, rest)) + sum(
+            count / (count + 1 + self._values(fact)) for fact, count in values.items()
+        )
+
+    def _values(self, fact: str) -> int:
+        """Estimate how many values of a fact the rules ask for."""
+        indexed = len(self._facts[fact].by_value) if fact in self._facts else 0
+        return max(indexed, len(self._sample(fact).values))
+
+    def _cost(self, trigger: Any) -> float:
+        match trigger:
+            case Found():
+                return _SEARCH_COST / (1 + self._alike(trigger))
+            case Beginning() | Ending() | InNetwork():
+                return 1 / (2 + self._alike(trigger))
+            case Element():
+                return _ELEMENTS / (1 + _ELEMENTS + self._alike(trigger))
+            case Range():
+                return self._cost_of_range(trigger)
+            case Hit():
+                return _PRESENT_COST
+            case Related():
+                return _RELATED_COST
+            case _:
+                return _HOLDING_COST
+
+    def _alike(self, trigger: Any) -> int:
+        """Return how many triggers of a fact and kind the index has."""
+        fact = self._facts.get(trigger.fact)
+        return 0 if fact is None else len(fact.more.get(type(trigger), ()))
+
+    def _cost_of_range(self, trigger: Range) -> float:
+        """Estimate how often a range selects a rule, and add its share of the search."""
+        sample = self._sample(trigger.fact)
+        ends = sample.ends
+        inside = bisect_left(ends, ordinal(trigger.high)) - bisect_right(ends, ordinal(trigger.low))
+        share = (max(0, inside) + 0.5) / (len(ends) + 1)
+        return min(_COST_MAX, _SELECTED * share + _SEARCH / (1 + sample.count))
+
+    def _sample(self, fact: str) -> _Sample:
+        sample = self._samples.get(fact)
+        if sample is None:
+            if len(self._samples) >= _FACTS_MAX:
+                # The oldest is forgotten.
+                del self._samples[next(iter(self._samples))]
+            sample = self._samples[fact] = _Sample()
+        return sample
