@@ -1,4 +1,4 @@
-"""What the enabled rules of a detector need besides memories: patterns, look-ups, relations."""
+"""What the enabled rules of a detector need: memories, patterns, look-ups, relations."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -8,6 +8,7 @@ from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
 from engine.evaluation.facts.texts import Sizes, arrays, texts
 from engine.evaluation.requirements import Requirements
+from engine.evaluation.slices.histories import Histories
 from engine.language.limits import Limits
 from engine.patterns.compiled_pattern import compile_pattern
 
@@ -24,9 +25,9 @@ WARNING_BYTES_MAX: Final = 256 + 6 * NAME_CHARS_SHOWN
 class Needs:
     """The needs of some rules, each counted."""
 
-    def __init__(self, limits: Limits, stored: Mapping[str, Any]) -> None:
-        """Take the bounds, and the relations that are stored, by name; others change these."""
-        self.limits = limits
+    def __init__(self, limits: Limits, histories: Histories, stored: Mapping[str, Any]) -> None:
+        """Take the bounds, the memories, and the relations that are stored, by name; others change these."""
+        self.limits, self.histories = limits, histories
         self.stored = stored
         self.patterns = PatternWork(limits)
         self.lookups = Lookups(stored)

@@ -53,13 +53,12 @@ class RuleSet(Needs):
     """The enabled rules by priority."""
 
     def __init__(self, limits: Limits, histories: Histories, stored: Mapping[str, Any]) -> None:
-        super().__init__(limits, stored)
+        super().__init__(limits, histories, stored)
         self.note: Note | None = None
         """Takes rules that fire, if they notify or act at most once in some time. It is set before there are
         any, if at all."""
         self._noted: set[int] = set()
         """The priorities of those rules."""
-        self.histories = histories
         self.timing = Timing(histories, self)
         self.enabled: dict[int, EnabledRule] = {}
         self.plans: dict[int, Any] = {}
@@ -177,7 +176,7 @@ class RuleSet(Needs):
             nodes = self.nodes + self._dear
             indexed = nodes >= (FUSED_BELOW if self.indexed else INDEXED_FROM)
         if indexed and not self.indexed:
-            self._members = Members(self.histories, self, self.samples)
+            self._members = Members(self, self.samples)
             for priority in self.enabled:
                 self._index(priority)
         elif self._members is not None and not indexed:
@@ -283,7 +282,7 @@ class RuleSet(Needs):
         It takes what `decide` takes. The conditions, each with the births of its histories, are parts of a
         rule. Any change of the rules makes it invalid.
         """
-        return self._functions_for(conditions, _Bits()).decide
+        return Functions(conditions, self, _Bits()).decide
 
     def _many(self, members: Members) -> IndexedStream:
         if self._stream is None:
@@ -302,31 +301,14 @@ class RuleSet(Needs):
             made = Combinations[int](lambda bits: rules_of_bits(rules, bits))
             conditions = [(rule.condition, births) for rule, births, _ in enabled]
             noted = sum(1 << place for place, each in enumerate(priorities) if each in self._noted)
-            self._functions = self._functions_for(
-                *(conditions, made),
+            self._functions = Functions(
+                *(conditions, self, made),
                 timing=self.timing,
                 noted=noted,
                 note=self.note,
                 besides=[*self._read_to_act()],
             )
         return self._functions
-
-    def _functions_for(
-        self,
-        rules: Sequence[tuple[Condition, Births]],
-        combinations: Mapping[int, Any],
-        **told: Any,
-    ) -> Functions:
-        return Functions(
-            rules,
-            self.histories,
-            finder=self.patterns.finder,
-            lookup_of=self.lookups.of,
-            relations_of=self.lookups.relations,
-            begin=self.patterns.begin if self.patterns.bounded else None,
-            combinations=combinations,
-            **told,
-        )
 
 
 class _Bits(dict[int, int]):

@@ -9,12 +9,12 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from engine.evaluation.generated import function
 from engine.evaluation.kernel.code.condition_code import ConditionCode
-from engine.evaluation.kernel.code.event_code import Finder, LookupOf
 from engine.evaluation.kernel.code.given_code import GivenCode
 from engine.evaluation.kernel.code.uses import Uses
+from engine.evaluation.kernel.needs import Needs
 from engine.evaluation.requirements import Births
 from engine.evaluation.rules import Fired, Rule
-from engine.evaluation.slices.histories import SETTLED_EVERY, Histories
+from engine.evaluation.slices.histories import SETTLED_EVERY
 from engine.evaluation.timed.changes import Part
 from engine.evaluation.timed.timing import Timing
 from engine.evaluation.timed.watch import Watch
@@ -293,31 +293,25 @@ class Functions:
     def __init__(
         self,
         rules: Sequence[tuple[Condition, Births]],
-        histories: Histories,
-        *,
-        finder: Finder,
-        lookup_of: LookupOf,
-        relations_of: Callable[[Any], object],
-        begin: Callable[[Any, Any], object] | None,
+        needs: Needs,
         combinations: Mapping[int, Any],
+        *,
         timing: Timing | None = None,
         noted: int = 0,
         note: Note | None = None,
         besides: Sequence[str] = (),
     ) -> None:
-        """Take what the functions read: the rules, and what they remember.
+        """They give what `combinations` has for the bits of the rules that fire, the first rule's the lowest.
 
-        They give what `combinations` has for the bits of the rules that fire, the first rule's the lowest.
-        `begin` is called with each event before it is decided, and `note` before it is committed if some of
-        the rules fire whose bits are in `noted`. It reads the facts `besides`.
+        `note` is called before an event is committed if some of the rules fire whose bits are in `noted`. It
+        reads the facts `besides`.
         """
-        self._rules, self._timing, self._besides = rules, timing, besides
-        self._histories, self._finders = histories, (finder, lookup_of)
+        self._rules, self._needs, self._timing, self._besides = rules, needs, timing, besides
         self._tools = {
-            "histories": histories,
+            "histories": needs.histories,
             "combinations": combinations,
-            "begin": begin,
-            "relations_of": relations_of,
+            "begin": needs.patterns.begin if needs.patterns.bounded else None,
+            "relations_of": needs.lookups.relations,
             "SETTLED_EVERY": SETTLED_EVERY,
             **({"NOTED": noted, "note": note} if noted else {}),
         }
@@ -352,12 +346,11 @@ class Functions:
 
     @cached_property
     def _given_code(self) -> GivenCode:
-        uses = Uses(self._rules, at_once=True, besides=self._besides)
-        return GivenCode(self._histories, uses, *self._finders)
+        return GivenCode(self._needs, Uses(self._rules, at_once=True, besides=self._besides))
 
     @cached_property
     def _code(self) -> _Code:
-        return self._made(ConditionCode(self._histories, Uses(self._rules), *self._finders))
+        return self._made(ConditionCode(self._needs, Uses(self._rules)))
 
     def _made(self, code: ConditionCode) -> _Code:
         code.is_timed = bool(self._timing and self._timing.watches)

@@ -1,14 +1,14 @@
 """`compare`: two terms have values, and these compare so."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import count
 from math import inf, nan
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from engine.evaluation.facts.values import double
 from engine.evaluation.operators.counting.comparison import COMPARED
-from engine.evaluation.operators.interface import Constants, Found, Reading, Triggers
+from engine.evaluation.operators.interface import Found, Triggers
 from engine.evaluation.operators.table import remembering, term_operator
 from engine.evaluation.operators.term_interface import Kind, Motion
 from engine.evaluation.paths import Path
@@ -24,14 +24,15 @@ _NUMBERS: Final = frozenset({Kind.COMPUTED, Kind.DOUBLE, Kind.NUMBER})
 _ORDERS: Final = frozenset({"gt", "gte", "lt", "lte"})
 
 
-class Values(Constants, Protocol):
-    """Gives the names by which the code of a comparison reads an event, and what its terms remember."""
+class Names(NamedTuple):
+    """Gives the names by which the code of a comparison reads constants and terms."""
 
-    def reading(self, term: TermNode) -> Reading:
-        """Return what the code of a term reads."""
-
-    def shared(self, term: TermNode, text: str) -> str:
-        """Return the expression for a value, or the variable that has it for all comparisons."""
+    constant: Callable[[object], str]
+    """Gives the variable of a constant."""
+    reading: Callable[[TermNode], Any]
+    """Gives what the code of a term reads: an event, and what the term remembers."""
+    shared: Callable[[TermNode, str], str] = lambda _, text: text
+    """Gives the expression for the value of a term, or the variable that has it for all comparisons."""
 
 
 class _Value(NamedTuple):
@@ -44,8 +45,8 @@ class _Value(NamedTuple):
 class _Code:
     """The code of one comparison."""
 
-    def __init__(self, values: Values) -> None:
-        self._values = values
+    def __init__(self, names: Names) -> None:
+        self._names = names
         self._variables = count()
 
     def truth(self, node: Compare) -> str:
@@ -80,17 +81,17 @@ class _Code:
                 if isinstance(term, str)
                 else Kind.NUMBER
             )
-            return _Value(self._values.constant(term), kind)
+            return _Value(self._names.constant(term), kind)
         operator = term_operator(term)
         operands = [self._double(operand) for operand in operator.operands(term)]
-        text = self._values.shared(term, operator.value(term, self._values.reading(term), operands))
+        text = self._names.shared(term, operator.value(term, self._names.reading(term), operands))
         return _Value(text, operator.kind(term))
 
     def _double(self, term: Term) -> str:
         """Return the expression for a value as a double: one that is not finite if it is missing."""
         if not isinstance(term, TermNode):
             number = double(term)
-            return self._values.constant(nan if number is None else number)
+            return self._names.constant(nan if number is None else number)
         value = self.value(term)
         if value.kind in (Kind.COMPUTED, Kind.DOUBLE):
             return value.text
@@ -168,14 +169,14 @@ class _Code:
         return [f"{first} - {again} == 0.0" if value.kind is Kind.COMPUTED else f"{first} == {again}"]
 
 
-def comparison(node: Compare, values: Values) -> str:
+def comparison(node: Compare, names: Names) -> str:
     """Return the expression for the truth of a comparison."""
-    return _Code(values).truth(node)
+    return _Code(names).truth(node)
 
 
-def values_of(terms: Iterable[TermNode], values: Values) -> str:
+def values_of(terms: Iterable[TermNode], names: Names) -> str:
     """Return the expression for the values of terms, in a tuple."""
-    code = _Code(values)
+    code = _Code(names)
     return f"({''.join(f'{code.value(term).text}, ' for term in terms)})"
 
 

@@ -10,14 +10,14 @@ from itertools import chain
 from typing import Any, ClassVar, Final
 
 from engine.evaluation.kernel.code.access import Access
-from engine.evaluation.kernel.code.event_code import Finder, LookupOf, key_lookup
+from engine.evaluation.kernel.code.event_code import key_lookup
 from engine.evaluation.kernel.code.predicates import PresentCode
 from engine.evaluation.kernel.code.uses import Uses
-from engine.evaluation.operators.compare import comparison
+from engine.evaluation.kernel.needs import Needs
+from engine.evaluation.operators.compare import Names, comparison
 from engine.evaluation.operators.table import OPERATORS, operator_of, parts_of, remembers
 from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.requirements import Births
-from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import Remembered, Slices
 from engine.evaluation.stamps import NUMBER_BITS
 from engine.language import condition as language
@@ -41,39 +41,15 @@ class Block:
         self._path = path
 
 
-class _Terms:
-    """Gives the names by which the code of a comparison reads an event, and what its terms remember."""
-
-    def __init__(self, code: "ConditionCode", births: Births, path: Path) -> None:
-        self._code, self._births, self._path = code, births, path
-
-    @property
-    def now(self) -> str:
-        """The variable of the event's time in microseconds."""
-        return self._code.now
-
-    def constant(self, value: object) -> str:
-        """Return the variable of a constant."""
-        return self._code.constant(value)
-
-    def reading(self, term: TermNode) -> Any:
-        """Return what the code of a term reads."""
-        return self._code.read(term, self._births, self._path)
-
-    def shared(self, term: TermNode, text: str) -> str:
-        """Return the expression for a value, or the variable that has it for all comparisons."""
-        return self._code.shared_value(term, text, self._births, self._path)
-
-
 class ConditionCode(PresentCode):
     """The code of some conditions, which share what they look up and decide."""
 
     ends_max: ClassVar = 8
     """The most ends that are kept."""
 
-    def __init__(self, histories: Histories, uses: Uses, finder: Finder, lookup_of: LookupOf) -> None:
-        super().__init__(uses, finder, lookup_of)
-        self._histories = histories
+    def __init__(self, needs: Needs, uses: Uses) -> None:
+        super().__init__(uses, needs.patterns.finder, needs.lookups.of)
+        self._histories = needs.histories
         self._paths: dict[Path, int] = {(): 0}
         self._slices: dict[int, Slices] = {}
         self._known: dict[Any, str] = {}
@@ -127,8 +103,12 @@ class ConditionCode(PresentCode):
         looks_back = bool(parts_of(node))
         known: Any = (node, path, births.name(node, path)) if looks_back else node
         if known not in self._known:
-            terms = _Terms(self, births, path)
-            text = comparison(node, terms)
+            names = Names(
+                self.constant,
+                lambda term: self._read(term, births, path),
+                lambda term, text: self._shared_value(term, text, births, path),
+            )
+            text = comparison(node, names)
             if not looks_back:
                 text = self.looked_up(facts_of(node), text)
             if self.uses.repeats_node(*known) if looks_back else self.uses.decides_once(node):
@@ -140,13 +120,13 @@ class ConditionCode(PresentCode):
             self._known[known] = text
         return self._known[known]
 
-    def read(self, term: TermNode, births: Births, path: Path) -> PresentCode | Access:
+    def _read(self, term: TermNode, births: Births, path: Path) -> PresentCode | Access:
         """Return what the code of a term reads."""
         if not remembers(term):
             return self
         return self._access(term, births.of(term, path), path)
 
-    def shared_value(self, term: TermNode, text: str, births: Births, path: Path) -> str:
+    def _shared_value(self, term: TermNode, text: str, births: Births, path: Path) -> str:
         """Return the expression for a value, or the variable that has it, if comparisons share the term."""
         known = term, path, births.of(term, path).birth
         if not self.uses.repeats_node(*known):

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from engine.evaluation.kernel.code.condition_code import ConditionCode
-from engine.evaluation.kernel.code.event_code import Finder, LookupOf
 from engine.evaluation.kernel.code.uses import Uses
-from engine.evaluation.slices.histories import Histories
+from engine.evaluation.kernel.needs import Needs
 
 
 class GivenCode(ConditionCode):
@@ -18,8 +17,8 @@ class GivenCode(ConditionCode):
     In the code, `f0` is a fact as elsewhere, and `g0` a field that is none, but may hold one.
     """
 
-    def __init__(self, histories: Histories, uses: Uses, finder: Finder, lookup_of: LookupOf) -> None:
-        super().__init__(histories, uses, finder, lookup_of)
+    def __init__(self, needs: Needs, uses: Uses) -> None:
+        super().__init__(needs, uses)
         # All names there are have no number.
         fields = sorted(iter(uses.fields))
         self.known_facts = frozenset([name for name in fields if "." not in name])

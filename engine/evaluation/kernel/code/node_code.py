@@ -13,7 +13,7 @@ from engine.evaluation.kernel.code.access import is_inside
 from engine.evaluation.kernel.code.event_code import Finder, LookupOf
 from engine.evaluation.kernel.code.predicates import PresentCode
 from engine.evaluation.kernel.code.uses import Uses
-from engine.evaluation.operators.compare import comparison, found_in, values_of
+from engine.evaluation.operators.compare import Names, comparison, found_in, values_of
 from engine.evaluation.operators.table import operator_of, parts_of, remembering
 from engine.language import condition as language
 from engine.language.condition import Condition, Predicate, children
@@ -125,10 +125,10 @@ def predicate_code(
 
     A comparison is one if its terms do not look back.
     """
+    code: _NodeCode
     if isinstance(node, language.Compare):
-        terms = _Terms(node)
-        code: _NodeCode = terms.code
-        truth = comparison(node, terms)
+        code, names = _code_of_terms(node)
+        truth = comparison(node, names)
     else:
         code = _NodeCode(finder, lookup_of, relations)
         truth = code.predicate(node)
@@ -160,9 +160,8 @@ def verdict_code(node: Condition) -> VerdictCode:
     """Return the verdict of a node that looks back, or compares terms, as functions."""
     code, found = _PastCode("NEVER"), "()"
     if isinstance(node, language.Compare):
-        terms = _Terms(node)
-        code = terms.code
-        verdict, found = comparison(node, terms), values_of(found_in(node), terms)
+        code, names = _code_of_terms(node)
+        verdict, found = comparison(node, names), values_of(found_in(node), names)
     else:
         operator = operator_of(node)
         assert operator is not None, node
@@ -266,32 +265,17 @@ class _Part:
         return getattr(self._code, name)
 
 
-class _Terms:
-    """Gives the names by which the code of a comparison reads the values that it is given."""
+def _code_of_terms(node: language.Compare) -> tuple[_PastCode, Names]:
+    """Return the code of a comparison, and the names by which it reads the values that it is given."""
+    code, parts = _PastCode("NEVER"), parts_of(node)
 
-    def __init__(self, node: language.Compare) -> None:
-        self.code = _PastCode("NEVER")
-        self._parts = parts_of(node)
-
-    @property
-    def now(self) -> str:
-        """The variable of the event's time in microseconds."""
-        return self.code.now
-
-    def constant(self, value: object) -> str:
-        """Return the variable of a constant."""
-        return self.code.constant(value)
-
-    def reading(self, term: TermNode) -> Any:
-        """Return what the code of a term reads."""
-        for number, part in enumerate(self._parts, 1):
+    def reading(term: TermNode) -> Any:
+        for number, part in enumerate(parts, 1):
             if part is term:
-                return _Part(self.code, number)
-        return self.code
+                return _Part(code, number)
+        return code
 
-    def shared(self, term: TermNode, text: str) -> str:  # noqa: ARG002 -- nothing is decided before
-        """Return the expression for a value."""
-        return text
+    return code, Names(code.constant, reading)
 
 
 def _nothing(*names: str) -> object:

@@ -14,13 +14,12 @@ from engine.evaluation.facts.values import key_of
 from engine.evaluation.generated import function, indented
 from engine.evaluation.kernel.code.event_code import EventCode, Finder, LookupOf
 from engine.evaluation.kernel.code.uses import Uses, open_range
-from engine.evaluation.operators.compare import comparison
+from engine.evaluation.operators.compare import Names, comparison
 from engine.evaluation.paths import Path
 from engine.evaluation.requirements import Births
 from engine.language import condition as language
 from engine.language.condition import Condition, FactArg, LeafValue
 from engine.language.forms.table import facts_of
-from engine.language.nodes import TermNode
 from engine.language.operators import LARGEST
 from engine.language.validation.networks import network_of
 
@@ -81,15 +80,7 @@ class PresentCode(EventCode):
                 return self._predicate(node)
 
     def _comparison(self, node: language.Compare, births: Births, path: Path) -> str:  # noqa: ARG002 -- it does not look back
-        return self.looked_up(facts_of(node), comparison(node, self))
-
-    def reading(self, term: TermNode) -> Any:  # noqa: ARG002 -- no term inside looks back
-        """Return what the code of a term reads."""
-        return self
-
-    def shared(self, term: TermNode, text: str) -> str:  # noqa: ARG002 -- comparisons share nothing
-        """Return the expression for a value."""
-        return text
+        return self.looked_up(facts_of(node), comparison(node, Names(self.constant, lambda _: self)))
 
     def _predicate(self, node: Condition) -> str:
         return self.looked_up(facts_of(node), self.predicate(node))

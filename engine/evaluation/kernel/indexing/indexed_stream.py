@@ -64,8 +64,8 @@ class IndexedStream:
         """`combinations` has the rules by their priorities. `note` takes those that fire before a commit."""
         self._members, self._needs, self._timing = members, needs, timing
         self._combinations, self._note = combinations, note
-        self._histories, self._samples = members.histories, members.samples
-        keyed = [one for path, one in members.histories.slices.items() if path]
+        self._histories, self._samples = needs.histories, members.samples
+        keyed = [one for path, one in needs.histories.slices.items() if path]
         self._plain = SlicesFinder([one for one in keyed if not is_filtered(one.path)])
         self._filtered = SlicesFinder([one for one in keyed if is_filtered(one.path)])
         self._entered: list[Slices] = []

@@ -15,7 +15,6 @@ from engine.evaluation.kernel.needs import Needs
 from engine.evaluation.paths import membership_of
 from engine.evaluation.requirements import Births, Use, path_depth
 from engine.evaluation.rules import Rule
-from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import Remembered, Slices
 from engine.language.condition import Condition
 
@@ -39,10 +38,10 @@ class Member(NamedTuple):
 class Members:
     """The members of one detector by number: that of a rule is its priority, those of others are below 0."""
 
-    def __init__(self, histories: Histories, needs: Needs, samples: Samples) -> None:
-        self.histories, self.samples = histories, samples
+    def __init__(self, needs: Needs, samples: Samples) -> None:
+        self.samples, self._histories = samples, needs.histories
         self.outcomes: Outcomes = {}
-        self.rows = Rows(histories, needs, self.outcomes)
+        self.rows = Rows(needs, self.outcomes)
         self._members: dict[int, Member] = {}
         self.memories: dict[Remembered, int] = {}
         """The number of each memory."""
@@ -55,7 +54,7 @@ class Members:
         self, rule: Rule, births: Births, uses: Sequence[Use], memories: Sequence[Remembered]
     ) -> None:
         """Add a rule, and the memories that it uses unless others have brought them."""
-        analysis = Analysis(self.histories, births, self.index.selectivity.cheapest)
+        analysis = Analysis(self._histories, births, self.index.selectivity.cheapest)
         for remembered, use in zip(memories, uses, strict=True):
             if remembered not in self.memories:
                 self._add_memory(remembered, use, analysis)

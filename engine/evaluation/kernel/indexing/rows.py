@@ -16,7 +16,6 @@ from engine.evaluation.kernel.indexing.families import Family
 from engine.evaluation.kernel.needs import Needs
 from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.requirements import Births, requirements_of
-from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import MORE, Remembered
 from engine.evaluation.stamps import NUMBER_BITS
 from engine.language import condition as language
@@ -67,11 +66,9 @@ class RowCode(ConditionCode):
     finds_relations = False
     ends_max = 0
 
-    def __init__(
-        self, histories: Histories, needs: Needs, paths: Iterable[Path], known: Known | None
-    ) -> None:
-        super().__init__(histories, EverythingRepeats(), needs.patterns.finder, needs.lookups.of)
-        self._own_slices = {path: histories.slices[path] for path in paths}
+    def __init__(self, needs: Needs, paths: Iterable[Path], known: Known | None) -> None:
+        super().__init__(needs, EverythingRepeats())
+        self._own_slices = {path: needs.histories.slices[path] for path in paths}
         self._fact_known = known
         self.of_family = False
         """Whether the code is that of a family, in which the window and the birth are those of a rule."""
@@ -91,17 +88,15 @@ class RowCode(ConditionCode):
                     return super().truth(type(node)(tuple(left)), births, path)
         return super().truth(node, births, path)
 
-    def conjuncts(self, node: Condition, births: Births) -> Iterator[str]:
-        """Yield the expressions that must all be true, in their order."""
-        members = node.members if isinstance(node, language.All) else (node,)
-        whole = self.truth(node, births) if len(members) == 1 else None
-        if whole is not None:
-            yield whole
-            return
-        for member in dearest_last(members):
+    def tests(self, node: Condition, births: Births) -> tuple[list[str], int]:
+        """Return the expressions that must all be true, and how many constants there are with the first."""
+        tests, first = [], 0
+        for member in dearest_last(node.members if isinstance(node, language.All) else (node,)):
             text = self.truth(member, births)
             if text != "True":
-                yield text
+                tests.append(text)
+                first = first or self.constants_made
+        return tests or ["True"], first
 
     def _keyed(self, node: language.Keyed, births: Births, outer: Path) -> str:
         path = births.step(node, outer)
@@ -168,33 +163,27 @@ Outcomes = dict[Remembered, Any]
 class Rows:
     """Compiles members for one detector."""
 
-    def __init__(self, histories: Histories, needs: Needs, outcomes: Outcomes) -> None:
-        self._histories, self._needs, self._outcomes = histories, needs, outcomes
+    def __init__(self, needs: Needs, outcomes: Outcomes) -> None:
+        self._needs, self._outcomes = needs, outcomes
         # A function lives as long as a row uses it.
         self._functions: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()
 
     def rule(self, condition: Condition, births: Births, known: Known | None, *, selected: bool) -> Row:
         """Compile a rule, which fires where its condition is true."""
-        code = self._code((use.path for use in requirements_of(condition, births).memories), known)
-        tests, first = [], 0
-        for test in code.conjuncts(condition, births):
-            tests.append(test)
-            first = first or code.constants_made
-        return self._row(code, tests or ["True"], first, "fire(priority)", selected=selected)
+        code = RowCode(self._needs, (use.path for use in requirements_of(condition, births).memories), known)
+        tests, first = code.tests(condition, births)
+        return self._row(code, tests, first, "fire(priority)", selected=selected)
 
     def family(self, family: Family, known: Known | None, *, selected: bool) -> Row:
         """Compile a family, whose rules fire where they are true."""
         condition, births = family.condition, family.births
-        code = self._code((use.path for use in requirements_of(condition, births).memories), known)
+        code = RowCode(self._needs, (use.path for use in requirements_of(condition, births).memories), known)
         code.of_family = True
         own = code.constant(family)
         # Mostly no rule is true. The row tells so itself, because calling anything would take much longer.
-        tests, first = [], 0
-        for test in code.conjuncts(condition, births):
-            tests.append(test)
-            first = first or code.constants_made
-        truth = " and ".join(tests) or "True"
-        easiest, *others = tests or ["True"]
+        tests, first = code.tests(condition, births)
+        truth = " and ".join(tests)
+        easiest, *others = tests
         easiest = f"(rank := {own}.highest, born := {own}.easiest) and {easiest}"
         action = f"{own}.fire(lambda rank, born: bool({truth}), fire)"
         return self._row(code, [easiest, *others], first, action, selected=selected)
@@ -203,7 +192,7 @@ class Rows:
         """Compile a memory, which puts its outcome into `outcomes`."""
         path, memory = remembered.slices.path, remembered.memory
         inside = [requirements_of(operand, births, path).memories for operand in memory.operands]
-        code = self._code([path, *(use.path for uses in inside for use in uses)], known)
+        code = RowCode(self._needs, [path, *(use.path for uses in inside for use in uses)], known)
         outcome = code.outcome(remembered, births)
         own = code.shared_constant(remembered)
         test, kept = memory.notable(outcome)
@@ -211,9 +200,6 @@ class Rows:
             # Its operands are true or false only where the event belongs to a slice.
             test = f"k{code.number_of(path)} is not None and {test}"
         return self._row(code, [test], code.constants_made, f"outcomes[{own}] = {kept}", selected=selected)
-
-    def _code(self, paths: Iterable[Path], known: Known | None) -> RowCode:
-        return RowCode(self._histories, self._needs, paths, known)
 
     def _row(self, code: RowCode, tests: list[str], first: int, action: str, *, selected: bool) -> Row:
         count = code.constants_made
