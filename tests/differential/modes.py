@@ -11,7 +11,7 @@ from engine.evaluation.kernel import rule_set, stream
 from engine.evaluation.kernel.buckets import ranges, related
 from engine.evaluation.kernel.code import predicates, uses
 from engine.evaluation.kernel.indexing import families, indexed_stream
-from engine.evaluation.slices import histories, slices
+from engine.evaluation.slices import slices
 from engine.evaluation.slices.bounds import eviction
 from engine.evaluation.timed import table
 from tests.thoroughness import tried
@@ -49,10 +49,10 @@ LOOKED_UP = (
 """Values of any size are treated as large ones are."""
 
 SWEPT = (
-    (histories, "SWEPT_FROM", -1),
+    (eviction, "SWEPT_FROM", -1),
     *((module, "SHARDS", 1) for module in (slices, table)),
     (eviction, "LOOKED_EVERY", 1),
-    *((module, "SETTLED_EVERY", 1) for module in (histories, stream, indexed_stream)),
+    *((module, "SETTLED_EVERY", 1) for module in (eviction, stream, indexed_stream)),
     (stream, "KEPT_MAX", 1),
 )
 """What has expired is looked for at every event."""

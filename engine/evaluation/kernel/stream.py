@@ -14,7 +14,7 @@ from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.kernel.needs import Needs
 from engine.evaluation.requirements import Births
 from engine.evaluation.rules import Fired, Rule
-from engine.evaluation.slices.histories import SETTLED_EVERY
+from engine.evaluation.slices.bounds.eviction import SETTLED_EVERY
 from engine.evaluation.timed.changes import Part
 from engine.evaluation.timed.timing import Timing
 from engine.evaluation.timed.watch import Watch

@@ -1,24 +1,16 @@
 """What a detector remembers: its memories, each in the slices of a path, and which rules read them."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from engine.evaluation.facts.values import Event
 from engine.evaluation.operators.interface import Memory
 from engine.evaluation.operators.table import remembering
 from engine.evaluation.paths import ANY_BIRTH, Path
 from engine.evaluation.requirements import MemoryName, Use
-from engine.evaluation.slices.bounds.eviction import Bounded, Evicted, Expiry
-from engine.evaluation.slices.bounds.tracked import Keyed
+from engine.evaluation.slices.bounds.eviction import Bounded, Expiry
 from engine.evaluation.slices.readers import Reader
 from engine.evaluation.slices.slices import SEEN, Remembered, Slices
 from engine.language.nodes import Node
-
-SWEPT_FROM: Final = 1 << 14
-"""Up to this many slices, those that have expired stay: a key that comes again then finds its slice."""
-
-SETTLED_EVERY: Final = 32
-"""After each so many events, the bounds are looked after even if none is passed."""
 
 
 class Histories(Bounded):
@@ -30,20 +22,6 @@ class Histories(Bounded):
         """All memories that rules read."""
         self.unkeyed_bytes = 0
         """The estimated size of the slice without keys."""
-        self._expiries: dict[Path, Expiry] = {}
-
-    def settle(self, now_us: int, tick: int) -> Evicted:
-        """Hold the bounds after event `tick`, and count what was evicted before it had expired."""
-        # While slices are tracked, eviction finds those that have expired.
-        if not tick % SETTLED_EVERY and self.live > SWEPT_FROM and not self.tracking:
-            for expiry in self._expiries.values():
-                expiry.drop_some(now_us)
-        return self.hold(now_us)
-
-    def bound(self, part: Keyed) -> None:
-        """Have entries that are no slices count towards the bounds, too."""
-        self.besides.append(part)
-        self._expiries[part.path] = Expiry(part)
 
     def copy_from(self, other: "Histories", events: Sequence[Event]) -> None:
         """Copy the slices of some events from histories that have these memories, and maybe more."""

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from engine import Detector, Limits
-from engine.evaluation.slices import histories, slices
+from engine.evaluation.slices import slices
 from engine.evaluation.slices.bounds import eviction
 from tests.audit import audit
 
 Patches = tuple[tuple[Any, str, int], ...]
 
-NEVER: Patches = ((histories, "SWEPT_FROM", 1 << 62),)
+NEVER: Patches = ((eviction, "SWEPT_FROM", 1 << 62),)
 ALWAYS: Patches = (
-    (histories, "SWEPT_FROM", -1),
-    (histories, "SETTLED_EVERY", 1),
+    (eviction, "SWEPT_FROM", -1),
+    (eviction, "SETTLED_EVERY", 1),
     (eviction, "LOOKED_EVERY", 1),
 )
 SWEEPS: dict[str, Patches] = {

@@ -13,7 +13,7 @@ from engine.evaluation.kernel.needs import Needs
 from engine.evaluation.kernel.stream import Combinations, Note
 from engine.evaluation.paths import fact_of, is_filtered
 from engine.evaluation.rules import Fired
-from engine.evaluation.slices.histories import SETTLED_EVERY
+from engine.evaluation.slices.bounds.eviction import SETTLED_EVERY
 from engine.evaluation.slices.slices import SEEN, Slices
 from engine.evaluation.stamps import MILLISECOND, NEVER, NUMBER_BITS
 from engine.evaluation.timed.timing import Timing

@@ -84,13 +84,20 @@ FAR_SHARE: Final = (3, 4)
 """Tracking starts above the first share of a bound, and ends at the second."""
 
 TRACKED_AT_ONCE: Final = 256
-"""Each `hold` begins to track about this many slices of each path: with one event in a row, all are tracked
+"""Each `settle` begins to track about this many slices of each path: with one event in a row, all are tracked
 before the bound is reached."""
 
 DROPPED_AT_ONCE: Final = 256
-"""Each `hold` evicts at most this many slices, in about a millisecond. An event seldom needs more than a few,
-but a bound that was lowered may be passed by very many. It looks at as many that have expired, or more if the
-bound is still passed."""
+"""Each `settle` evicts at most this many slices, in about a millisecond. An event seldom needs more than a
+few, but a bound that was lowered may be passed by very many. It looks at as many that have expired, or more
+if the bound is still passed."""
+
+
+SWEPT_FROM: Final = 1 << 14
+"""Up to this many slices, those that have expired stay: a key that comes again then finds its slice."""
+
+SETTLED_EVERY: Final = 32
+"""After each so many events, the bounds are looked after even if none is passed."""
 
 
 class Evicted(NamedTuple):
@@ -119,6 +126,12 @@ class Bounded:
         self.due = False
         """Whether a bound is passed, so that `settle` must be called after this event."""
         self._tracked: dict[Path, Tracked] = {}
+        self._expiries: dict[Path, Expiry] = {}
+
+    def bound(self, part: Keyed) -> None:
+        """Have entries that are no slices count towards the bounds, too."""
+        self.besides.append(part)
+        self._expiries[part.path] = Expiry(part)
 
     def weigh(self, more_bytes: int, more_slices: int = 0) -> None:
         """Count more bytes, and more slices with keys."""
@@ -132,14 +145,20 @@ class Bounded:
         part, whole = share
         return whole * self.live > part * self.live_max or whole * self.keyed_bytes > part * self.bytes_max
 
-    def hold(self, now_us: int) -> Evicted:
-        """If a bound is near, drop what has expired and, until the bounds hold, more; not too much at once.
-
-        Count the slices that had not expired.
-        """
+    def settle(self, now_us: int, tick: int) -> Evicted:
+        """Hold the bounds after event `tick`, and count what was evicted before it had expired."""
+        # While slices are tracked, eviction finds those that have expired.
+        if not tick % SETTLED_EVERY and self.live > SWEPT_FROM and not self.tracking:
+            for expiry in self._expiries.values():
+                expiry.drop_some(now_us)
         self.due = False
-        if not (self.tracking or self._reaches(NEAR_SHARE)):
-            return NONE_EVICTED
+        return self._hold(now_us) if self.tracking or self._reaches(NEAR_SHARE) else NONE_EVICTED
+
+    def _hold(self, now_us: int) -> Evicted:
+        """Drop what has expired and, until the bounds hold, more; not too much at once.
+
+        Count the slices that had not expired. A bound is near, or was.
+        """
         self.tracking = True
         self._track(self.live if self._passed() else TRACKED_AT_ONCE)
         self._drop_expired(now_us)

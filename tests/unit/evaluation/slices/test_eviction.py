@@ -7,8 +7,8 @@ import pytest
 from engine import Detector, Limits
 from engine.evaluation.events.outcomes import Outcome
 from engine.evaluation.slices.bounds import eviction
+from engine.evaluation.slices.bounds.eviction import SETTLED_EVERY
 from engine.evaluation.slices.bounds.minima import Minima
-from engine.evaluation.slices.histories import SETTLED_EVERY
 from engine.evaluation.slices.slices import Slices
 
 

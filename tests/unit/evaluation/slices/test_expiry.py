@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from engine import Detector
-from engine.evaluation.slices import histories
+from engine.evaluation.slices.bounds import eviction
 from engine.evaluation.slices.bounds.eviction import LOOKED_AT, LOOKED_EVERY
 from tests.differential.modes import in_mode
 
@@ -14,7 +14,7 @@ from tests.differential.modes import in_mode
 @pytest.fixture(autouse=True)
 def _swept(monkeypatch: pytest.MonkeyPatch) -> None:
     """However few slices there are, expired ones are looked for."""
-    monkeypatch.setattr(histories, "SWEPT_FROM", 0)
+    monkeypatch.setattr(eviction, "SWEPT_FROM", 0)
 
 
 def detector(*rules: str) -> Detector:
@@ -77,7 +77,7 @@ def test_an_entry_that_has_expired_goes_though_its_slice_stays() -> None:
     made = detector("per k once b == 1", "per k count(a == 1) within 1s >= 5")
     made.evaluate_many([({"k": key, "a": 1, "b": 1}, 0, None) for key in range(200)])
     full = made.histories.bytes
-    made.evaluate_many([({}, 2_000, None)] * (2 * 251 * LOOKED_EVERY * histories.SETTLED_EVERY))
+    made.evaluate_many([({}, 2_000, None)] * (2 * 251 * LOOKED_EVERY * eviction.SETTLED_EVERY))
     assert made.histories.live == 200
     assert made.histories.bytes < full / 2
 
@@ -121,7 +121,7 @@ def test_a_record_that_has_expired_begins_anew_though_nothing_has_swept_it(
     late: str, counts: str, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or else its size would depend on where the sweep stands, and so would what is evicted."""
-    monkeypatch.setattr(histories, "SWEPT_FROM", 1 << 62)
+    monkeypatch.setattr(eviction, "SWEPT_FROM", 1 << 62)
     condition = f"per k {counts} within {{}}s >= 50"
     with in_mode(mode):
         made, fresh = detector(condition.format(1)), detector(condition.format(1))
