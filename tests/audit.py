@@ -254,7 +254,7 @@ def _audit_buckets(members: Members, watched: Iterable[Any]) -> None:
         assert bucket.size == rows + len(bucket.pending)
         assert all(group.rest for group in bucket.groups.values())
         assert all(shapes and all(shapes.values()) for shapes in bucket.several.values())
-    several = {number for number, found in triggers.items() if may_meet_several(found)}
+    several = {number for number, found in triggers.items() if found and may_meet_several(found)}
     assert index.selected._rows.keys() | index.selected._pending.keys() == several
     assert not index.selected._rows.keys() & index.selected._pending.keys()
 

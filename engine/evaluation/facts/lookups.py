@@ -86,10 +86,6 @@ class Lookups:
             relations = self.read = Relations(sent, self._stored)
         return relations
 
-    def relations_changed(self) -> None:
-        """Drop what was read of relations."""
-        self.read = None
-
     def forget(self) -> None:
         """Drop all cached results and the values that they belong to."""
         self.read = None

@@ -199,7 +199,7 @@ class RuleSet(Needs):
     def relation_changed(self, name: str) -> None:
         """Have events see a relation that was stored, changed or deleted."""
         self._unstored = self._may_warn = None
-        self.lookups.relations_changed()
+        self.lookups.forget()
         if self._members is not None:
             self._members.index.relation_changed(name)
 

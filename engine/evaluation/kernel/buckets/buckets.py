@@ -110,7 +110,7 @@ class Group(NamedTuple):
     """The rows of one shape in a bucket."""
 
     stage: int
-    """Lower ones are evaluated first; see `Member`."""
+    """Those of lower stages are evaluated first; see `Member`."""
     observe: Observe
     constants: list[Numbers]
     """The constants of the first test, by column. Columns of numbers are arrays, which are contiguous."""

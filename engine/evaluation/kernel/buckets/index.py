@@ -228,13 +228,11 @@ _MEASURES: Final[Mapping[type, Callable[[Any], int]]] = {
 }
 
 
-def may_meet_several(triggers: Triggers | None) -> bool:
+def may_meet_several(triggers: Triggers) -> bool:
     """Return whether one event may meet several of the triggers, or a range several times.
 
     A fact of the event has only one value at a time, a fact of the elements of an array several.
     """
-    if triggers is None:
-        return False
     if len(triggers) == 1:
         return any(isinstance(trigger, Range) and _is_of_elements(trigger) for trigger in triggers)
     facts = {

@@ -20,7 +20,7 @@ from engine.evaluation.kernel.buckets.buckets import (
 from engine.evaluation.slices.slices import Slices
 
 Selection: TypeAlias = Mapping[int, Shapes]
-"""The rows by stage and by the function of their shape; see `requirements.update_stage`."""
+"""The rows by stage and by the function of their shape; see `Use.stage`."""
 
 Loop: TypeAlias = tuple[int, Observe, list[Any], Iterable[Any], int]
 """The stage, function, columns and rest of the rows of one shape; and the length of a row in the rest, 0 if
