@@ -1,6 +1,6 @@
 """Runs what an event meets and what it selects: each member once, stage by stage, by shape."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
@@ -130,11 +130,12 @@ def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
     tick: int,
     relations: Relations | None,
     fire: Fire,
+    timed: Callable[[list[Loop]], list[Loop]] | None,
 ) -> None:
     """Evaluate an event for the buckets that it meets and what it selects, each member once.
 
     Each stage is complete before the next. Between them, the event enters the slices that have waited for
-    updates, in the order of their stages.
+    updates, in the order of their stages. With `timed`, what that makes of loops is run.
     """
     groups: list[Loop] = []
     selections: dict[int, list[Shapes]] = {}
@@ -150,6 +151,8 @@ def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
         due = groups if test is None and not selections else _due(groups, selections, test)
         if len(due) > 1:
             due.sort(key=_stage)
+        if timed is not None:
+            due = timed(due)
         for _, observe, constants, rest, _ in due:
             observe(constants, rest, fields, sent, now_us, tick, relations, fire)
         if test is not None:

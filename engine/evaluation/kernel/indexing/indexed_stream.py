@@ -138,10 +138,10 @@ class IndexedStream:
         entered += late
         if not met and not tests:
             return ()
-        if sampled:
-            met, tests = self._samples.timed(met, tests)
+        self._samples.events += sampled
         fired: list[int] = []
-        run(met, tests, fields, sent, base, tick, relations, fired.append)
+        timed = self._samples.timed if sampled else None
+        run(met, tests, fields, sent, base, tick, relations, fired.append, timed)
         if not fired:
             return ()
         if len(fired) > 1:

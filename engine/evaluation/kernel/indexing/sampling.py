@@ -5,30 +5,15 @@ comparison.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from time import perf_counter_ns
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from engine.evaluation.kernel.buckets.buckets import Bucket, Observe, member_of
-from engine.evaluation.kernel.buckets.running import Loop, Selected, SliceTest
+from engine.evaluation.kernel.buckets.buckets import Observe, member_of
+from engine.evaluation.kernel.buckets.running import Loop
 
 SAMPLED_EVERY: Final = 251
 """A prime number, so that streams with a period are sampled evenly."""
-
-
-class _Timed(NamedTuple):
-    """A bucket whose loops are timed."""
-
-    groups: dict[Any, Loop]
-    several: dict[int, dict[Observe, Any]]
-    pending: tuple[()] = ()
-
-
-class _TimedSliceTest(NamedTuple):
-    """The test of a table that has waited. The buckets that the event then meets are timed."""
-
-    stage: int
-    enter: Callable[..., list[Any]]
 
 
 class Samples:
@@ -53,45 +38,14 @@ class Samples:
 
     def restore(self, events: int, ran: Mapping[int, int], time_ns: Mapping[int, float]) -> None:
         """Go on from earlier samples."""
-        self.events, self.ran = events, Counter(ran)
-        self.time_ns.clear()
-        self.time_ns.update(time_ns)
+        self.events, self.ran, self.time_ns = events, Counter(ran), defaultdict(float, time_ns)
 
-    def timed(
-        self, met: Sequence[Bucket | Selected], tests: Sequence[SliceTest]
-    ) -> tuple[list[Any], list[Any]]:
-        """Wrap what an event meets, and the tables that wait, so that their run is counted and timed."""
-        self.events += 1
-        # Members with several triggers are grouped by function before they run. So each function is wrapped
-        # only once, also for what is met after a slice test.
-        of_rows: dict[Observe, Observe] = {}
-
-        def after(test: SliceTest) -> _TimedSliceTest:
-            return _TimedSliceTest(test.stage, lambda *event: self._timed(test.enter(*event), of_rows))
-
-        return self._timed(met, of_rows), list(map(after, tests))
-
-    def _timed(self, met: Sequence[Bucket | Selected], of_rows: dict[Observe, Observe]) -> list[Any]:
-        found = []
-        for bucket in met:
-            if isinstance(bucket, Bucket):
-                bucket.take_in()
-            found.append(
-                _Timed(
-                    {name: self._of_loop(*loop) for name, loop in bucket.groups.items()},
-                    {
-                        stage: {
-                            of_rows.setdefault(observe, self._observing(observe, 0)): rows
-                            for observe, rows in shapes.items()
-                        }
-                        for stage, shapes in bucket.several.items()
-                    },
-                )
-            )
-        return found
-
-    def _of_loop(self, stage: int, observe: Observe, constants: list[Any], rest: Any, width: int) -> Loop:
-        return stage, self._observing(observe, width), constants, rest, width
+    def timed(self, loops: Iterable[Loop]) -> list[Loop]:
+        """Return loops over rows such that their run is counted and timed."""
+        return [
+            (stage, self._observing(observe, width), columns, rest, width)
+            for stage, observe, columns, rest, width in loops
+        ]
 
     def _observing(self, observe: Observe, width: int) -> Observe:
         """Return the function of a loop, timed; for the width see `Loop`."""
