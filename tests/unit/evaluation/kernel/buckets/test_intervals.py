@@ -179,6 +179,16 @@ def test_a_large_place_is_kept_as_bytes_whose_hash_nobody_can_predict() -> None:
     assert [type(place) for place in places(1 << 63, 1 << 63)] == [bytes]
 
 
+@pytest.mark.parametrize(("inside", "fires"), [("1 and 3", [1, 2, 3]), ("3 and 9", [3, 4, 5])])
+def test_the_range_that_selects_a_rule_decides_no_narrower_one(
+    inside: str, fires: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index_from(monkeypatch, 0)
+    detector = Detector()
+    detector.add_rule("rule", f"x between 1 and 5 and (x between {inside} or y == 1)")
+    assert [x for x in range(8) if detector.evaluate({"x": x}, x)] == fires
+
+
 @pytest.mark.parametrize("few", [0, 16])
 @pytest.mark.parametrize("fused_up_to", [0, 10], ids=["indexed", "fused"])
 def test_the_largest_integers_that_are_doubles_are_in_open_ranges(
