@@ -11,8 +11,7 @@ from typing import Final
 import click
 import msgspec
 
-from api.cli.counted import counted
-from api.cli.failures import CommandError, warn
+from api.cli.messages import CommandError, counted, warn
 from api.cli.printing.terminal import on_one_line
 from api.cli.recordings.reading import ReadingOptions, Recording
 from api.cli.rule_files.reading import RulesFile, holds_rules, line_conditions, read_text, rules_file_of

@@ -10,8 +10,8 @@ from typing import Any
 import click
 import msgspec
 
-from api.cli.failures import CommandError
 from api.cli.lookup import find_detector, find_rule
+from api.cli.messages import CommandError
 from api.cli.options.reading_options import reading_options
 from api.cli.options.service_options import service_options
 from api.cli.options.values import vars_option

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from api.cli.failures import CommandError, warn
+from api.cli.messages import CommandError, warn
 from api.cli.options.service_options import asynchronous_service_options
 from api.secret_files import SecretFileError, read_secret, readable_by_others
 from rule_detector_client import AsyncClient
@@ -124,8 +124,7 @@ def deliver(
     if address is None or None not in (to, to_secret):
         raise click.UsageError("Give either `--to` or `--to-file`.")
     # Slow to import, which --help should not be.
-    from api.cli.delivering.deliveries import DeadLetters, Deliveries  # noqa: PLC0415
-    from api.cli.delivering.figures import Figures  # noqa: PLC0415
+    from api.cli.delivering.deliveries import DeadLetters, Deliveries, Figures  # noqa: PLC0415
     from api.cli.delivering.places import Places, PlacesError  # noqa: PLC0415
     from api.cli.delivering.targets import Appended, TargetError, target_of  # noqa: PLC0415
     from api.cli.delivering.templates import TemplateError, form_of  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Reads feeds and delivers their firings: each at least once, and those of a detector in order."""
+"""Delivers the firings of feeds, each at least once and those of a detector in order, and counts them."""
 
 import asyncio
 import random
@@ -6,12 +6,64 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from api.cli.delivering.figures import Figures
+from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector, start_http_server
+
 from api.cli.delivering.places import Places
 from api.cli.delivering.targets import Appended, DeliveryError, Target
 from api.cli.delivering.templates import Form, as_json, generic
 from api.cli.lookup import detector_among
 from rule_detector_client import AsyncClient, Detector, Firing, Gap, ServiceError
+
+_PREFIX: Final = "rule_detector_deliver_"
+
+
+class Figures:
+    """Counts what is delivered, by the id of the detector."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self.delivered = self._counter("delivered", "Firings that the target took.")
+        self.failed = self._counter("failed_attempts", "Attempts to deliver a firing that failed.")
+        self.dead = self._counter("dead_letters", "Firings that the target refused for good.")
+        self.lost = self._counter("lost", "Firings that the service no longer kept when they were read.")
+        self.breaks = self._counter("feed_breaks", "Connections to a feed that ended.")
+        self.waiting = Gauge(
+            f"{_PREFIX}waiting",
+            "Whether a firing waits because the last attempt to deliver it failed.",
+            ["detector"],
+            registry=self.registry,
+        )
+        self.place = Gauge(
+            f"{_PREFIX}place", "Number of the last firing delivered.", ["detector"], registry=self.registry
+        )
+
+        self._all: tuple[Counter | Gauge, ...] = (
+            *(self.delivered, self.failed, self.dead, self.lost, self.breaks, self.waiting, self.place),
+        )
+
+    def _counter(self, name: str, meaning: str) -> Counter:
+        return Counter(f"{_PREFIX}{name}", meaning, ["detector"], registry=self.registry)
+
+    def serve(self, host: str, port: int) -> int:
+        """Serve the metrics from a thread, and return the port. Raises OSError."""
+        try:
+            server, _ = start_http_server(port, host, self.registry)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, f"{host}:{port}") from None
+        return server.server_port
+
+    def follow(self, detector_id: str, place: int) -> None:
+        """Show the figures of a detector, which begins after a place."""
+        for metric in self._all:
+            metric.labels(detector_id)
+        self.place.labels(detector_id).set(place)
+
+    def forget(self, detector_id: str) -> None:
+        """Drop the figures of a detector that was deleted."""
+        for metric in self._all:
+            metric.remove(detector_id)
+
 
 LOOK_S: Final = 5.0
 """The interval between two looks for new detectors."""

@@ -8,7 +8,6 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from api.cli.failures import CommandError
 from api.cli.inspection.folder_files import Look, look_at
 from api.cli.inspection.report import (
     Catalogue,
@@ -20,6 +19,7 @@ from api.cli.inspection.report import (
     RuleEntry,
     Storage,
 )
+from api.cli.messages import CommandError
 from engine.evaluation.detector import Detector
 from engine.language.limits import DEFAULT_LIMITS
 from engine.language.text.printer import format as canonical

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import click
 
-from api.cli.recordings.columns import COLUMN_TYPES, ColumnType
 from api.cli.recordings.reading import TIME_FIELDS, ReadingOptions
+from api.cli.recordings.rows import COLUMN_TYPES, ColumnType
 from engine.patterns.compiled_pattern import PatternError
 from engine.patterns.named_groups import NamedGroups
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from api.cli.failures import warn
+from api.cli.messages import warn
 from api.cli.printing.output import output_option
 from api.secret_files import SecretFileError, read_secret, readable_by_others
 from rule_detector_client import AsyncClient, Client

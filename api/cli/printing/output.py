@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from api.cli.failures import warn
+from api.cli.messages import warn
 from api.cli.printing.terminal import on_one_line
 from rule_detector_client.results import Entry
 

@@ -9,8 +9,7 @@ from datetime import UTC, tzinfo
 from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
 
-from api.cli.counted import counted
-from api.cli.recordings.columns import ColumnType
+from api.cli.messages import counted
 from api.cli.recordings.documents import (
     Row,
     any_may_be_as_sent,
@@ -20,7 +19,7 @@ from api.cli.recordings.documents import (
     reason_of,
 )
 from api.cli.recordings.opening import decoded, opened
-from api.cli.recordings.rows import csv_rows, pattern_rows
+from api.cli.recordings.rows import ColumnType, csv_rows, pattern_rows
 from api.cli.recordings.skipping import HOPELESS, RecordingError, Skipping
 from api.cli.recordings.times import NotATimeError, TimeParser, is_number, iso
 from engine.language.diagnostics import quoted

@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from api.cli.counted import counted
-from api.cli.failures import CommandError
+from api.cli.messages import CommandError, counted
 from engine.language.diagnostics import quoted
 
 SHOWN_MAX: Final = 3

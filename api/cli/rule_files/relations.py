@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from msgspec import Meta, Struct
 
-from api.cli.counted import counted
+from api.cli.messages import counted
 from engine.language.diagnostics import json_type
 
 Scalar: TypeAlias = str | int | float | bool

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from api.cli.counted import counted
-from api.cli.failures import CommandError, warn
+from api.cli.messages import CommandError, counted, warn
 from snapshots.errors import FolderInUse
 
 

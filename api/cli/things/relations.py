@@ -12,9 +12,8 @@ from typing import Any, Final
 import click
 import msgspec
 
-from api.cli.counted import counted
-from api.cli.failures import CommandError
 from api.cli.lookup import find_detector
+from api.cli.messages import CommandError, counted
 from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.output import show, tell, value_text, yes_option
 from api.cli.recordings.times import iso

@@ -8,8 +8,8 @@ from typing import Final
 import click
 import msgspec
 
-from api.cli.failures import CommandError
 from api.cli.lookup import find_detector, find_rule
+from api.cli.messages import CommandError
 from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.explained_rules import node_lines
 from api.cli.printing.output import show, tell, tell_messages, value_text, yes_option

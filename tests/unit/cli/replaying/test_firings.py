@@ -4,7 +4,7 @@ import msgspec
 
 from api.cli.recordings.reading import RecordedEvent
 from api.cli.recordings.times import now_us
-from api.cli.replaying.firings import FiringsReport
+from api.cli.replaying.replay import FiringsReport
 from rule_detector_client import Action, Entry, Event, EventResult, Rule
 
 

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from api.cli.printing.tables import print_table
-from api.cli.replaying.run import HEADER, Replay
+from api.cli.replaying.replay import HEADER, Replay
 from engine import Detector
 from tests.unit.cli.commands import run
 
