@@ -1,4 +1,4 @@
-"""What every request passes: the fast path or Quart, metrics, spans and log."""
+"""What every request passes: the fast path or Quart, headers for other origins, metrics, spans and log."""
 
 import re
 from collections.abc import Iterable
@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 from api.http.authentication import Authenticator
 from api.http.body.memory import BodyMemory
 from api.http.body.reading import read_rest, send_response
-from api.http.cors import Cors
 from api.http.request.head import (
     BY_NAME,
     authorization,
@@ -23,9 +22,8 @@ from api.http.request.log import RequestLog
 from api.http.request.timeout import STREAMS, RequestTimeout, RequestTimeouts
 from api.http.service import PROGRESS, Service
 from api.observability.request_metrics import CALLER_GONE, RequestMetrics
-from api.observability.tracing.http_request import HttpRequest
-from api.observability.tracing.tracing import Tracing
-from api.schema.envelope import BATCH_FORMS, NDJSON, Response, answered, error_code, error_response
+from api.observability.tracing import HttpRequest, Tracing
+from api.schema.envelope import BATCH_FORMS, NDJSON, Headers, Response, answered, error_code, error_response
 from api.schema.operation import ID_PATTERN, Operation
 from api.server.exchange import RESPOND, CallerGone, Message, Receive, Scope, Send, part_of
 from api.server.limits import STATE
@@ -35,6 +33,56 @@ from engine.evaluation.wire.records.decoding import Ingest
 from engine.runtime.contract.requests.operations import begin_request, evaluate, evaluate_batch, ingest
 from engine.runtime.front_end.backend import Backend
 from engine.runtime.front_end.permits import Permit
+
+_METHODS: Final = b"GET, HEAD, POST, PUT, PATCH, DELETE"
+_TAKEN: Final = (
+    b"Authorization, Content-Type, Content-Encoding, Idempotency-Key, Last-Event-ID, "
+    b"X-Request-ID, traceparent"
+)
+_SHOWN: Final = b"Allow, Retry-After, X-Request-ID"
+_KEPT_S: Final = 600
+"""How long a browser may keep the answer to a preflight request."""
+_VARY: Final = (b"vary", b"Origin")
+
+
+@dataclass(frozen=True)
+class Cors:
+    """The origins whose pages may read responses. No browser adds credentials of its own for them."""
+
+    origins: frozenset[bytes]
+
+    def preflight(self, method: str, head: Fields) -> Response | None:
+        """Return the response to a listed origin that asks what it may send; None for all other requests."""
+        if method != "OPTIONS" or (origin := self._listed(head)) is None:
+            return None
+        if b"access-control-request-method" not in head.found:
+            return None
+        said = (
+            (b"access-control-allow-origin", origin),
+            (b"access-control-allow-methods", _METHODS),
+            (b"access-control-allow-headers", _TAKEN),
+            (b"access-control-max-age", b"%d" % _KEPT_S),
+            _VARY,
+        )
+        return Response(200, b"", said, b"text/plain; charset=utf-8")
+
+    def headers(self, head: Fields) -> Headers:
+        """Return what is added to the response to any other request."""
+        origin = self._listed(head)
+        if origin is None:
+            return (_VARY,)
+        shown = (b"access-control-expose-headers", _SHOWN)
+        return ((b"access-control-allow-origin", origin), shown, _VARY)
+
+    def _listed(self, head: Fields) -> bytes | None:
+        origin = head.only(b"origin")
+        return origin if origin in self.origins else None
+
+
+def cors_of(origins: str | None) -> Cors | None:
+    """Return what the setting says; None if pages of other origins may read nothing."""
+    return Cors(frozenset(one.strip().encode() for one in origins.split(","))) if origins else None
+
 
 _PATH: Final = f"/api/detectors/(?:({ID_PATTERN})|{BY_NAME}[^/]+)/"
 _INGEST_QUERY: Final = re.compile(rb"time=([A-Za-z0-9_.@-]{1,255})")

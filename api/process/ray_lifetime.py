@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from api.observability.small_server import SmallServer
+from api.observability.probes import SmallServer
 from api.schema.envelope import Response, failure
 from engine.language.diagnostics import Entry
 from engine.runtime.cluster.session import ray_session as cluster

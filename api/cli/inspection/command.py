@@ -32,13 +32,7 @@ Exit status: 0 intact, 1 something is damaged or DIR is not a data folder, 2 wro
 @key_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines.")
 def inspect(
-    *,
-    folder: Path,
-    detector: str | None,
-    rules: bool,
-    rule: str | None,
-    key: dict[str, Any],
-    as_json: bool,
+    *, folder: Path, detector: str | None, rules: bool, rule: str | None, key: dict[str, Any], as_json: bool
 ) -> None:
     """Show what a data folder holds, and what in it is damaged.
 

@@ -106,9 +106,7 @@ _OPTIONS = (
         "numbered from 1, as lines are.",
     ),
     click.option(
-        "--strict",
-        is_flag=True,
-        help="End at the first line that cannot be read, instead of skipping it.",
+        "--strict", is_flag=True, help="End at the first line that cannot be read, instead of skipping it."
     ),
 )
 _READ: Final = ("time_field", "time_format", "types", "pattern", "zone", "records", "strict")

@@ -10,8 +10,7 @@ import msgspec
 from rich.console import Console
 
 from api.cli.messages import counted, duration_at_least
-from api.cli.printing.output import KEYS_MAX, KEYS_SHOWN, keys_text
-from api.cli.printing.tables import print_table
+from api.cli.printing.output import KEYS_MAX, KEYS_SHOWN, keys_text, print_table
 from api.cli.printing.terminal import on_one_line
 from api.cli.recordings.reading import ReadingOptions, RecordedEvent
 from api.cli.recordings.sorting import Sorter

@@ -15,12 +15,7 @@ from api.cli.messages import CommandError
 from api.cli.rule_files.definitions import Definitions, PlacedText
 from api.cli.rule_files.documents import Document, DocumentError
 from api.cli.rule_files.documents import Path as Part
-from api.cli.rule_files.members import (
-    MEMBERS,
-    RuleMembers,
-    draft_defects,
-    listed_rules,
-)
+from api.cli.rule_files.members import MEMBERS, RuleMembers, draft_defects, listed_rules
 from api.cli.rule_files.relations import RelationError, RelationFile, Tuple, tuples_in
 from engine.evaluation.rules import check_name
 from engine.evaluation.wire.bodies import without_collector

@@ -41,10 +41,7 @@ class RelationFile(Struct, frozen=True, forbid_unknown_fields=True):
     types: list[
         Annotated[
             str,
-            Meta(
-                pattern="^(string|number|boolean)$",
-                extra={"expected": "`string`, `number` or `boolean`"},
-            ),
+            Meta(pattern="^(string|number|boolean)$", extra={"expected": "`string`, `number` or `boolean`"}),
         ]
     ] = []
     """The types of the columns of CSV. Without them, every cell is a string."""

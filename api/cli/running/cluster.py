@@ -13,7 +13,7 @@ from rich.console import Console
 from api.cli.lookup import find_detector
 from api.cli.messages import counted
 from api.cli.options.service_options import service_and_output_options, service_options
-from api.cli.printing.tables import print_table
+from api.cli.printing.output import print_table
 from api.schema.messages.cluster import BusyDetector, Cluster
 from engine.runtime.contract.figures import (
     DetectorFigures,

@@ -6,7 +6,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from api.schema.envelope import EntryOfReply
 from api.schema.messages.catalogue import YesOrNo
-from api.schema.messages.explanations import ExplainedNode
+from api.schema.messages.inspecting import ExplainedNode
 from api.schema.messages.rules import Labels
 from engine.evaluation.wire.inspecting.looks import FIRINGS_PAGE_MAX
 
