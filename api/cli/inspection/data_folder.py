@@ -251,10 +251,7 @@ class _Reader:
 
     def _contents_of(self, recovered: Recovered) -> Contents:
         restored = restore(recovered, IdempotencyCache(0, 0), DEFAULT_LIMITS)
-        return self._contents(restored.detector, restored.diverged)
-
-    def _contents(self, detector: Detector, diverged: str | None = None) -> Contents:
-        rules = detector.rules()
+        detector, rules = restored.detector, restored.detector.rules()
         return Contents(
             clock_us=detector.clock_us,
             events_seen=detector.events_seen,
@@ -267,7 +264,7 @@ class _Reader:
             firings=len(detector.feed),
             newest_firing=detector.feed.last,
             version_bytes=detector.versions.bytes,
-            diverged=diverged,
+            diverged=restored.diverged,
             rules=[
                 RuleEntry(
                     id=rule.id,

@@ -148,7 +148,7 @@ class Recording:
             # If the format is only a guess, the first line must already be valid.
             hopeless=1 if is_guess else HOPELESS,
         )
-        timing = _Timing(self.name, self._reading, self._times(), skipping)
+        timing = _Timing(self._reading, self._times(), skipping)
         # The rows read the bytes, so they must be closed first.
         with closing(self._rows(skipping)) as portions:
             try:
@@ -180,28 +180,18 @@ class Recording:
         return self._bytes.peek().lstrip()[:1]
 
     def _rows(self, skipping: Skipping) -> Generator[list[Row], None, None]:
-        reading = self._reading
-        one_a_line = reading.pattern is None and reading.records is None and not self._is_csv()
-        if one_a_line and self._first_character() != b"[":
-            return json_rows(self._bytes, self.name, skipping)
-        return ([row] for row in self._rows_one_by_one(skipping))
-
-    def _rows_one_by_one(self, skipping: Skipping) -> Generator[Row, None, None]:
-        reading = self._reading
+        reading, source = self._reading, self._bytes
         if reading.pattern is not None:
-            return pattern_rows(
-                self._bytes,
-                self.name,
-                reading.pattern,
-                given=reading.types,
-                tell=reading.tell,
-                skipping=skipping,
-            )
-        if reading.records is not None:
-            return document_rows(self._bytes, self.name, reading.records, skipping)
-        if self._is_csv():
-            return csv_rows(self._bytes, self.name, reading.types, reading.tell, skipping)
-        return document_rows(self._bytes, self.name, "", skipping)
+            rows = pattern_rows(source, reading.pattern, reading.types, skipping)
+        elif reading.records is not None:
+            rows = document_rows(source, reading.records, skipping)
+        elif self._is_csv():
+            rows = csv_rows(source, reading.types, skipping)
+        elif self._first_character() == b"[":
+            rows = document_rows(source, "", skipping)
+        else:
+            return json_rows(source, skipping)
+        return ([row] for row in rows)
 
     def _times(self) -> TimeParser:
         """Return the parser of times. Without a year, they go by when the file was written, or by now."""
@@ -214,8 +204,8 @@ class Recording:
 class _Timing:
     """Makes the rows of a recording events with times. The first event decides which field has the time."""
 
-    def __init__(self, name: str, reading: ReadingOptions, times: TimeParser, skipping: Skipping) -> None:
-        self._name = name
+    def __init__(self, reading: ReadingOptions, times: TimeParser, skipping: Skipping) -> None:
+        self._name = skipping.name
         self._reading = reading
         self._times = times
         self._skipping = skipping

@@ -5,7 +5,7 @@ import io
 import math
 import re
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final, Literal, get_args
 
@@ -87,8 +87,6 @@ COLUMNS_MAX: Final = 4096
 
 _COLUMNS_SHOWN: Final = 100
 
-Tell = Callable[[str], None]
-
 _SEPARATORS: Final = ",;\t"
 """The characters that may separate the cells of CSV. The one that the header has most of does."""
 
@@ -156,9 +154,10 @@ class _Lines:
 
 
 def csv_rows(
-    source: io.BufferedReader, name: str, given: Mapping[str, ColumnType], tell: Tell, skipping: Skipping
+    source: io.BufferedReader, given: Mapping[str, ColumnType], skipping: Skipping
 ) -> Generator[Row, None, None]:
     """Yield the rows of a CSV file with a header; skip those that do not fit."""
+    name = skipping.name
     sample_rows = max(1, _lines_begun(source) - 1)
     header_line = source.peek().lstrip(b"\r\n").partition(b"\n")[0]
     separator = max(_SEPARATORS, key=lambda mark: header_line.count(mark.encode()))
@@ -191,22 +190,16 @@ def csv_rows(
     first = next(rows, None)
     if first is not None:
         header = _header(first[1], f"{name}, line {first[0]}")
-        yield from _typed(rows, sample_rows, header, name, given=given, tell=tell, skipping=skipping)
+        yield from _typed(rows, sample_rows, header, given, skipping)
 
 
 def pattern_rows(
-    source: io.BufferedReader,
-    name: str,
-    pattern: NamedGroups,
-    *,
-    given: Mapping[str, ColumnType],
-    tell: Tell,
-    skipping: Skipping,
+    source: io.BufferedReader, pattern: NamedGroups, given: Mapping[str, ColumnType], skipping: Skipping
 ) -> Generator[Row, None, None]:
     """Yield the named groups of each line that matches a pattern; skip the others."""
 
     def matched() -> Iterator[tuple[int, list[str]]]:
-        for number, raw in lines_of(source, name):
+        for number, raw in lines_of(source, skipping.name, LINE_BYTES_MAX):
             line = raw.decode("utf-8", "replace").rstrip("\r\n")
             found = pattern.found_in(line)
             if found is not None:
@@ -214,8 +207,7 @@ def pattern_rows(
             elif line:
                 skipping.skip_unmatched(number, line)
 
-    sample_rows = _lines_begun(source)
-    yield from _typed(matched(), sample_rows, pattern.names, name, given=given, tell=tell, skipping=skipping)
+    yield from _typed(matched(), _lines_begun(source), pattern.names, given, skipping)
 
 
 def _lines_begun(source: io.BufferedReader) -> int:
@@ -231,24 +223,21 @@ def _typed(
     rows: Iterator[tuple[int, list[str]]],
     sample_rows: int,
     header: list[str],
-    name: str,
-    *,
     given: Mapping[str, ColumnType],
-    tell: Tell,
     skipping: Skipping,
 ) -> Iterator[Row]:
     """Yield rows of cells as events, with the types that the cells of the first rows suggest."""
     unknown = [column for column in given if column not in header]
     if unknown:
         raise RecordingError(
-            f"{name}: --types names the column {quoted(unknown[0])}; there are {_listed(header)}"
+            f"{skipping.name}: --types names the column {quoted(unknown[0])}; there are {_listed(header)}"
         )
     sample = _sample(rows, sample_rows)
     whole = [cells for _, cells in sample if len(cells) == len(header)]
     types = decide(header, whole, given)
     listed = _listed([f"{column} {type_}" for column, type_ in types.items()])
     if whole:
-        tell(f"{name}: column types from the first {counted(len(whole), 'row')}: {listed}")
+        skipping.tell(f"{skipping.name}: column types from the first {counted(len(whole), 'row')}: {listed}")
     texts = {column for column in given if types[column] == "text"}
     for line, cells in chain(sample, rows):
         if len(cells) != len(header):

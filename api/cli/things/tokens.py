@@ -16,6 +16,17 @@ from rule_detector_client import Client, ListedToken, LoggedChange, TokenBounds,
 
 _NAME_CHARS_MAX: Final = 255
 _DETECTORS_SHOWN: Final = 3
+_LISTED: Final = (
+    "id",
+    "name",
+    "ends in",
+    "scopes",
+    "detectors",
+    "events/s",
+    "expires at",
+    "created at",
+    "used at",
+)
 
 
 @click.group()
@@ -42,18 +53,7 @@ def list_(*, client: Client, output: str) -> None:
         )
         for one in found
     )
-    header = (
-        "id",
-        "name",
-        "ends in",
-        "scopes",
-        "detectors",
-        "events/s",
-        "expires at",
-        "created at",
-        "used at",
-    )
-    show(output, {"tokens": found}, header, rows)
+    show(output, {"tokens": found}, _LISTED, rows)
 
 
 def _finite(_: click.Context, __: click.Parameter, value: float | None) -> float | None:

@@ -68,7 +68,8 @@ class FakeService:
         """Have all commands call this service."""
         options = import_module("api.cli.options.service_options")
         patch.setattr(options, "Client", lambda _url, _token, **_: self.client())
-        patch.setattr(options, "AsyncClient", lambda _url, _token, **_: self.async_client())
+        delivering = import_module("api.cli.delivering.command")
+        patch.setattr(delivering, "AsyncClient", lambda _url, _token, **_: self.async_client())
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.requests.append((request.method, request.url.path))
