@@ -43,6 +43,11 @@ _SHOWN: Final = b"Allow, Retry-After, X-Request-ID"
 _KEPT_S: Final = 600
 """How long a browser may keep the answer to a preflight request."""
 _VARY: Final = (b"vary", b"Origin")
+_PATH: Final = f"/api/detectors/(?:({ID_PATTERN})|{BY_NAME}[^/]+)/"
+_INGEST_QUERY: Final = re.compile(rb"time=([A-Za-z0-9_.@-]{1,255})")
+_BODY_IS_ENCODED: Final = frozenset({b"content-encoding", b"transfer-encoding"})
+_EVALUATE: Final = "evaluate"
+_INGEST: Final = "ingest"
 
 
 @dataclass(frozen=True)
@@ -82,14 +87,6 @@ class Cors:
 def cors_of(origins: str | None) -> Cors | None:
     """Return what the setting says; None if pages of other origins may read nothing."""
     return Cors(frozenset(one.strip().encode() for one in origins.split(","))) if origins else None
-
-
-_PATH: Final = f"/api/detectors/(?:({ID_PATTERN})|{BY_NAME}[^/]+)/"
-_INGEST_QUERY: Final = re.compile(rb"time=([A-Za-z0-9_.@-]{1,255})")
-_BODY_IS_ENCODED: Final = frozenset({b"content-encoding", b"transfer-encoding"})
-
-_EVALUATE: Final = "evaluate"
-_INGEST: Final = "ingest"
 
 
 class _Taken(NamedTuple):

@@ -32,6 +32,17 @@ _COUNTED_ALREADY: Final = "rule_detector.requests"
 _NUMBER: Final = re.compile(r"(?<!\w)\d+(?:\.\d+)?(?!\w)")
 
 _Key = tuple[str, int, str]
+FIELDS: Final = "fields"
+"""The `extra` key of a record's fields: values by name."""
+DETAIL: Final = "detail"
+"""The `extra` key of an error's text that came from another process."""
+_FOR_DEVELOPERS: Final = ("ray", "opentelemetry", "py.warnings")
+"""The loggers of Ray, of OpenTelemetry and of Python's warnings, which log at level debug only."""
+_TOKEN: Final = re.compile(r"rd_[A-Za-z0-9_-]{43}")
+_HIDDEN: Final = "[hidden]"
+_PLAIN: Final = re.compile(r"[A-Za-z0-9._:/=+@-]+")
+_MARGIN: Final = "    "
+INTERVAL_S: Final = 10.0
 
 
 @dataclass(slots=True)
@@ -43,77 +54,37 @@ class _Repeated:
     last: logging.LogRecord | None = None
 
 
-class Repeats:
-    """Decides which warnings and errors are written.
+class RepeatsHandler(logging.StreamHandler[TextIO]):
+    """Writes records to a stream, warnings and errors without their repetitions.
 
     A message is written at once. Those that follow and differ in nothing but numbers are held back, and the
     last of them is written every ten seconds with `repeated`: how many there were.
     """
 
-    def __init__(self) -> None:
-        self._known: dict[_Key, _Repeated] = {}
-
-    @property
-    def holds_any(self) -> bool:
-        """Whether any message was held back and not written yet."""
-        return any(one.held_back for one in self._known.values())
-
-    def take(self, record: logging.LogRecord, now_s: float) -> bool:
-        """Return whether a record is to be written now; otherwise it is held back."""
-        if record.levelno < logging.WARNING or record.name == _COUNTED_ALREADY:
-            return True
-        key = record.name, record.levelno, _NUMBER.sub("0", record.getMessage())
-        if (known := self._known.get(key)) is not None:
-            known.held_back += 1
-            known.last = record
-            return False
-        if len(self._known) >= _MESSAGES_MAX:
-            self._forget(now_s)
-        if len(self._known) < _MESSAGES_MAX:
-            self._known[key] = _Repeated(now_s)
-        return True
-
-    def due(self, now_s: float, *, all_: bool = False) -> list[logging.LogRecord]:
-        """Return the records that are to be written now, each for all that were held back; or all at once."""
-        found = []
-        for known in self._known.values():
-            if known.last is not None and (all_ or now_s >= known.written_s + EVERY_S):
-                setattr(known.last, REPEATED, known.held_back)
-                found.append(known.last)
-                known.written_s, known.held_back, known.last = now_s, 0, None
-        self._forget(now_s)
-        return found
-
-    def _forget(self, now_s: float) -> None:
-        """Forget the messages that were not repeated."""
-        self._known = {
-            key: known
-            for key, known in self._known.items()
-            if known.held_back or now_s < known.written_s + EVERY_S
-        }
-
-
-class RepeatsHandler(logging.StreamHandler[TextIO]):
-    """Writes records to a stream, without the repetitions."""
-
     def __init__(self, stream: TextIO, now_s: Callable[[], float] = time.monotonic) -> None:
         super().__init__(stream)
         self._now_s = now_s
-        self._repeats = Repeats()
+        self._known: dict[_Key, _Repeated] = {}
         self._timer: threading.Timer | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record, or hold it back."""
-        if self._repeats.take(record, self._now_s()):
+        if not self._holds_back(record):
             super().emit(record)
         elif self._timer is None:
             self._look_later()
 
-    def write_due(self) -> None:
-        """Write what was held back for long enough."""
+    def write_due(self, *, all_: bool = False) -> None:
+        """Write what was held back for long enough, or all of it: of each message the last record."""
         self.acquire()
         try:
-            self._write(self._repeats.due(self._now_s()))
+            now_s = self._now_s()
+            for known in self._known.values():
+                if known.last is not None and (all_ or now_s >= known.written_s + EVERY_S):
+                    setattr(known.last, REPEATED, known.held_back)
+                    super().emit(known.last)
+                    known.written_s, known.held_back, known.last = now_s, 0, None
+            self._forget(now_s)
         finally:
             self.release()
 
@@ -123,14 +94,33 @@ class RepeatsHandler(logging.StreamHandler[TextIO]):
         try:
             if self._timer is not None:
                 self._timer.cancel()
-            self._write(self._repeats.due(self._now_s(), all_=True))
+            self.write_due(all_=True)
         finally:
             self.release()
         super().close()
 
-    def _write(self, records: list[logging.LogRecord]) -> None:
-        for record in records:
-            super().emit(record)
+    def _holds_back(self, record: logging.LogRecord) -> bool:
+        if record.levelno < logging.WARNING or record.name == _COUNTED_ALREADY:
+            return False
+        key = record.name, record.levelno, _NUMBER.sub("0", record.getMessage())
+        if (known := self._known.get(key)) is not None:
+            known.held_back += 1
+            known.last = record
+            return True
+        now_s = self._now_s()
+        if len(self._known) >= _MESSAGES_MAX:
+            self._forget(now_s)
+        if len(self._known) < _MESSAGES_MAX:
+            self._known[key] = _Repeated(now_s)
+        return False
+
+    def _forget(self, now_s: float) -> None:
+        """Forget the messages that were not repeated."""
+        self._known = {
+            key: known
+            for key, known in self._known.items()
+            if known.held_back or now_s < known.written_s + EVERY_S
+        }
 
     def _look_later(self) -> None:
         self._timer = threading.Timer(_LOOK_S, self._look)
@@ -142,24 +132,10 @@ class RepeatsHandler(logging.StreamHandler[TextIO]):
         try:
             self._timer = None
             self.write_due()
-            if self._repeats.holds_any:
+            if any(one.held_back for one in self._known.values()):
                 self._look_later()
         finally:
             self.release()
-
-
-FIELDS: Final = "fields"
-"""The `extra` key of a record's fields: values by name."""
-
-DETAIL: Final = "detail"
-"""The `extra` key of an error's text that came from another process."""
-
-_FOR_DEVELOPERS: Final = ("ray", "opentelemetry", "py.warnings")
-"""The loggers of Ray, of OpenTelemetry and of Python's warnings, which log at level debug only."""
-_TOKEN: Final = re.compile(r"rd_[A-Za-z0-9_-]{43}")
-_HIDDEN: Final = "[hidden]"
-_PLAIN: Final = re.compile(r"[A-Za-z0-9._:/=+@-]+")
-_MARGIN: Final = "    "
 
 
 def set_up(settings: Settings) -> None:
@@ -268,8 +244,6 @@ def _time(record: logging.LogRecord) -> str:
     seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
     return f"{seconds}.{int(record.msecs):03d}Z"
 
-
-INTERVAL_S: Final = 10.0
 
 _log = logging.getLogger("rule_detector.requests")
 

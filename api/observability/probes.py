@@ -5,6 +5,7 @@ import socket
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from email.utils import formatdate
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -22,6 +23,17 @@ _HEAD_BYTES_MAX: Final = 8 * 1024
 _BODY_BYTES_AT_ONCE: Final = 64 * 1024
 
 _BAD_REQUEST: Final = failure(400, [Entry(1006, "this is no request of HTTP/1")])
+_BEAT_S: Final = 1.0
+_HUNG_BEATS: Final = 30
+"""After this many beats in a row without a turn, the loop that serves callers counts as hung."""
+_NEW_S: Final = 0.5
+"""How long that loop may take to give a new answer; then the last one is given again."""
+_CONNECTIONS_MAX: Final = 64
+_ALIVE: Final = success(b'{"alive":true}')
+_HUNG: Final = failure(503, [Entry(1501, "the event loop that serves callers does not turn")])
+_NO_PAGE: Final = failure(503, [Entry(1501, "there is no page yet")])
+_NO_SUCH_PATH: Final = refused([Entry(1004, "only /healthz, /readyz and /metrics are here")])
+_NO_SUCH_METHOD: Final = refused([Entry(1005, "the path takes GET and HEAD")], ((b"allow", b"GET, HEAD"),))
 
 
 class SmallServer:
@@ -83,20 +95,6 @@ def _head(response: Response) -> bytes:
     return b"HTTP/1.1 %d %b\r\n%b\r\n" % (response.status, phrase, b"".join(lines))
 
 
-_BEAT_S: Final = 1.0
-_HUNG_BEATS: Final = 30
-"""After this many beats in a row without a turn, the loop that serves callers counts as hung."""
-_NEW_S: Final = 0.5
-"""How long that loop may take to give a new answer; then the last one is given again."""
-_CONNECTIONS_MAX: Final = 64
-
-_ALIVE: Final = success(b'{"alive":true}')
-_HUNG: Final = failure(503, [Entry(1501, "the event loop that serves callers does not turn")])
-_NO_PAGE: Final = failure(503, [Entry(1501, "there is no page yet")])
-_NO_SUCH_PATH: Final = refused([Entry(1004, "only /healthz, /readyz and /metrics are here")])
-_NO_SUCH_METHOD: Final = refused([Entry(1005, "the path takes GET and HEAD")], ((b"allow", b"GET, HEAD"),))
-
-
 class Probes:
     """Answers /healthz, /readyz and /metrics on a listening socket; create it in the loop that is watched."""
 
@@ -106,7 +104,7 @@ class Probes:
         self._readiness: Readiness | None = None
         self._metrics: MetricsPage | None = None
         self._thread = LoopThread("probes")
-        self._thread.begin(self._watch())
+        self._thread.begin(self._turns.count(partial(turn_of, self._serving), _BEAT_S, lambda: False))
         server = SmallServer(self._respond, _CONNECTIONS_MAX)
         self._thread.begin(server.serve(listener))
 
@@ -117,12 +115,6 @@ class Probes:
     def end(self) -> None:
         """Answer no more."""
         self._thread.end()
-
-    async def _watch(self) -> None:
-        await self._turns.count(self._turn, _BEAT_S, lambda: False)
-
-    async def _turn(self) -> None:
-        await turn_of(self._serving)
 
     # -- answers ---------------------------------------------------------------------------------------------
 

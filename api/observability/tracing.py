@@ -19,6 +19,13 @@ HEADER: Final = b"traceparent"
 _VERSION_0: Final = re.compile(rb"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _LATER: Final = re.compile(rb"(?!00|ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-[!-~]*)?")
 """A later version may have more after another `-`. Version ff is forbidden."""
+QUEUED_MAX: Final = 4096
+"""Further spans are dropped: a collector that is away must cost neither time nor much memory."""
+TOGETHER_MAX: Final = 128
+"""Encoding so many takes some milliseconds, during which this process serves no request."""
+_EVERY_S: Final = 1.0
+_CLOSE_S: Final = 1.0
+"""How long the end of a front end waits for a collector."""
 
 
 class TraceParent(NamedTuple):
@@ -72,14 +79,6 @@ class FinishedRequest(NamedTuple):
 
 
 _log = logging.getLogger(__name__)
-
-QUEUED_MAX: Final = 4096
-"""Further spans are dropped: a collector that is away must cost neither time nor much memory."""
-TOGETHER_MAX: Final = 128
-"""Encoding so many takes some milliseconds, during which this process serves no request."""
-_EVERY_S: Final = 1.0
-_CLOSE_S: Final = 1.0
-"""How long the end of a front end waits for a collector."""
 
 
 class Sender(Protocol):

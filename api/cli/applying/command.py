@@ -32,14 +32,6 @@ class Wanted:
     rules: dict[str, RuleMembers] = field(default_factory=dict)
     relations: dict[str, list[Tuple]] = field(default_factory=dict)
 
-    def bodies(self, names: Container[str] | None = None, *, keep_history: bool) -> msgspec.Raw:
-        """Return the rules of these names, or all, as the service takes them: the JSON of an array.
-
-        With `keep_history`, all keep what they can.
-        """
-        rules = ((name, rule) for name, rule in self.rules.items() if names is None or name in names)
-        return bodies_of(rules, keep_history=keep_history)
-
 
 def wanted_of(files: Sequence[RulesFile], detector: str | None) -> list[Wanted]:
     """Return what files want of each detector that they name, or all of one detector.
@@ -193,7 +185,9 @@ class _Plan:
                 warn(on_one_line(f"{code} {said}"))
 
     def _bodies(self, names: Container[str] | None = None) -> msgspec.Raw:
-        return self._wanted.bodies(names, keep_history=self._keep_all)
+        """Return the rules of these names, or all, as the service takes them."""
+        rules = ((name, rule) for name, rule in self._wanted.rules.items() if names is None or name in names)
+        return bodies_of(rules, keep_history=self._keep_all)
 
     def _new(self) -> Difference:
         # Nobody else has read the conditions yet.

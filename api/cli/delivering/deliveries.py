@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector, start_http_server
 
@@ -14,7 +14,19 @@ from api.cli.delivering.templates import Form, as_json, generic
 from api.cli.lookup import detector_among
 from rule_detector_client import AsyncClient, Detector, Firing, Gap, ServiceError
 
+M = TypeVar("M", Counter, Gauge)
+
 _PREFIX: Final = "rule_detector_deliver_"
+LOOK_S: Final = 5.0
+"""The interval between two looks for new detectors."""
+GRACE_S: Final = 5.0
+"""How long attempts that are under way may go on at the end."""
+WAIT_S_MAX: Final = 60.0
+"""The longest wait before the next attempt, unless the target asks for a longer one."""
+_WAIT_S: Final = 1.0
+_DOUBLINGS_MAX: Final = 10
+_NO_SUCH_PLACE: Final = 1006
+_NO_SUCH_DETECTOR: Final = 1200
 
 
 class Figures:
@@ -23,27 +35,21 @@ class Figures:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self.delivered = self._counter("delivered", "Firings that the target took.")
-        self.failed = self._counter("failed_attempts", "Attempts to deliver a firing that failed.")
-        self.dead = self._counter("dead_letters", "Firings that the target refused for good.")
-        self.lost = self._counter("lost", "Firings that the service no longer kept when they were read.")
-        self.breaks = self._counter("feed_breaks", "Connections to a feed that ended.")
-        self.waiting = Gauge(
-            f"{_PREFIX}waiting",
-            "Whether a firing waits because the last attempt to deliver it failed.",
-            ["detector"],
-            registry=self.registry,
-        )
-        self.place = Gauge(
-            f"{_PREFIX}place", "Number of the last firing delivered.", ["detector"], registry=self.registry
-        )
+        self._all: list[Counter | Gauge] = []
+        self.delivered = self._made(Counter, "delivered", "Firings that the target took.")
+        self.failed = self._made(Counter, "failed_attempts", "Attempts to deliver a firing that failed.")
+        self.dead = self._made(Counter, "dead_letters", "Firings that the target refused for good.")
+        meaning = "Firings that the service no longer kept when they were read."
+        self.lost = self._made(Counter, "lost", meaning)
+        self.breaks = self._made(Counter, "feed_breaks", "Connections to a feed that ended.")
+        meaning = "Whether a firing waits because the last attempt to deliver it failed."
+        self.waiting = self._made(Gauge, "waiting", meaning)
+        self.place = self._made(Gauge, "place", "Number of the last firing delivered.")
 
-        self._all: tuple[Counter | Gauge, ...] = (
-            *(self.delivered, self.failed, self.dead, self.lost, self.breaks, self.waiting, self.place),
-        )
-
-    def _counter(self, name: str, meaning: str) -> Counter:
-        return Counter(f"{_PREFIX}{name}", meaning, ["detector"], registry=self.registry)
+    def _made(self, kind: type[M], name: str, meaning: str) -> M:
+        metric = kind(f"{_PREFIX}{name}", meaning, ["detector"], registry=self.registry)
+        self._all.append(metric)
+        return metric
 
     def serve(self, host: str, port: int) -> int:
         """Serve the metrics from a thread, and return the port. Raises OSError."""
@@ -63,18 +69,6 @@ class Figures:
         """Drop the figures of a detector that was deleted."""
         for metric in self._all:
             metric.remove(detector_id)
-
-
-LOOK_S: Final = 5.0
-"""The interval between two looks for new detectors."""
-GRACE_S: Final = 5.0
-"""How long attempts that are under way may go on at the end."""
-WAIT_S_MAX: Final = 60.0
-"""The longest wait before the next attempt, unless the target asks for a longer one."""
-_WAIT_S: Final = 1.0
-_DOUBLINGS_MAX: Final = 10
-_NO_SUCH_PLACE: Final = 1006
-_NO_SUCH_DETECTOR: Final = 1200
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,11 @@ from snapshots.inspection import FolderReport, inspect_folder, read_only
 from snapshots.takeover.recovered import Recovered
 
 _PLACE: Final = re.compile(r"at offset ([0-9]+), (.*)", re.DOTALL)
+T = TypeVar("T")
+_LOOKS: Final = 3
+"""How often a folder that looks damaged is read: a file can look so while a service writes it, but hardly
+each time."""
+_PAUSE_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,14 +124,6 @@ def _defect(path: Path, reason: str) -> Defect:
     if placed is None:
         return Defect(path=str(path), reason=reason)
     return Defect(path=str(path), offset=int(placed[1]), reason=placed[2])
-
-
-T = TypeVar("T")
-
-_LOOKS: Final = 3
-"""How often a folder that looks damaged is read: a file can look so while a service writes it, but hardly
-each time."""
-_PAUSE_S: Final = 0.1
 
 
 class NoDataFolder(CommandError):
@@ -320,11 +317,7 @@ def stored_detector(data: Path, wanted: str) -> Detector:
     """
     _, state = looked_at(data / "directory", recovered_state)
     names: dict[str, str | None] = {} if state is None else dict(state.detectors)
-    found = ids_of(names, wanted)
-    if len(found) != 1:
-        said = "no detector has" if not found else f"{len(found)} detectors have"
-        raise NoDataFolder(f"{data}: {said} the id or name `{wanted}`")
-    folder = data / "detectors" / found[0]
+    folder = data / "detectors" / _only_id(names, wanted, "detector", f"{data}: ")
     look, restored = looked_at(folder, lambda it: restore(it, IdempotencyCache(0, 0), DEFAULT_LIMITS))
     if restored is None:
         reasons = "; ".join(defect.reason for defect in look.damage) or "nothing can be read there"
@@ -334,8 +327,12 @@ def stored_detector(data: Path, wanted: str) -> Detector:
 
 def stored_rule_id(detector: Detector, wanted: str) -> str:
     """Return the id of the rule with that id, else of the only one of that name. Raises NoDataFolder."""
-    found = ids_of({rule.id: rule.name for rule in detector.rules()}, wanted)
+    return _only_id({rule.id: rule.name for rule in detector.rules()}, wanted, "rule")
+
+
+def _only_id(names: Mapping[str, str | None], wanted: str, kind: str, where: str = "") -> str:
+    found = ids_of(names, wanted)
     if len(found) != 1:
-        said = "no rule has" if not found else f"{len(found)} rules have"
-        raise NoDataFolder(f"{said} the id or name `{wanted}`")
+        said = f"{len(found)} {kind}s have" if found else f"no {kind} has"
+        raise NoDataFolder(f"{where}{said} the id or name `{wanted}`")
     return found[0]

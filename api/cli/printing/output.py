@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import click
 import msgspec
@@ -14,13 +14,14 @@ from rule_detector_client.results import Entry
 if TYPE_CHECKING:
     from rich.console import Console
 
-output_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
+Option: TypeAlias = Callable[[Callable[..., None]], Callable[..., None]]
+"""What adds an option to a command."""
+
+output_option: Option = click.option(
     "-o", "--output", type=click.Choice(["table", "json"]), default="table", help="Format.  [default: table]"
 )
 
-yes_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
-    "--yes", is_flag=True, help="Do not ask for confirmation."
-)
+yes_option: Option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 COUNTS: Final = ("fired", "only new", "only old", "both")
 """The columns of tables that are aligned to the right."""

@@ -23,6 +23,13 @@ _BOOLEANS: Final = {"true": True, "True": True, "TRUE": True, "false": False, "F
 """As JSON, Python and spreadsheets write them."""
 _NAN: Final = frozenset({"NaN", "nan", "NAN"})
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+READ_BYTES: Final = 1024 * 1024
+"""How much is read at once. The first read decides the types of columns."""
+COLUMNS_MAX: Final = 4096
+"""The most columns of CSV."""
+_COLUMNS_SHOWN: Final = 100
+_SEPARATORS: Final = ",;\t"
+"""The characters that may separate the cells of CSV. The one that the header has most of does."""
 
 
 class CellError(ValueError):
@@ -77,18 +84,6 @@ def _number(cell: str) -> float | None:
     if match[2] is None and match[3] is None:
         return int(cell) if len(match[1]) <= DEFAULT_LIMITS.digits_max else None
     return float(cell) if math.isfinite(float(cell)) else None
-
-
-READ_BYTES: Final = 1024 * 1024
-"""How much is read at once. The first read decides the types of columns."""
-
-COLUMNS_MAX: Final = 4096
-"""The most columns of CSV."""
-
-_COLUMNS_SHOWN: Final = 100
-
-_SEPARATORS: Final = ",;\t"
-"""The characters that may separate the cells of CSV. The one that the header has most of does."""
 
 
 class _Lines:

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 
 LINE_EVERY_S: Final = 5.0
+IDLE_S: Final = 0.2
+"""A pipe is idle after this long without data."""
+_OBJECTS_BETWEEN_COLLECTIONS: Final = 200_000
 
 
 class _Count(ProgressColumn):
@@ -114,10 +117,6 @@ Gauge = BarGauge | LineGauge
 """Shows progress while it is entered."""
 
 
-IDLE_S: Final = 0.2
-"""A pipe is idle after this long without data."""
-
-
 class LiveInput(io.RawIOBase):
     """The bytes of a file descriptor. Calls `on_idle` once each time a read waits longer than IDLE_S.
 
@@ -137,9 +136,6 @@ class LiveInput(io.RawIOBase):
         if not select.select([self._descriptor], [], [], IDLE_S)[0]:
             self._on_idle()
         return os.readv(self._descriptor, [buffer])
-
-
-_OBJECTS_BETWEEN_COLLECTIONS: Final = 200_000
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """One replay: recordings sent through a detector, and which rules fired, how often and when first."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -23,6 +23,8 @@ _AT_THIS_TIME: Final = 1402
 """The code of events that are refused because they are too late, or too far ahead."""
 _LATE: Final = 2001
 """The code of messages about events that were evaluated later than they happened."""
+HEADER: Final = ("rule", "fired", "first at", "first event")
+KEYED_HEADER: Final = ("rule", "key", "fired", "first at", "first event")
 
 
 @dataclass(slots=True)
@@ -55,10 +57,8 @@ class FiringsReport:
     messages: Counter[int] = field(default_factory=Counter)
     examples: dict[int, str] = field(default_factory=dict)
     """The first message of each code, with its place."""
-    on_first: Callable[[Firing], None] | None = None
-    """Receives each rule when it first fires."""
-    on_first_refusal: Callable[[str], None] | None = None
-    """Receives the first refusal of each code, with its place."""
+    is_live: bool = False
+    """Whether each rule is named when it first fires, and the first refusal of each code told at once."""
     late_us_most: int = 0
     """How much earlier an event was, at most, than one before it that was accepted."""
     is_ahead: bool = False
@@ -72,8 +72,9 @@ class FiringsReport:
             firing = self.firings.get(action.rule_id)
             if firing is None:
                 firing = self.firings[action.rule_id] = Firing(action.name, action.priority, event)
-                if self.on_first is not None:
-                    self.on_first(firing)
+                if self.is_live:
+                    name, place = on_one_line(firing.name), on_one_line(event.place)
+                    click.echo(f"`{name}` fires first at {iso(event.time_us)}, {place}", err=True)
             firing.count += 1
             firing.held_back += action.suppressed
             if action.keys is not None:
@@ -94,8 +95,9 @@ class FiringsReport:
         self.refused[error.code] += 1
         if error.code == _AT_THIS_TIME and event.time_us > now_us():
             self.is_ahead = True
-        if self.refused[error.code] == 1 and self.on_first_refusal is not None:
-            self.on_first_refusal(f"{event.place}: {error.code} {error.message}{self._hint(error.code)}")
+        if self.refused[error.code] == 1 and self.is_live:
+            said = f"{event.place}: {error.code} {error.message}{self._hint(error.code)}"
+            click.echo(f"refused for the first time: {on_one_line(said)}", err=True)
 
     def _hint(self, code: int) -> str:
         """Say which option would have had the events of a code accepted, or evaluated in order."""
@@ -155,10 +157,6 @@ class FiringsReport:
         ]
 
 
-HEADER: Final = ("rule", "fired", "first at", "first event")
-KEYED_HEADER: Final = ("rule", "key", "fired", "first at", "first event")
-
-
 @dataclass(slots=True)
 class Replay:
     """Sends recordings through one detector and counts the results in `report`."""
@@ -180,9 +178,7 @@ class Replay:
         feeding = Feeding(reading, self.console, self.sorter, size_bytes=lambda event: len(event.json))
         try:
             for group in [files] if self.sorter else [[path] for path in files]:
-                live = "-" in group
-                self.report.on_first = _tell_first if live else None
-                self.report.on_first_refusal = _tell_refusal if live else None
+                self.report.is_live = "-" in group
                 if failure := feeding.feed(group, self.send):
                     return failure
         except ServiceError as error:
@@ -206,12 +202,3 @@ class Replay:
             print_table(HEADER, self.report.rows(rules), self.console)
         for warning in self.report.warnings():
             click.echo(warning)
-
-
-def _tell_refusal(example: str) -> None:
-    click.echo(f"refused for the first time: {on_one_line(example)}", err=True)
-
-
-def _tell_first(firing: Firing) -> None:
-    name, place = on_one_line(firing.name), on_one_line(firing.first.place)
-    click.echo(f"`{name}` fires first at {iso(firing.first.time_us)}, {place}", err=True)

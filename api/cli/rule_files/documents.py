@@ -20,6 +20,20 @@ _ESCAPE: Final = re.compile(
     r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\x..|\\u.{4}|\\U.{8}|\\\n[ \t]*|\\.", re.DOTALL
 )
 _BLANKS: Final = " \t\r\n\x85\u2028\u2029"
+YAML_CHARS_MAX: Final = 8 * 1024 * 1024
+"""The longest YAML, which takes some seconds to read. JSON of this size takes one."""
+NESTING_MAX: Final = 100
+"""How deep mappings and lists may be nested. Conditions are at most 64 deep."""
+_HINTS: Final = {
+    "mapping values are not allowed": "; quote a name or condition with `: `",
+    "expected '<document start>'": "; expected one mapping `name: condition`",
+}
+_TAG: Final = "tag:yaml.org,2002:"
+_PLAIN_CHARS_MAX: Final = 20
+_PLAIN_MAX: Final = 1_000
+"""How many values of plain texts are kept."""
+_PARSERS: Final[list[Any]] = [*([yaml.CSafeLoader] if yaml.__with_libyaml__ else []), yaml.SafeLoader]
+"""libyaml is five times faster. PyYAML's own parser says better what is wrong, and where."""
 
 
 class Place(NamedTuple):
@@ -88,24 +102,6 @@ def offsets_of(text: str, place: Place, value: str) -> list[int]:
         offsets.append(at)
         at = escape.end() if escape else at + (2 if place.style == "'" and char == "'" else 1)
     return [*offsets, at]
-
-
-YAML_CHARS_MAX: Final = 8 * 1024 * 1024
-"""The longest YAML, which takes some seconds to read. JSON of this size takes one."""
-
-NESTING_MAX: Final = 100
-"""How deep mappings and lists may be nested. Conditions are at most 64 deep."""
-
-_HINTS: Final = {
-    "mapping values are not allowed": "; quote a name or condition with `: `",
-    "expected '<document start>'": "; expected one mapping `name: condition`",
-}
-_TAG: Final = "tag:yaml.org,2002:"
-_PLAIN_CHARS_MAX: Final = 20
-_PLAIN_MAX: Final = 1_000
-"""How many values of plain texts are kept."""
-_PARSERS: Final[list[Any]] = [*([yaml.CSafeLoader] if yaml.__with_libyaml__ else []), yaml.SafeLoader]
-"""libyaml is five times faster. PyYAML's own parser says better what is wrong, and where."""
 
 
 class DocumentError(ValueError):

@@ -24,6 +24,9 @@ from engine.language.limits import DEFAULT_LIMITS
 from engine.language.text.parser import parse
 from engine.language.text.printer import format as canonical
 
+NAME_CHARS_MAX: Final = 255
+_ID_CHARS: Final = 8
+
 
 class Converted(NamedTuple):
     """A Sigma rule and the condition that means the same."""
@@ -110,10 +113,6 @@ def laid_out(condition: Condition) -> str:
         f"({canonical(member)})" if isinstance(member, conditions.Any) else canonical(member)
         for member in members
     )
-
-
-NAME_CHARS_MAX: Final = 255
-_ID_CHARS: Final = 8
 
 
 def rules_file(converted: Sequence[Converted]) -> str:

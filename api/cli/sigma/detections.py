@@ -22,6 +22,7 @@ from engine.language.text.printer import comparison_text
 
 _SHAPE: Final = re.compile(r"((?:\(\?[si]+\)\^?)?).*?(?<!\\)(?:\\\\)*(\$?)", re.DOTALL)
 """Finds how a regular expression begins and ends, which tells the forms of texts apart."""
+SOURCE_PARTS = ("PRODUCT", "CATEGORY", "SERVICE")
 
 
 def detection_condition(rule: SigmaRule, keyword_fields: Sequence[str]) -> Condition:
@@ -145,9 +146,6 @@ def read_mapping(text: str) -> Mapping:
     product, category, service = [*parts, None, None][: len(SOURCE_PARTS)]
     each = [one for value in values.split("|") for one in alternatives(field, SigmaString(value))]
     return Mapping(product, category, service, any_of(each))
-
-
-SOURCE_PARTS = ("PRODUCT", "CATEGORY", "SERVICE")
 
 
 def conditions_for(source: SigmaLogSource, mappings: Sequence[Mapping]) -> list[Condition]:

@@ -4,7 +4,6 @@ import csv
 import gzip
 import io
 import sys
-from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +14,7 @@ import msgspec
 from api.cli.lookup import find_detector
 from api.cli.messages import CommandError, counted
 from api.cli.options.service_options import service_and_output_options
-from api.cli.printing.output import show, tell, value_text, yes_option
+from api.cli.printing.output import Option, show, tell, value_text, yes_option
 from api.cli.recordings.times import iso
 from api.cli.things.rules import detector_option
 from rule_detector_client import Client, Relation, calls
@@ -28,13 +27,13 @@ _CHANGED_AT_ONCE: Final = 2_000
 _CHANGED_BYTES: Final = 512 * 1024
 """The most tuples of one change, and about their size: it is one body of less than a megabyte."""
 
-form_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
+form_option: Option = click.option(
     "--format",
     "form",
     type=click.Choice(["csv", "ndjson", "text"]),
     help="Format of the file.  [default: by its name; text, a value in each line, if that does not tell]",
 )
-more_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
+more_option: Option = click.option(
     "--file", metavar="FILE", help="File with more of them: NDJSON, or text with a value in each line."
 )
 

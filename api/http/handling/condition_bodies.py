@@ -30,6 +30,9 @@ _WRONG_SHAPE: Final = 1001
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{},:]', re.DOTALL)
 """A string or a punctuation mark of JSON. An unterminated string is one token too: otherwise each quote in it
 would start another attempt, and the search would be quadratic in the size of the body."""
+_OTHER_KINDS: Final = {b"[": "an array", b"n": "null", b"t": "a boolean", b"f": "a boolean"}
+_NESTED: Final = 2
+"""How many objects and arrays are around a rule."""
 
 
 class _Rest(ConditionToParse):
@@ -121,13 +124,6 @@ def _skipped(_: str) -> None:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(name)
-
-
-_OTHER_KINDS: Final = {b"[": "an array", b"n": "null", b"t": "a boolean", b"f": "a boolean"}
-
-
-_NESTED: Final = 2
-"""How many objects and arrays are around a rule."""
 
 
 class _Apart(RulesToPut, forbid_unknown_fields=True):

@@ -33,6 +33,13 @@ _START: Final = {
 
 ALIVE: Final = b":\n\n"
 """A comment: the stream is alive."""
+LOOK_S: Final = 0.5
+"""The interval between two looks at a timeline, or two questions which feeds have grown: one for all streams
+of a front end."""
+ALIVE_S: Final = 15.0
+"""How long a stream is silent at most."""
+PAGE: Final = 100
+"""The most firings that are read at once."""
 
 
 @dataclass(eq=False)
@@ -130,11 +137,6 @@ def body(sent: bytes) -> dict[str, Any]:
     return {"type": "http.response.body", "body": sent, "more_body": True}
 
 
-LOOK_S: Final = 0.5
-"""The interval between two looks at a timeline, or two questions which feeds have grown: one for all streams
-of a front end."""
-
-
 class Continuation(msgspec.Struct):
     """The part of a timeline that says where to continue."""
 
@@ -166,12 +168,6 @@ class TimelineStream(EventStream):
             await send(body(new))
             del new
             await self.wait(LOOK_S)
-
-
-ALIVE_S: Final = 15.0
-"""How long a stream is silent at most."""
-PAGE: Final = 100
-"""The most firings that are read at once."""
 
 
 class _Page(msgspec.Struct):

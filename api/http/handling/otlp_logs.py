@@ -18,6 +18,10 @@ _NANOSECONDS: Final = 1_000
 """Those of a microsecond, to which times are held."""
 
 
+_INT64: Final = 1 << 63
+_EXPECTED: Final = {"expected": "a whole number of 64 bits, which may be a text"}
+
+
 class LogRecord(NamedTuple):
     """A log record. What it does not have is 0, empty or None."""
 
@@ -98,8 +102,6 @@ def binary(value: bytes) -> str:
     return b64encode(value).decode()
 
 
-_INT64: Final = 1 << 63
-_EXPECTED: Final = {"expected": "a whole number of 64 bits, which may be a text"}
 _Whole = (
     Annotated[int, Meta(ge=-_INT64, le=_INT64 - 1, extra=_EXPECTED)]
     | Annotated[str, Meta(pattern="^-?[0-9]{1,20}$", extra=_EXPECTED)]

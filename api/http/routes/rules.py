@@ -1,7 +1,7 @@
 """The routes of rules: each has a condition over the history of its detector."""
 
 import asyncio
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -63,18 +63,11 @@ async def list_rules(detectorId: str, query: messages.RulesQuery) -> Response:
 )
 async def create_rule(detectorId: str, body: bytes) -> Response:
     wanted = await service.decode(body, messages.NewRule)
-    operation = operations.add_rule(
-        wanted.name,
-        wanted.condition,
-        notify=wanted.notify,
-        shadow=wanted.shadow,
-        draft_of=given(wanted.draftOf),
-        description=wanted.description,
-        labels=wanted.labels,
-        timed=wanted.timed,
-        every_secs=wanted.every_secs,
-        every_by=given(wanted.every_by),
-    )
+    members: dict[str, Any] = {
+        member: given(value) for member, value in msgspec.structs.asdict(wanted).items()
+    }
+    draft_of = members.pop("draftOf")
+    operation = operations.add_rule(**members, draft_of=draft_of)
     return await service.change(detectorId, operation)
 
 
