@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from api.http.authentication import Authenticator
 from api.http.body.memory import BodyMemory
@@ -89,15 +89,6 @@ def cors_of(origins: str | None) -> Cors | None:
     return Cors(frozenset(one.strip().encode() for one in origins.split(","))) if origins else None
 
 
-class _Taken(NamedTuple):
-    """What an operation takes."""
-
-    name: str
-    media_types: tuple[bytes, ...]
-    takes_any_type: bool
-    body_bytes_max: int
-
-
 @dataclass(eq=False)
 class FastPath:
     """Answers evaluations of known detectors by known callers, and refuses those that are wrong.
@@ -112,16 +103,14 @@ class FastPath:
     authenticator: Authenticator
     backend: Backend
     memory: BodyMemory
-    _taken: dict[bytes, _Taken] = field(init=False, default_factory=dict)
-    """The operations that it answers, by the ends of their paths."""
+    _taken: dict[bytes, tuple[Operation, int]] = field(init=False, default_factory=dict)
+    """The operations that it answers, and the most bytes of their bodies, by the ends of their paths."""
     _path: re.Pattern[bytes] = field(init=False)
 
     def __post_init__(self) -> None:
         for one in self.operations:
             if one.is_evaluation:
-                bytes_max = body_bytes_max(one, self.settings)
-                end = one.path.partition("}/")[2].encode()
-                self._taken[end] = _Taken(one.name, one.media_types, one.takes_any_type, bytes_max)
+                self._taken[one.path.partition("}/")[2].encode()] = one, body_bytes_max(one, self.settings)
         self._path = re.compile(b"%b(%b)" % (_PATH.encode(), b"|".join(self._taken)))
 
     async def answer(
@@ -134,8 +123,8 @@ class FastPath:
         found = self._path.fullmatch(scope["raw_path"])
         if found is None or scope["method"] != "POST" or scope["http_version"] != "1.1":
             return None
-        taken = self._taken[found[2]]
-        name = taken.name
+        operation, bytes_max = self._taken[found[2]]
+        name = operation.name
         query = None
         if scope["query_string"]:
             query = _INGEST_QUERY.fullmatch(scope["query_string"])
@@ -151,11 +140,11 @@ class FastPath:
         media_type = check_headers(
             head,
             bytes_max=self.settings.max_header_bytes,
-            media_types=taken.media_types,
+            media_types=operation.media_types,
             takes_key=True,
-            takes_any_type=taken.takes_any_type,
+            takes_any_type=operation.takes_any_type,
         )
-        body_bytes = None if media_type == NDJSON else check_length(head, taken.body_bytes_max)
+        body_bytes = None if media_type == NDJSON else check_length(head, bytes_max)
         detector_id = self._detector(found[1], scope["raw_path"], permit)
         if detector_id is None or body_bytes is None:
             return None

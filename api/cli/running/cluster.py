@@ -8,7 +8,6 @@ from typing import Any, Final, TypeVar
 
 import click
 import msgspec
-from rich.console import Console
 
 from api.cli.lookup import find_detector
 from api.cli.messages import counted
@@ -54,6 +53,8 @@ def cluster(*, client: Client, output: str, top: str | None) -> None:
     if output == "json":
         click.echo(client.send(calls.raw(call)))
         return
+    from rich.console import Console  # noqa: PLC0415 -- slow to import, and the other commands need it not
+
     if top is not None:
         busiest = msgspec.convert(client.send(call), Cluster).busiest
         busy = busiest.by_cpu if top == "cpu" else busiest.by_events

@@ -27,12 +27,6 @@ _CHANGED_AT_ONCE: Final = 2_000
 _CHANGED_BYTES: Final = 512 * 1024
 """The most tuples of one change, and about their size: it is one body of less than a megabyte."""
 
-form_option: Option = click.option(
-    "--format",
-    "form",
-    type=click.Choice(["csv", "ndjson", "text"]),
-    help="Format of the file.  [default: by its name; text, a value in each line, if that does not tell]",
-)
 more_option: Option = click.option(
     "--file", metavar="FILE", help="File with more of them: NDJSON, or text with a value in each line."
 )
@@ -88,7 +82,12 @@ Examples:
 )
 @click.argument("name")
 @click.argument("file")
-@form_option
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["csv", "ndjson", "text"]),
+    help="Format of the file.  [default: by its name; text, a value in each line, if that does not tell]",
+)
 @click.option("--header", is_flag=True, help="The first line of CSV names the columns.")
 @click.option("--types", metavar="TYPE,…", help="Types of the columns of CSV: string, number or boolean.")
 @detector_option
