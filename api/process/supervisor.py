@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import uvloop
 
@@ -43,6 +43,8 @@ from snapshots.data_folder.identity import begin_folder
 from snapshots.data_folder.lock import FolderLock
 from snapshots.data_folder.trial import try_folder
 from snapshots.errors import StorageError
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -159,7 +161,8 @@ class _Service:
                 raise StartError(error.message) from None
 
             async def until_stopped() -> None:
-                await _until_stopped(self.work, running, stopping)
+                if await _unless_stopped(self.work(running), stopping):
+                    await stopping.wait()
                 if words.reason is None:
                     words.close()
 
@@ -202,17 +205,17 @@ class _Service:
             refusal.cancel()
 
 
-async def _until_stopped(work: Work, running: Running, stopping: asyncio.Event) -> None:
-    """Do the work, then wait for a signal unless the work has ended the service."""
-    working = asyncio.ensure_future(work(running))
+async def _unless_stopped(work: Awaitable[T], stopping: asyncio.Event) -> T | None:
+    """Return what `work` gives, and raise what it raises; None if `stopping` is set first, which ends it."""
+    working = asyncio.ensure_future(work)
     signalled = asyncio.ensure_future(stopping.wait())
     try:
         await asyncio.wait({working, signalled}, return_when=asyncio.FIRST_COMPLETED)
-        if working.done() and await working:
-            await signalled
+        return await working if working.done() else None
     finally:
-        working.cancel()
         signalled.cancel()
+        working.cancel()
+        await asyncio.wait({working})
 
 
 async def _running(settings: Settings, listener: socket.socket, backend: Backend) -> Running:
@@ -253,7 +256,7 @@ async def _backend(
     except StorageError as error:
         raise StartError(str(error)) from None
     try:
-        await _started(backend, stopping)
+        await _unless_stopped(backend.start(), stopping)
     except (StorageError, DetectorUnavailable) as error:
         await backend.close()
         raise StartError(str(error)) from None
@@ -270,20 +273,6 @@ def _refuse_tracing(settings: Settings) -> None:
     if settings.otlp_endpoint is not None and not can_trace():
         option = option_of("otlp_endpoint")
         raise StartError(f"{option} needs packages that are not installed: {TRACING_HINT}")
-
-
-async def _started(backend: Backend, stopping: asyncio.Event) -> None:
-    """Start the backend, until it is started or `stopping`. Raises what `start` raises."""
-    starting = asyncio.ensure_future(backend.start())
-    signalled = asyncio.ensure_future(stopping.wait())
-    try:
-        await asyncio.wait({starting, signalled}, return_when=asyncio.FIRST_COMPLETED)
-        if starting.done():
-            await starting
-    finally:
-        signalled.cancel()
-        starting.cancel()
-        await asyncio.wait({starting})
 
 
 def _refuse_folder(settings: Settings, begin: Callable[..., str]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from api.process.ray_lifetime import LastWords, stop_when_lost
-from api.process.supervisor import _started
+from api.process.supervisor import _unless_stopped
 from engine.runtime.cluster.session import ray_processes
 from engine.runtime.cluster.session.ray_processes import RayProcesses, _held_children, agent_name
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
@@ -119,7 +119,7 @@ class Starting:
 
 async def test_a_start_that_takes_long_ends_with_a_signal_or_the_loss_of_ray():
     backend, stopping = Starting(), asyncio.Event()
-    starting = asyncio.create_task(_started(backend, stopping))  # type: ignore[arg-type]
+    starting = asyncio.create_task(_unless_stopped(backend.start(), stopping))
     await asyncio.sleep(0)
     stopping.set()
     await starting
@@ -131,4 +131,4 @@ async def test_a_start_that_fails_says_why():
         raise DetectorUnavailable(STARTING, "the directory cannot be reached")
 
     with pytest.raises(DetectorUnavailable, match="cannot be reached"):
-        await _started(SimpleNamespace(start=start), asyncio.Event())  # type: ignore[arg-type]
+        await _unless_stopped(start(), asyncio.Event())
