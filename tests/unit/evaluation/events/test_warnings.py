@@ -136,3 +136,14 @@ def test_the_room_that_is_kept_for_a_warning_fits_the_largest_one() -> None:
     assert [code for code, _ in messages] == [2003, 2004]
     largest = max(len(encode_entries([message])) for message in messages)
     assert WARNING_BYTES_MAX - 256 < largest <= WARNING_BYTES_MAX
+
+
+def test_arrays_that_are_too_long_are_told_in_the_order_of_their_names() -> None:
+    detector = with_rules("some b (it == 1)", "some a (it == 1)")
+    long = [0] * 10_001
+    said = "has 10001 elements; `some` is false of more than 10000"
+    expected = [Entry(2004, f"`a` {said}"), Entry(2004, f"`b` {said}")]
+    assert told(detector, ({"b": long, "a": long}, None), ({"a": long, "b": [0]}, None)) == [
+        expected,
+        expected[:1],
+    ]

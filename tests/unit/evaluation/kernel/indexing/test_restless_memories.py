@@ -39,3 +39,11 @@ def test_an_event_meets_few_of_many_restless_memories(
             detector.evaluate(fields, 2 * number)
     assert sum(detector.rule_set.samples.ran.values()) <= LOOKED_AT_MAX * EVENTS
     assert detector.histories.bytes - empty < 4_000, "nothing is kept of what is usual"
+
+
+def test_an_event_that_meets_no_trigger_begins_what_is_usually_true() -> None:
+    detector = Detector()
+    with in_mode("indexed"):
+        detector.add_rule("rule", "per user historically for 1s strong not k == 1")
+        fired = [bool(detector.evaluate({"user": "a"}, time_ms)) for time_ms in (0, 500, 1_000)]
+    assert fired == [False, False, True]
