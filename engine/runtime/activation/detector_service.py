@@ -18,7 +18,16 @@ from engine.runtime.concurrency.beats import LoopLag
 from engine.runtime.contract.errors import ActorDied, Superseded
 from engine.runtime.contract.figures import ProcessFigures, WorkerAnswer
 from engine.runtime.contract.measures import Measures
-from engine.runtime.contract.requests.calls import LEFT, REPORT, Activated, Ended, Held, Report, encode_report
+from engine.runtime.contract.requests.calls import (
+    LEFT,
+    MAKE_ROOM,
+    REPORT,
+    Activated,
+    Ended,
+    Held,
+    Report,
+    encode_report,
+)
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.process.log_records import LOGGED, Logged
 from engine.runtime.process.processes import resident_bytes, usage
@@ -27,8 +36,6 @@ from engine.runtime.transport.server_connection import MOVED, ServerConnection, 
 from snapshots.files import wall_clock_us
 
 _log = logging.getLogger(__name__)
-
-MAKE_ROOM = "make room"
 
 _ABANDONED_FACTOR = 2
 """After `abandoned_s`, the directory tells its workers to save. If it does not, they save after this multiple
@@ -325,11 +332,6 @@ class DetectorService:
             queue = self.queues.get(epoch)
             if queue is not None and term >= self._term:
                 queue.make_room(wanted=bool(wanted))
-
-
-def make_room_note(term: int, epoch: int, *, wanted: bool = True) -> bytes:
-    """Return the body of the note that says whether another detector waits for the slot of an activation."""
-    return f"{term} {epoch} {wanted:d}".encode()
 
 
 async def _discard(port: DetectorThread) -> None:

@@ -9,11 +9,11 @@ from engine.runtime.catalogue.catalogue_client import CatalogueClient
 from engine.runtime.concurrency.background import Background
 from engine.runtime.concurrency.beats import answer_within
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
-from engine.runtime.contract.ports import WorkerPort, WorkerStarter
 from engine.runtime.contract.requests.calls import Held
 from engine.runtime.scheduler.detectors.placed_detector import PlacedDetector
 from engine.runtime.scheduler.workers.detector_worker import DetectorWorker
 from engine.runtime.scheduler.workers.worker_pool import WorkerPool
+from engine.runtime.scheduler.workers.worker_port import WorkerPort, WorkerStarter
 
 _log = logging.getLogger(__name__)
 

@@ -21,7 +21,6 @@ from engine.runtime.contract.errors import (
 )
 from engine.runtime.contract.figures import ClusterFigures, FrontEndFigures, NodeFigures, Status
 from engine.runtime.contract.measures import COUNTERS, DIRECTORIES_LOST
-from engine.runtime.contract.ports import NodesPort, WorkerStarter
 from engine.runtime.contract.requests.calls import Route
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.permits import Debts
@@ -32,9 +31,10 @@ from engine.runtime.scheduler.detectors.placed_detector import PlacedDetector
 from engine.runtime.scheduler.detectors.services import Services
 from engine.runtime.scheduler.due_activations import DueActivations
 from engine.runtime.scheduler.moves import Moves
-from engine.runtime.scheduler.workers.cluster_nodes import Nodes
+from engine.runtime.scheduler.workers.cluster_nodes import Nodes, NodesPort
 from engine.runtime.scheduler.workers.detector_worker import BEATS
 from engine.runtime.scheduler.workers.worker_pool import WorkerPool
+from engine.runtime.scheduler.workers.worker_port import WorkerStarter
 from snapshots.errors import StorageError
 from snapshots.files import wall_clock_us
 

@@ -6,29 +6,22 @@ import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final
 
-import msgspec
 import ray
 from ray.exceptions import RayError
 
-from engine.runtime.activation.detector_service import MAKE_ROOM, make_room_note
 from engine.runtime.cluster.actors.detector_actor import DetectorActor
 from engine.runtime.cluster.ray_calls import OPTIONS, WATCH, RayActor, create_actor, first_line
 from engine.runtime.cluster.ray_nodes import nodes_of_actors, not_on, on_node
 from engine.runtime.concurrency.background import Background
 from engine.runtime.concurrency.threads import off_loop
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
-from engine.runtime.contract.figures import WorkerAnswer
-from engine.runtime.contract.ports import Survivor, WorkerPort, WorkerStarter
-from engine.runtime.contract.requests.calls import REPORT, Activated, Address, Held, Report, decode_report
+from engine.runtime.contract.requests.calls import Address
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.process.log_records import LOGGED, Logged
 from engine.runtime.process.processes import Process
-from engine.runtime.transport.link import Note
+from engine.runtime.scheduler.workers.worker_port import Survivor, WorkerPort, WorkerStarter
 from engine.runtime.transport.link_client import LinkClient
-
-T = TypeVar("T")
 
 _FOUND_S: Final = 3.0
 """How long a worker of an earlier scheduler may take to be reached."""
@@ -36,8 +29,8 @@ _END_AGAIN_S: Final = 5.0
 """The time between two attempts to end a worker, while Ray's control store or the disk does not answer."""
 
 
-class RayWorkerPort(RayActor, WorkerPort):
-    """A worker in another process. Ray reports its death; everything else uses the connection."""
+class RayWorkerPort(WorkerPort):
+    """A worker in another process. Ray reports its death; everything else uses connections."""
 
     def __init__(
         self,
@@ -51,46 +44,21 @@ class RayWorkerPort(RayActor, WorkerPort):
         term: Callable[[], int],
         end: Callable[[RayActor], Awaitable[None]],
     ) -> None:
-        super().__init__(actor.actor, actor.name)
-        self._term = term
+        super().__init__(actor.name, node, address, client, term)
+        self._actor = actor
         self._end = end
         self._process = process
-        self.node = node
-        self.address = address
-        self.reported: Callable[[Report], None] = lambda _: None
-        self._client = client
         self._beats = beats
         self._ended = asyncio.Event()
-        client.noted, client.ended = self._noted, self._ended.set
+        client.ended = self._ended.set
         if not client.link.usable:
             self._ended.set()
 
     def described(self) -> str:
         return str(self._process)
 
-    async def activate(self, detector_id: str, epoch: int, room_wanted: bool = False) -> Activated:
-        return await self._command("activate", Activated, detector_id, epoch, room_wanted)
-
-    async def held(self) -> list[Held]:
-        return await self._command("held", list[Held])
-
-    def make_room(self, epoch: int, *, wanted: bool = True) -> None:
-        self._client.note(MAKE_ROOM, make_room_note(self._term(), epoch, wanted=wanted))
-
-    async def delete(self, epoch: int) -> None:
-        await self._command("delete", None, epoch)
-
-    async def close(self, epoch: int) -> str | None:
-        return await self._command("close", str | None, epoch)
-
-    async def fork(self, epoch: int, fork_id: str) -> bool:
-        return await self._command("fork", bool, epoch, fork_id)
-
     async def beat(self) -> None:
         await self._beats.ask_until_answered("beat", int)
-
-    async def figures(self) -> WorkerAnswer:
-        return await self._client.ask_until_answered("figures", WorkerAnswer)
 
     async def watch(self) -> None:
         """Wait until the worker is dead, or useless because its connection has ended."""
@@ -101,25 +69,15 @@ class RayWorkerPort(RayActor, WorkerPort):
             for watch in watches:
                 watch.cancel()
 
-    async def end(self) -> None:
-        # The connection ends first: callers that wait for an answer need not wait for Ray.
-        self._client.link.abort()
-        self._beats.link.abort()
-        await self._end(self)
-
-    async def _command(self, method: str, kind: type[T] | Any, *arguments: object) -> T:
-        return await self._client.ask_until_answered(method, kind, self._term(), *arguments)
-
     async def _watch(self) -> None:
         with suppress(ActorDied):
-            await self.ask("watch", group=WATCH)
+            await self._actor.ask("watch", group=WATCH)
 
-    def _noted(self, note: Note) -> None:
-        if note.name == REPORT:
-            self.reported(decode_report(note.body))
-        elif note.name == LOGGED:
-            # This process forwards it to the log of a service, as it does with its own records.
-            msgspec.msgpack.decode(note.body, type=Logged).log(worker=self.name, node=self.node)
+    async def end(self) -> None:
+        # The connection ends first: callers that wait for an answer need not wait for Ray.
+        self.client.link.abort()
+        self._beats.link.abort()
+        await self._end(self._actor)
 
 
 class RayWorkers(WorkerStarter):

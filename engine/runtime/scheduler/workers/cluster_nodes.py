@@ -3,13 +3,26 @@
 import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from engine.runtime.contract.figures import NodeFigures
-from engine.runtime.contract.ports import NodesPort
 from engine.runtime.contract.settings import RuntimeSettings
 
 _log = logging.getLogger(__name__)
+
+
+class NodesPort(Protocol):
+    """The machines of the cluster."""
+
+    @property
+    def here(self) -> str:
+        """The node of this process; empty if that is not known."""
+
+    async def look(self) -> Sequence[NodeFigures]:
+        """Return all machines, dead ones too."""
+
+    async def drain(self, node: str, *, draining: bool) -> None:
+        """Store whether a node is drained, for as long as the cluster exists."""
 
 
 class Nodes:

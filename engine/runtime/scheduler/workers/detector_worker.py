@@ -7,9 +7,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from engine.runtime.concurrency.beats import Beats, answer_within
 from engine.runtime.contract.errors import ActorDied
-from engine.runtime.contract.ports import WorkerPort
 from engine.runtime.contract.requests.calls import Report
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.scheduler.workers.worker_port import WorkerPort
 
 BEATS: Final = 4
 """A silent worker counts as dead after this many beats."""

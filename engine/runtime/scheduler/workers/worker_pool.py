@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from engine.runtime.concurrency.background import Background
 from engine.runtime.contract.errors import ActorDied
-from engine.runtime.contract.ports import WorkerPort, WorkerStarter
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.scheduler.workers.cluster_nodes import AvoidedNodes, Nodes
 from engine.runtime.scheduler.workers.detector_worker import DetectorWorker, best
+from engine.runtime.scheduler.workers.worker_port import WorkerPort, WorkerStarter
 from engine.runtime.scheduler.workers.worker_starts import WorkerStarts
 from engine.runtime.scheduler.workers.worker_watch import WorkerWatch
 

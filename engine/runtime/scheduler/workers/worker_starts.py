@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from engine.runtime.contract.errors import ActorDied
-from engine.runtime.contract.ports import WorkerPort, WorkerStarter
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.scheduler.workers.cluster_nodes import AvoidedNodes, Nodes
+from engine.runtime.scheduler.workers.worker_port import WorkerPort, WorkerStarter
 
 _log = logging.getLogger(__name__)
 

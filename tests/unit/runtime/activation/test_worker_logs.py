@@ -111,7 +111,7 @@ async def test_a_worker_sends_its_records_to_its_scheduler(tmp_path):
         await service.backend.call(detector_id, ops.rules())
         worker = service.actors.with_detector(detector_id)
         told: list[Note] = []
-        worker._scheduler.noted = told.append
+        worker.client.noted = told.append
         logged = Logged("engine.x", logging.ERROR, "it broke", {}, "why")
         assert worker.service.log(logged)
         await until(lambda: any(note.name == LOGGED for note in told))

@@ -34,7 +34,7 @@ def lose_scheduler(service: LocalService) -> None:
     for client in service.connected:
         client.link.abort()
     for worker in service.actors.started:
-        worker._scheduler.link.abort()
+        worker.client.link.abort()
     for worker in service.scheduler._workers._all:
         for watcher in worker.watchers:
             watcher.cancel()

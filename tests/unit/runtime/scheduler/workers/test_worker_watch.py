@@ -84,7 +84,7 @@ async def test_one_whose_event_loop_hangs_is_dead_though_its_process_answers(sce
     async def hang(*_: object) -> None:
         await asyncio.Event().wait()
 
-    scene.port._scheduler.ask = hang  # type: ignore[method-assign]
+    scene.port.client.ask = hang  # type: ignore[method-assign]
     await asyncio.sleep(HUNG_S)
     assert scene.died == []
     await asyncio.sleep(0.3 * HUNG_S)
@@ -102,7 +102,7 @@ async def test_time_in_which_the_watching_loop_was_held_up_is_no_silence(scene: 
             await asyncio.sleep(0)
         return []
 
-    scene.port._scheduler.ask = answer_meanwhile  # type: ignore[method-assign]
+    scene.port.client.ask = answer_meanwhile  # type: ignore[method-assign]
     scene.port.beat = answer_meanwhile  # type: ignore[method-assign,assignment]
     await asyncio.sleep(1_000 * HUNG_S)
     assert (scene.died, scene.doubted) == ([], 0)
@@ -112,7 +112,7 @@ async def test_one_that_cannot_be_reached_is_dead(scene: Scene) -> None:
     async def fail(*_: object) -> None:
         raise ActorDied("no connection")
 
-    scene.port._scheduler.ask = fail  # type: ignore[method-assign]
+    scene.port.client.ask = fail  # type: ignore[method-assign]
     await asyncio.sleep(HUNG_S)
     assert scene.died == [False]
 
