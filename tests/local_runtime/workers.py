@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from engine.runtime.activation.detector_service import DetectorService, Node
 from engine.runtime.contract.errors import ActorDied
-from engine.runtime.contract.figures import DetectorFigures
 from engine.runtime.contract.measures import Measures
 from engine.runtime.contract.requests.calls import Activated, Address, Reply
 from engine.runtime.contract.requests.operations import Operation
@@ -26,47 +26,31 @@ class LocalDetector:
 
     def __init__(self, worker: "LocalWorker", actor: OperationExecutor) -> None:
         self._worker = worker
-        self._actor = actor
+        self.executor = actor
         self._under_way = False
         self.cpu_s = 0.0
 
     async def activate(self, detector_id: str, epoch: int) -> Activated:
-        return await self._call("activate", lambda: self._actor.activate(detector_id, epoch))
+        return await self._call("activate", lambda: self.executor.activate(detector_id, epoch))
 
     def handle_at_once(self, batch: Sequence[Operation]) -> Reply | None:
         assert not self._under_way, "one call at a time"
-        return self._worker.call_at_once("handle", lambda: self._actor.handle(batch), size=len(batch))
+        return self._worker.call_at_once("handle", lambda: self.executor.handle(batch), size=len(batch))
 
     async def handle(self, batch: Sequence[Operation]) -> Reply:
-        return await self._call("handle", lambda: self._actor.handle(batch), size=len(batch))
+        return await self._call("handle", lambda: self.executor.handle(batch), size=len(batch))
 
-    async def sync(self) -> None:
-        await self._call("sync", self._actor.sync)
+    async def call(self, work: Callable[[], T]) -> T:
+        return await self._call(_name(work), work)
 
-    async def begin_saving(self) -> bool:
-        return await self._call("begin_saving", self._actor.begin_saving)
-
-    async def finish_saving(self) -> None:
-        await self._worker.beside("finish_saving", self._actor.finish_saving)
-
-    async def begin_fork(self, fork_id: str) -> Callable[[], None]:
-        return await self._call("begin_fork", lambda: self._actor.begin_fork(fork_id))
-
-    async def finish_fork(self, make_folder: Callable[[], None]) -> None:
-        await self._worker.beside("finish_fork", make_folder)
+    async def beside(self, work: Callable[[], T]) -> T:
+        return await self._worker.beside(_name(work), work)
 
     async def passivate(self) -> int:
-        return await self._call("passivate", self._actor.passivate)
+        return await self._call("passivate", self.executor.passivate)
 
     async def discard(self) -> None:
-        await self._call("discard", self._actor.discard)
-
-    def figures(self) -> DetectorFigures | None:
-        return self._actor.figures()
-
-    @property
-    def due_us(self) -> int | None:
-        return self._actor.due_us
+        await self._call("discard", self.executor.discard)
 
     async def _call(self, what: str, work: Callable[[], T], size: int = 0) -> T:
         assert not self._under_way, "one call at a time"
@@ -75,6 +59,10 @@ class LocalDetector:
             return await self._worker.call(what, work, size)
         finally:
             self._under_way = False
+
+
+def _name(work: Callable[[], object]) -> str:
+    return (work.func if isinstance(work, partial) else work).__name__
 
 
 class LocalWorker(Mortal, WorkerPort):

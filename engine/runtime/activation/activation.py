@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from engine.runtime.activation.detector_thread import DetectorThread
@@ -55,6 +56,7 @@ class Activation:
         self.hung = False
         """Whether a call has not returned in time, and may still run."""
         self.port = port
+        self._executor = port.executor
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._stir = stir
@@ -83,7 +85,7 @@ class Activation:
 
     async def sync(self) -> None:
         """Sync the journal to the disk. Raises ActorDied and StorageError."""
-        await self._call(self.port.sync())
+        await self._call(self.port.call(self._executor.sync))
         self.schedule.note_sync()
         self.reporter.note_synced()
         self._tell_firings()
@@ -97,7 +99,7 @@ class Activation:
         assert self._saving is None, "one snapshot at a time"
         self.schedule.note_save_begun()
         try:
-            begun = await self._call(self.port.begin_saving())
+            begun = await self._call(self.port.call(self._executor.begin_saving))
         except (WriteFailed, SyncFailed, Fenced):
             raise
         except StorageError as error:
@@ -137,7 +139,7 @@ class Activation:
             # Nobody waits for it any more.
             return
         try:
-            make_folder = await self._call(self.port.begin_fork(fork_id))
+            make_folder = await self._call(self.port.call(partial(self._executor.begin_fork, fork_id)))
         except BaseException as error:
             if not made.done():
                 made.set_exception(StorageError(str(error) or "its process ended"))
@@ -160,8 +162,8 @@ class Activation:
             self.reporter.tell(stays=True)
             return "its snapshot has not come to the disk yet"
         try:
-            if empty_journal and await self._call(self.port.begin_saving()):
-                await self._call(self.port.finish_saving())
+            if empty_journal and await self._call(self.port.call(self._executor.begin_saving)):
+                await self._call(self.port.beside(self._executor.finish_saving))
             resident_bytes = await self._call(self.port.passivate())
         except (WriteFailed, SyncFailed):
             # The detector was dropped.
@@ -193,7 +195,7 @@ class Activation:
 
     async def _finish_saving(self) -> None:
         try:
-            await self.port.finish_saving()
+            await self.port.beside(self._executor.finish_saving)
         except StorageError as error:
             self._not_saved(error)
             if isinstance(error, Fenced):
@@ -214,7 +216,7 @@ class Activation:
 
     async def _finish_fork(self, make_folder: Callable[[], None], made: asyncio.Future[bool]) -> None:
         try:
-            await self.port.finish_fork(make_folder)
+            await self.port.beside(make_folder)
         except Exception as error:  # noqa: BLE001 -- whoever asked is told
             if not made.done():
                 made.set_exception(error)
@@ -268,5 +270,5 @@ class Activation:
 
     def _tell_firings(self) -> None:
         """Report firings that have become durable, if any have."""
-        if (figures := self.port.figures()) is not None:
+        if (figures := self._executor.figures()) is not None:
             self.reporter.tell_firings(figures.newest_firing)

@@ -121,7 +121,7 @@ class DetectorQueue:
 
     def tick_if_due(self, now_us: int) -> None:
         """Tick the detector after the batches that wait, if something is due. At most one tick waits."""
-        due_us = self.activation.port.due_us
+        due_us = self.activation.port.executor.due_us
         if due_us is not None and due_us <= now_us and not self._ticking:
             self._ticking = True
             self._overdue_since_s = self._loop.time() - (now_us - due_us) / 1e6
@@ -138,7 +138,7 @@ class DetectorQueue:
     def figures(self) -> DetectorFigures:
         """Return what waits, and what the detector holds as far as that is known."""
         unanswered = [one for one in (*self._in_flight, *self._waiting.submissions) if not one.done]
-        held = self.activation.port.figures() or DetectorFigures(self.detector_id, self.epoch)
+        held = self.activation.port.executor.figures() or DetectorFigures(self.detector_id, self.epoch)
         return msgspec.structs.replace(
             held,
             epoch=self.epoch,
@@ -274,7 +274,7 @@ class DetectorQueue:
 
     async def _passivate(self) -> None:
         journal = not self._closing and self.activation.schedule.has_journal
-        due_us = self.activation.port.due_us
+        due_us = self.activation.port.executor.due_us
         outcome = await self.activation.passivate(empty_journal=self._closing)
         if isinstance(outcome, int):
             self._ended = Ended(resident_bytes=outcome, alone=self._alone, journal=journal, due_us=due_us)

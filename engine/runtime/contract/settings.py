@@ -88,7 +88,8 @@ class RuntimeSettings:
     """A worker whose process holds more memory after a passivation takes no more detectors, and is ended once
     it has none."""
     load_s: float = 5.0
-    """How often a worker checks whether one of its detectors takes too much from the others."""
+    """How often a worker measures how busy its detectors are, and looks whether one takes too much from the
+    others."""
     node_timeout_s: float = 3.0
     """A worker or directory whose process has not answered for this long counts as dead, however busy it is:
     it was stopped, or its node is stopped, cut off or gone."""
