@@ -113,7 +113,7 @@ class Moves:
 
     async def look(self) -> None:
         await self._nodes.look()
-        self._workers.look_for_room()
+        self._workers.starts.look_for_room()
         self._give_up_without_room(self._loop.time())
         draining = self._nodes.draining
         self.problems = {node: why for node, why in self.problems.items() if node in draining}

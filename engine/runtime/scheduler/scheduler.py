@@ -80,7 +80,9 @@ class Scheduler:
         self._leave_process = leave
         self._moves = Moves(self._services, self._nodes, self._placed.values, self._leave)
         self._due_activations = DueActivations(self._services, self._place, now_us)
-        self._adoption = Adoption(workers, self._workers, self.catalogue, self._placed, self._place)
+        self._adoption = Adoption(
+            workers, self._workers, self._nodes, self.catalogue, self._placed, self._place
+        )
         self._background = Background()
         self._purges: dict[str, asyncio.Task[None]] = {}
         """The purges that are under way, by the ids of the detectors."""

@@ -1,9 +1,9 @@
 """A started worker, its heartbeat, and the detectors that are active in it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from engine.runtime.concurrency.beats import Beats, answer_within
 from engine.runtime.contract.errors import ActorDied
@@ -15,53 +15,10 @@ BEATS: Final = 4
 """A silent worker counts as dead after this many beats."""
 
 _DOUBTFUL_BEATS: Final = 2
-_ACTIVATING_FACTOR: Final = 4
-"""During an activation, a worker may be silent for so many times as long: reading a large snapshot may block
-all of its threads."""
-
-
-class Heartbeat(Beats):
-    """The heartbeat of a worker."""
-
-    @property
-    def doubtful(self) -> bool:
-        """Whether the worker should get no detector for now."""
-        return self.missed >= _DOUBTFUL_BEATS
-
-    def dead(self, *, activating: bool) -> bool:
-        return self.missed >= BEATS * (_ACTIVATING_FACTOR if activating else 1)
-
-    async def watch(
-        self,
-        send: Callable[[], Coroutine[Any, Any, None]],
-        beat_s: float,
-        lost: Callable[[], bool],
-        doubted: Callable[[], object],
-    ) -> None:
-        """Count beats as `count` does; `doubted` is called when doubt begins or ends."""
-        before = self.doubtful
-
-        def counted() -> None:
-            nonlocal before
-            if self.doubtful is not before:
-                before = self.doubtful
-                doubted()
-
-        await self.count(send, beat_s, lost, counted)
-
 
 T = TypeVar("T")
 
 _LOOK_S: Final = 1.0
-
-
-class Granted(NamedTuple):
-    """An activation that a worker should have."""
-
-    active: bool
-    """Whether the worker must have it. While it is being activated or dropped, it may."""
-    room_wanted: bool = False
-    """Whether another detector waits for its slot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +51,15 @@ class DetectorWorker:
     pending: set[int] = field(default_factory=set, repr=False)
     """The epochs of the activations that are being made or dropped."""
     watchers: list[asyncio.Task[None]] = field(default_factory=list, repr=False)
-    heartbeat: Heartbeat = field(default_factory=Heartbeat, repr=False)
+    heartbeat: Beats = field(default_factory=Beats, repr=False)
+    """Whether its process answers."""
     turns: Beats = field(default_factory=Beats, repr=False)
     """Whether its event loop makes progress, which a call to a stalled disk keeps it from."""
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether it should get no detector for now, because it has not answered."""
+        return self.heartbeat.missed >= _DOUBTFUL_BEATS
 
     def stalled(self, settings: RuntimeSettings) -> str | None:
         """Return the problem that it makes no progress, long before it counts as hung; or None."""
@@ -108,11 +71,6 @@ class DetectorWorker:
             f"{silent_s:g} s; does its disk answer?"
         )
 
-    def granted(self) -> dict[int, Granted]:
-        """Return the activations that it should have, by their epochs."""
-        active = {epoch: Granted(True, one.room_wanted()) for epoch, one in self.active.items()}
-        return {**active, **dict.fromkeys(self.pending, Granted(False))}
-
     def enter(self, epoch: int, callbacks: Callbacks) -> None:
         """Note that a detector is active in it."""
         self.active[epoch] = callbacks
@@ -122,21 +80,13 @@ class DetectorWorker:
         self.active.pop(epoch, None)
 
     def reported(self, report: Report) -> None:
-        """Pass a report on to its detector. One that arrives too early is made up for: see `Comparison`."""
+        """Pass a report on to its detector. One that arrives too early is made up for: see `WorkerWatch`."""
         if (callbacks := self.active.get(report.epoch)) is not None:
             callbacks.reported(report)
 
     @property
     def activating(self) -> int:
         return self.taken - len(self.active)
-
-
-def best(workers: Sequence[DetectorWorker]) -> DetectorWorker | None:
-    """Return the worker for the next detector: one where no activations wait.
-
-    Few workers are filled. Last in, first out: the workers unused longest stay unused, and have grown least.
-    """
-    return max(reversed(workers), key=lambda worker: (-worker.activating, worker.taken), default=None)
 
 
 def look_s(settings: RuntimeSettings) -> float:

@@ -9,7 +9,7 @@ from typing import Final
 
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.scheduler.workers.cluster_nodes import AvoidedNodes, Nodes
+from engine.runtime.scheduler.workers.cluster_nodes import Nodes
 from engine.runtime.scheduler.workers.worker_port import WorkerPort, WorkerStarter
 
 _log = logging.getLogger(__name__)
@@ -29,7 +29,6 @@ class WorkerStarts:
     _starter: WorkerStarter
     _settings: RuntimeSettings
     _nodes: Nodes
-    _avoided: AvoidedNodes
     started: Callable[[WorkerPort], None]
     """Receives each worker."""
     over: Callable[[], None]
@@ -90,7 +89,7 @@ class WorkerStarts:
             # A worker started there would be stopped at once.
             await asyncio.sleep(self._settings.retry_s)
             return
-        avoid = self._avoided.now()
+        avoid = self._nodes.avoided
         if node is None and self._nodes.known:
             if not self._nodes.with_room(avoid):
                 avoid = frozenset()

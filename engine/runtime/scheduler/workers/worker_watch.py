@@ -5,16 +5,17 @@ Each worker is also compared with what it should have: activations, and who wait
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Final
 
 from engine.runtime.concurrency.beats import Beats
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.requests.calls import Ended, Held, Report
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.scheduler.workers.cluster_nodes import AvoidedNodes
-from engine.runtime.scheduler.workers.detector_worker import BEATS, DetectorWorker, Granted, look_s
+from engine.runtime.scheduler.workers.cluster_nodes import Nodes
+from engine.runtime.scheduler.workers.detector_worker import BEATS, DetectorWorker, look_s
 
 _log = logging.getLogger(__name__)
 
@@ -24,78 +25,12 @@ _SHOWN: Final = 10
 _REAPED_S: Final = 0.2
 
 
-class Over(NamedTuple):
-    """The worker no longer has an activation, and its report of the end was lost."""
+_ACTIVATING_FACTOR: Final = 4
+"""During an activation, a worker may be silent for so many times as long: reading a large snapshot may block
+all of its threads."""
 
-    epoch: int
-
-
-class Drop(NamedTuple):
-    """The worker has an activation that it should not have."""
-
-    epoch: int
-
-
-class Tell(NamedTuple):
-    """The worker does not know whether another detector waits for the slot of an activation."""
-
-    epoch: int
-    room_wanted: bool
-
-
-Mend = Over | Drop | Tell
-
-
-def compare(granted: Mapping[int, Granted], held: Sequence[Held]) -> list[Mend]:
-    """Return what mends the difference between what a worker should have, by epochs, and what it has."""
-    epochs = {one.epoch for one in held}
-    mends: list[Mend] = [Over(epoch) for epoch, one in granted.items() if one.active and epoch not in epochs]
-    for one in held:
-        should = granted.get(one.epoch)
-        if should is None:
-            mends.append(Drop(one.epoch))
-        elif should.active and should.room_wanted is not one.room_wanted:
-            mends.append(Tell(one.epoch, should.room_wanted))
-    return mends
-
-
-@dataclass(eq=False)
-class Comparison:
-    """Compares a worker at each look.
-
-    What differs may be on its way. So only what still differs at the next look is mended.
-    """
-
-    _worker: DetectorWorker
-    _drop: Callable[[DetectorWorker, int], object]
-    """Begins to drop an activation that the worker should not have."""
-    _differs: Sequence[Mend] = ()
-
-    async def look(self) -> None:
-        """Ask the worker what it has. Raises ActorDied."""
-        worker = self._worker
-        held = await worker.port.held()
-        for one in held:
-            if one.epoch in worker.active:
-                newest = one.newest_firing
-                worker.reported(
-                    Report(one.epoch, at_risk=one.at_risk, problem=one.problem, newest_firing=newest)
-                )
-        before, self._differs = self._differs, compare(worker.granted(), held)
-        for mend in self._differs:
-            if mend in before:
-                self._mend(mend)
-
-    def _mend(self, mend: Mend) -> None:
-        worker = self._worker
-        match mend:
-            case Over():
-                # It may have events in its journal that are in no snapshot.
-                worker.reported(Report(mend.epoch, ended=Ended(journal=True)))
-            case Tell():
-                worker.port.make_room(mend.epoch, wanted=mend.room_wanted)
-            case Drop():
-                self._drop(worker, mend.epoch)
+_Mends = dict[tuple[int, str], Callable[[], object]]
+"""What mends the differences between what a worker should have and what it has, by epochs and kinds."""
 
 
 @dataclass(eq=False)
@@ -103,13 +38,13 @@ class WorkerWatch:
     """Watches each worker in three ways, until one of them finds it dead."""
 
     _settings: RuntimeSettings
-    _avoided: AvoidedNodes
+    _nodes: Nodes
     _doubted: Callable[[], None]
     """Called when a worker begins to be doubtful, or no longer is."""
     _died: Callable[[DetectorWorker, bool], None]
     """Called when a worker turns out to be dead: perhaps silent, as its whole node may be."""
     _drop: Callable[[DetectorWorker, int], object]
-    """Called with the epoch of an activation that a worker should not have."""
+    """Begins to drop the activation of an epoch that a worker should not have."""
 
     def begin(self, worker: DetectorWorker) -> None:
         """Watch a worker from now on. Whoever ends the worker cancels its watchers."""
@@ -121,10 +56,22 @@ class WorkerWatch:
         await self._found_dead(worker, "died")
 
     async def _compare(self, worker: DetectorWorker) -> None:
-        """Compare the worker, and detect that its event loop hangs, for example in a call to a disk."""
+        """Compare the worker, and detect that its event loop hangs, for example in a call to a disk.
+
+        What differs may be on its way. So only what still differs at the next look is mended.
+        """
         hung_s, pace_s = self._settings.hung_s, look_s(self._settings)
         turns = worker.turns = Beats()
-        look = Comparison(worker, self._drop).look
+        before: _Mends = {}
+
+        async def look() -> None:
+            nonlocal before
+            found = self._differences(worker, await worker.port.held())
+            for key, mend in found.items():
+                if key in before:
+                    mend()
+            before = found
+
         try:
             await turns.count(look, pace_s, lambda: turns.missed * pace_s >= hung_s)
         except ActorDied as error:
@@ -132,17 +79,44 @@ class WorkerWatch:
         else:
             await self._found_dead(worker, f"has not answered for {hung_s:g} s")
 
+    def _differences(self, worker: DetectorWorker, held: Sequence[Held]) -> _Mends:
+        """Pass on what a worker says of its activations, and return what mends those that differ.
+
+        Activations that are being made or dropped may be there or not.
+        """
+        over = worker.active.keys() - worker.pending - {one.epoch for one in held}
+        # The report of the end was lost. There may be events in the journal that are in no snapshot.
+        ended = {epoch: Report(epoch, ended=Ended(journal=True)) for epoch in over}
+        mends: _Mends = {(epoch, "over"): partial(worker.reported, ended[epoch]) for epoch in over}
+        for one in held:
+            epoch = one.epoch
+            if (active := worker.active.get(epoch)) is not None:
+                newest = one.newest_firing
+                worker.reported(Report(epoch, at_risk=one.at_risk, problem=one.problem, newest_firing=newest))
+                if (wanted := active.room_wanted()) is not one.room_wanted:
+                    mends[epoch, f"wanted: {wanted}"] = partial(worker.port.make_room, epoch, wanted=wanted)
+            elif epoch not in worker.pending:
+                mends[epoch, "unwanted"] = partial(self._drop, worker, epoch)
+        return mends
+
     async def _count_beats(self, worker: DetectorWorker) -> None:
         """Detect that a worker was stopped, or that its node was stopped or cut off."""
         timeout_s = self._settings.node_timeout_s
+        doubted_before = worker.doubtful
 
         def lost() -> bool:
             # If its node counts as gone, no activation explains the silence.
-            avoided = worker.port.node in self._avoided.now()
-            return worker.heartbeat.dead(activating=worker.activating > 0 and not avoided)
+            longer = worker.activating and worker.port.node not in self._nodes.avoided
+            return worker.heartbeat.missed >= BEATS * (_ACTIVATING_FACTOR if longer else 1)
+
+        def counted() -> None:
+            nonlocal doubted_before
+            if worker.doubtful is not doubted_before:
+                doubted_before = worker.doubtful
+                self._doubted()
 
         try:
-            await worker.heartbeat.watch(worker.port.beat, timeout_s / BEATS, lost, self._doubted)
+            await worker.heartbeat.count(worker.port.beat, timeout_s / BEATS, lost, counted)
         except ActorDied as error:
             await self._found_dead(worker, f"cannot be reached: {error}")
         else:
