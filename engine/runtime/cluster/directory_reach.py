@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from engine.runtime.cluster.ray_calls import RayActor
+from engine.runtime.concurrency.background import cancel
 from engine.runtime.concurrency.beats import Beats, answer_within
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.requests.calls import Address
@@ -170,9 +171,7 @@ class DirectoryWatch:
         except ActorDied:
             return None
         finally:
-            for watch in watches:
-                watch.cancel()
-            await asyncio.gather(*watches, return_exceptions=True)
+            await cancel(watches)
 
     async def _until_silent(
         self, client: LinkClient, prepare: Callable[[], object], needed: Callable[[], bool]

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from engine.runtime.concurrency.background import cancel
 from engine.runtime.contract.requests.calls import LEFT, Address, Route
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.channels.detector_channel import DetectorChannel, Locate
@@ -93,10 +94,7 @@ class Channels(dict[str, DetectorChannel]):
             channel.refuse_waiting()
 
     async def close(self) -> None:
-        connecting = list(self._connecting.values())
-        for task in connecting:
-            task.cancel()
-        await asyncio.gather(*connecting, return_exceptions=True)
+        await cancel(self._connecting.values())
         for client in list(self._clients.values()):
             client.close()
         if self._next_check is not None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from engine.runtime.concurrency.background import cancel
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.scheduler.workers.cluster_nodes import Nodes
@@ -59,17 +60,12 @@ class WorkerStarts:
             self._note_room(self._nodes.no_room)
         elif self.no_room is not None and self._nodes.with_room():
             self._note_room(None)
-            self._cancel()
+            for start in self._pending.keys() | self._slow:
+                start.cancel()
 
     async def close(self) -> None:
         self._closed = True
-        await asyncio.gather(*self._cancel(), return_exceptions=True)
-
-    def _cancel(self) -> set[asyncio.Task[None]]:
-        starts = self._pending.keys() | self._slow
-        for start in starts:
-            start.cancel()
-        return starts
+        await cancel(self._pending.keys() | self._slow)
 
     def _end(self, start: asyncio.Task[None]) -> None:
         self._pending.pop(start, None)
