@@ -84,7 +84,7 @@ class LocalWorker(Mortal, WorkerPort):
         place = Node(node, "127.0.0.1")
         self.service = DetectorService(settings, self._hosting, self.measures, place, now_us=now_us)
         address = Address(name, node=node)
-        WorkerPort.__init__(self, name, node, address, self.connected(), lambda: 0)
+        WorkerPort.__init__(self, name, address, self.connected(), lambda: 0)
         self.silent = False
         """Whether it answers no beat, as a stopped process."""
         self.calls: list[tuple[str, int]] = []

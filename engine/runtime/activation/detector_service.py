@@ -16,7 +16,7 @@ from engine.runtime.activation.loads import RateMeter, Totals, leaver
 from engine.runtime.concurrency.background import Background
 from engine.runtime.concurrency.beats import LoopLag
 from engine.runtime.contract.errors import ActorDied, Superseded
-from engine.runtime.contract.figures import ProcessFigures, WorkerAnswer
+from engine.runtime.contract.figures import ProcessFigures, WorkerAnswer, WorkerFigures
 from engine.runtime.contract.measures import Measures
 from engine.runtime.contract.requests.calls import (
     LEFT,
@@ -295,16 +295,18 @@ class DetectorService:
         return queue is not None and await queue.fork(fork_id)
 
     async def _figures(self) -> WorkerAnswer:
-        node = self._node
-        return WorkerAnswer(
-            **msgspec.structs.asdict(self._measures),
-            process=ProcessFigures(*usage()),
-            node=node.id,
-            address=node.address,
+        process = ProcessFigures(*usage())
+        figures = WorkerFigures(
+            name="",
+            answers=True,
+            node=self._node.id,
+            address=self._node.address,
+            process=process,
             connections=Counter(self.servers.values()),
             detectors=[queue.figures() for queue in self.queues.values()],
             loop_lag_s=self._lag.longest_s,
         )
+        return WorkerAnswer(figures, msgspec.structs.replace(self._measures, cpu_s=process.cpu_s))
 
     def _noted(self, note: Note) -> None:
         if note.name == MAKE_ROOM:

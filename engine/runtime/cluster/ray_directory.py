@@ -36,7 +36,6 @@ from snapshots.errors import StorageError
 
 _log = logging.getLogger(__name__)
 
-_PID_S: Final = 1.0
 _REAPED_S: Final = 0.2
 """How long after the end of its connections the kernel may take to tell how a process ended."""
 _PREPARED_S: Final = 10.0
@@ -156,13 +155,8 @@ class RayDirectory:
         self._lost_on = places.address.node
         if found is not None:
             found.watching.cancel()
-        pid = 0
-        # It only makes a line of the log more useful.
-        with suppress(ActorDied, TimeoutError):
-            async with asyncio.timeout(_PID_S):
-                pid = await actor.ask("pid")
         here = places.address.node == node
-        process = Process(pid, places.address.host or places.address.node[:12], here=here)
+        process = Process(places.pid, places.address.host or places.address.node[:12], here=here)
         found = self._found = _Found(actor, places, process)
         found.watching = asyncio.create_task(self._end_if_lost(found, beats))
         return found

@@ -61,20 +61,6 @@ class ProcessFigures(msgspec.Struct, frozen=True):
     cpu_s: Annotated[float, Meta(description="The CPU time that it has used.")]
 
 
-class WorkerAnswer(Measured, kw_only=True):
-    """A worker's own figures, as it answers, and what it has measured."""
-
-    process: ProcessFigures
-    node: str
-    """Ray's id of the node; empty if unknown."""
-    address: str
-    """The node's address."""
-    connections: dict[str, int]
-    """The connections of front ends and of the scheduler, by transport."""
-    detectors: list[DetectorFigures]
-    loop_lag_s: float = 0.0
-
-
 class WorkerFigures(msgspec.Struct, frozen=True, omit_defaults=True):
     """A detector worker, as it answered, or as it last did."""
 
@@ -93,6 +79,13 @@ class WorkerFigures(msgspec.Struct, frozen=True, omit_defaults=True):
     loop_lag_s: Annotated[
         float, Meta(description="The longest delay of its event loop in the last seconds.")
     ] = 0.0
+
+
+class WorkerAnswer(msgspec.Struct, frozen=True):
+    """What a worker tells of itself. It does not know its name."""
+
+    figures: WorkerFigures
+    measured: Measured
 
 
 class MemoryFigures(msgspec.Struct, frozen=True):

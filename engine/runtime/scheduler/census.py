@@ -112,26 +112,16 @@ class Census:
                 placed.setdefault(one.worker_name, []).append(DetectorFigures(one.detector_id, one.epoch))
         found = []
         for name in names:
-            answer = self.answers.get(name)
             detectors = placed.get(name, [])
-            if answer is None:
+            if (answer := self.answers.get(name)) is None:
                 found.append(WorkerFigures(name, answers=False, detectors=detectors))
                 continue
-            known = {figures.id: figures for figures in answer.detectors}
+            figures = msgspec.structs.replace(answer.figures, name=name)
             if name not in answered:
-                detectors = [known.get(figures.id, figures) for figures in detectors]
-            found.append(
-                WorkerFigures(
-                    name,
-                    answers=name in answered,
-                    node=answer.node,
-                    address=answer.address,
-                    process=answer.process,
-                    connections=answer.connections,
-                    detectors=answer.detectors if name in answered else detectors,
-                    loop_lag_s=answer.loop_lag_s,
-                )
-            )
+                known = {one.id: one for one in figures.detectors}
+                detectors = [known.get(one.id, one) for one in detectors]
+                figures = msgspec.structs.replace(figures, answers=False, detectors=detectors)
+            found.append(figures)
         return found
 
     def _measured(self) -> dict[str, Measured]:
@@ -155,6 +145,4 @@ def _outcome(future: asyncio.Future[T]) -> T | None:
 
 def _add(measured: dict[str, Measured], answer: WorkerAnswer) -> None:
     """Add what a worker has measured to its node's."""
-    total = measured.setdefault(answer.address, Measured())
-    total.add(answer)
-    total.cpu_s += answer.process.cpu_s
+    measured.setdefault(answer.figures.address, Measured()).add(answer.measured)

@@ -35,7 +35,6 @@ class RayWorkerPort(WorkerPort):
     def __init__(
         self,
         actor: RayActor,
-        node: str,
         address: Address,
         client: LinkClient,
         beats: LinkClient,
@@ -44,7 +43,7 @@ class RayWorkerPort(WorkerPort):
         term: Callable[[], int],
         end: Callable[[RayActor], Awaitable[None]],
     ) -> None:
-        super().__init__(actor.name, node, address, client, term)
+        super().__init__(actor.name, address, client, term)
         self._actor = actor
         self._end = end
         self._process = process
@@ -141,9 +140,9 @@ class RayWorkers(WorkerStarter):
         clients: list[LinkClient] = []
         try:
             async with asyncio.timeout(within_s):
-                node, for_beats = await worker.ask("listen_for_beats")
-                address: Address = await worker.ask("listen")
-                pid: int = await worker.ask("pid")
+                pid: int
+                address: Address
+                pid, address, for_beats = await worker.ask("listen")
                 for one in (address, for_beats):
                     clients.append(await LinkClient.to(one.seen_from(here)))  # noqa: PERF401 -- one may fail
         except BaseException as error:
@@ -157,8 +156,8 @@ class RayWorkers(WorkerStarter):
             raise
         # So a machine that is gone or cut off is noticed during an activation, too, however long it may take.
         clients[1].link.end_if_unacknowledged(self._settings.node_timeout_s)
-        process = Process(pid, address.host or node[:12], here=node == here)
-        return RayWorkerPort(worker, node, address, *clients, process=process, term=self._term, end=self._end)
+        process = Process(pid, address.host or address.node[:12], here=address.node == here)
+        return RayWorkerPort(worker, address, *clients, process=process, term=self._term, end=self._end)
 
     async def _end(self, worker: RayActor, after_s: float = 0.0) -> None:
         """End a worker: later if Ray or the disk does not answer now, never if there is a successor."""

@@ -31,12 +31,10 @@ class WorkerPort(ABC):
     term of the scheduler, and raises Superseded once a later scheduler has commanded the worker.
     """
 
-    def __init__(
-        self, name: str, node: str, address: Address, client: LinkClient, term: Callable[[], int]
-    ) -> None:
+    def __init__(self, name: str, address: Address, client: LinkClient, term: Callable[[], int]) -> None:
         self.name = name
         """The worker's name, for the directory and the log."""
-        self.node = node
+        self.node = address.node
         """The id of the node that the worker runs on."""
         self.address = address
         """Where the worker accepts calls on its detectors."""

@@ -220,7 +220,7 @@ async def figures(scene: Scene) -> None:
     assert (await scene.again(scene.backend.status)).problems == []
     assert (await scene.again(scene.backend.cluster)).workers
     worker = scene.actors.started[0]
-    assert (await worker.figures()).detectors == []
+    assert (await worker.figures()).figures.detectors == []
 
 
 async def large_answer(scene: Scene) -> None:
@@ -411,7 +411,7 @@ async def test_a_call_that_takes_long_is_made_once(monkeypatch: pytest.MonkeyPat
 CALLING = {"ask", "ask_until_answered", "_command"}
 ON_BEATS = {"beat", "turn"}
 """Calls on connections of their own, as those on a single link above."""
-OF_RAY = {"listen", "listen_for_beats", "pid", "watch"}
+OF_RAY = {"listen", "folder", "watch"}
 """Calls that Ray makes, and repeats."""
 
 
