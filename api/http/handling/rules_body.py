@@ -40,10 +40,10 @@ def put_rules_operation(body: bytes, limits: Limits) -> Operation:
             if len(defects) > VIOLATIONS_MAX:
                 raise Refusal(*defects[:VIOLATIONS_MAX], MORE_DEFECTS) from None
             continue
-        members = (rule.name, rule.condition, rule.notify, rule.enabled, rule.shadow, given(rule.draftOf))
+        members = (rule.name, rule.condition, rule.notify, rule.shadow, given(rule.draftOf), rule.description)
         labels = _labels(rule.labels) if rule.labels else "{}"
         acting = (rule.timed, rule.every_secs, given(rule.every_by))
-        rules.append(PutRule(*members, rule.description, labels, *acting, given(rule.history)))
+        rules.append(PutRule(*members, labels, *acting, rule.enabled, given(rule.history)))
     if defects:
         raise Refusal(*defects)
     return put_rules(rules, prune=apart.prune, dry_run=apart.dryRun, details=apart.details)

@@ -64,7 +64,6 @@ class Activation:
         self._forking: asyncio.Task[None] | None = None
         """The task that makes the folder of another detector."""
         self._in_trouble = False
-        self._is_stalled = False
         self._forks: deque[tuple[str, asyncio.Future[bool]]] = deque()
         """The ids of the detectors to make from this one, each with the future that tells when it is made."""
 
@@ -250,7 +249,9 @@ class Activation:
         """Await a call of the detector; after `hung_s` it counts as hung, and long before as a problem."""
         hung_s = hung_s or self._settings.hung_s
         stalled_s = hung_s / _STALLED
-        stalled = self._loop.call_later(stalled_s, self._tell_stalled, stalled_s)
+        # The event loop of a worker that detectors share goes on meanwhile, so nobody else notices.
+        problem = f"it has been at one step for {stalled_s:g} s; does its disk answer?"
+        stalled = self._loop.call_later(stalled_s, self.reporter.tell_stalled, problem)
         try:
             async with asyncio.timeout(hung_s):
                 return await call
@@ -259,14 +260,8 @@ class Activation:
             raise ActorDied(f"it has not answered for {hung_s:g} s") from None
         finally:
             stalled.cancel()
-            if self._is_stalled and not self.hung:
-                self._is_stalled = False
+            if not self.hung:
                 self.reporter.tell_stalled("")
-
-    def _tell_stalled(self, for_s: float) -> None:
-        # The event loop of a worker that detectors share goes on meanwhile, so nobody else notices.
-        self._is_stalled = True
-        self.reporter.tell_stalled(f"it has been at one step for {for_s:g} s; does its disk answer?")
 
     def _tell_firings(self) -> None:
         """Report firings that have become durable, if any have."""

@@ -179,11 +179,9 @@ class Reporter:
 
     def tell_stalled(self, problem: str) -> None:
         """Report that a call takes long; empty once it is over."""
-        self._stalled = problem
-        if problem:
-            self._report(Report(self._epoch, problem=problem))
-        else:
-            self.tell(problem=self._problem or "")
+        if problem != self._stalled:
+            self._stalled = problem
+            self._report(Report(self._epoch, problem=self.problem or ""))
 
     def tell_firings(self, newest: int) -> None:
         """Report the newest firing that is durable, unless it was told."""

@@ -45,6 +45,7 @@ from engine.runtime.contract.requests.operations import (
     ChangeRule,
     NamedRule,
     Operation,
+    members_of,
 )
 from engine.runtime.contract.requests.tuples import NamedRelation, PutRelation
 from engine.runtime.detector.persistence.idempotency import (
@@ -305,7 +306,7 @@ def _ruled(
             return rule_with_text(rule, detector_id), None, []
         case operations.ADD_RULE:
             added = msgspec.json.decode(operation.payload, type=AddRule)
-            rule_id = detector.add_rule(**_members(added))
+            rule_id = detector.add_rule(**members_of(added))
             rule = detector.rule(rule_id)
             messages = condition_messages(rule.condition, detector.stored)
             messages += equality_messages(detector.equal_rule(rule))
@@ -313,7 +314,7 @@ def _ruled(
         case operations.CHANGE_RULE:
             change = msgspec.json.decode(operation.payload, type=ChangeRule)
             before = detector.rule(change.rule_id)
-            changed = detector.change_rule(**_members(change))
+            changed = detector.change_rule(**members_of(change))
             is_changed = change != ChangeRule(change.rule_id)
             entry = rule_put(changed, operation.by, change.history) if is_changed else None
             given = change.condition is not None
@@ -345,8 +346,3 @@ def _ruled(
 
 def _named(operation: Operation) -> str:
     return msgspec.json.decode(operation.payload, type=NamedRule).rule_id
-
-
-def _members(given: AddRule | ChangeRule) -> dict[str, Any]:
-    labels = None if given.labels is None else msgspec.json.decode(given.labels)
-    return msgspec.structs.asdict(given) | {"labels": labels}

@@ -22,7 +22,7 @@ from engine.evaluation.persistence.figures import figures_of
 from engine.evaluation.persistence.packing import packed
 from engine.language.limits import Limits
 from engine.runtime.detector.persistence.journal_entries import limits_document, limits_from
-from snapshots.errors import NewerFormat, OlderFormat
+from snapshots.errors import other_format
 from snapshots.files import Files
 from snapshots.folders import create_folder
 from snapshots.write.due_marks import mark_folder
@@ -92,11 +92,7 @@ def detector_from(body: bytes, version: int) -> Detector:
 
 def _check(what: str, version: int, oldest: int, newest: int) -> None:
     if not oldest <= version <= newest:
-        newer = version > newest
-        raise (NewerFormat if newer else OlderFormat)(
-            f"the {what} was saved by a{' newer' if newer else 'n older'} program, with version {version}; "
-            f"this one knows versions {oldest} to {newest}"
-        )
+        raise other_format(f"the {what} was saved", version, newest, oldest)
 
 
 def make_fork(folder: Path, source: DetectorSnapshot, files: Files, *, is_due: bool) -> None:

@@ -52,7 +52,7 @@ from engine.runtime.detector.persistence.journal_entries import (
 )
 from engine.runtime.detector.persistence.replay_attempts import Poisoned
 from engine.runtime.detector.persistence.uploads import Uploads, change_relation
-from snapshots.errors import NewerFormat, OlderFormat
+from snapshots.errors import other_format
 from snapshots.format.segment_reader import Record
 from snapshots.takeover.recovered import Recovered
 
@@ -85,21 +85,13 @@ def restore(
         detector = detector_from(snapshot.body, snapshot.version)
     for page in recovered.pages:
         if page.version != PAGE_VERSION:
-            newer = page.version > PAGE_VERSION
-            raise (NewerFormat if newer else OlderFormat)(
-                f"answers were stored by a{' newer' if newer else 'n older'} program, "
-                f"with version {page.version}; this one knows version {PAGE_VERSION}"
-            )
+            raise other_format("answers were stored", page.version, PAGE_VERSION)
         answers.load_page(page.body)
     replay = Replay(detector, answers)
     records = 0
     diverged = _Diverged()
     for record in recovered.records:
-        if record.version > RECORD_VERSION:
-            raise NewerFormat(
-                f"{record.path} at {record.offset}: the record is of a newer program, with version "
-                f"{record.version}; this one knows versions up to {RECORD_VERSION}"
-            )
+        record.check_version(RECORD_VERSION)
         reached(record)
         try:
             decoded = journal_entries.decode(record.payload)
