@@ -34,7 +34,7 @@ from engine.runtime.contract.catalogue_changes import (
     Opened,
     TableVersions,
 )
-from engine.runtime.contract.settings import CatalogueSettings
+from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.contract.tokens import KnownToken, StoredToken, TokenEntry, known_token
 from engine.runtime.detector.persistence import detector_snapshot
 from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
@@ -73,8 +73,9 @@ class Catalogue:
 
     def __init__(
         self,
-        settings: CatalogueSettings,
+        settings: RuntimeSettings,
         *,
+        lock: FolderLock | None = None,
         files: Files | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -83,13 +84,7 @@ class Catalogue:
         self._folder = settings.data / "directory"
         self._detectors_folder = settings.data / "detectors"
         self._data = settings.data
-        self._lock = FolderLock(
-            settings.data,
-            pid=settings.service_pid,
-            host=settings.service_host,
-            wait_s=settings.lock_wait_s,
-            cluster=settings.cluster,
-        )
+        self._lock = lock or FolderLock(settings.data, wait_s=settings.lock_wait_s)
         kept = settings.snapshots_kept
         self._store = Store(self._folder, snapshots_kept=kept, reads_without_room=True, files=self._files)
         self._state = CatalogueState()

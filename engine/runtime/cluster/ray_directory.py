@@ -25,7 +25,7 @@ from engine.runtime.concurrency.background import mark_retrieved
 from engine.runtime.concurrency.threads import LoopThread, off_loop
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
 from engine.runtime.contract.figures import OtherSetting
-from engine.runtime.contract.settings import CatalogueSettings, RuntimeSettings
+from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.backend import Backend
 from engine.runtime.front_end.scheduler_client import SchedulerClient, Unreachable
 from engine.runtime.process.log_records import LOGGED, Logged
@@ -56,23 +56,13 @@ class RayDirectory:
         """The settings of this service that are not in force."""
         data = settings.data.resolve()
         settings = dataclasses.replace(settings, data=data)
-        directory = CatalogueSettings(
-            data,
-            settings.snapshots_kept,
-            settings.lock_wait_s,
-            service_pid=os.getpid(),
-            service_host=socket.gethostname(),
-            folder_id=settings.folder_id,
-            cluster=control_store().cluster_id.hex(),
-            detectors_max=settings.detectors_max,
-            tokens_max=settings.tokens_max,
-            changes_kept_days=settings.changes_kept_days,
-        )
+        cluster = control_store().cluster_id.hex()
+        service = {"pid": os.getpid(), "host": socket.gethostname(), "cluster": cluster}
         self._folder = str(data)
         self._name = f"{DIRECTORY}{settings.folder_id}"
         remote: Any = ray.remote(**OPTIONS)(DirectoryActor)
         self._options = partial(remote.options, name=self._name, get_if_exists=True)
-        self._arguments = settings, directory, self._shared_settings
+        self._arguments = settings, service, self._shared_settings
         self._lost_on = ""
         """The node of the last directory, which may be gone with it."""
         self._lost = 0

@@ -15,7 +15,7 @@ from engine.runtime.catalogue.catalogue_client import CatalogueClient
 from engine.runtime.concurrency.threads import Threads
 from engine.runtime.contract.catalogue_changes import Opened
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.contract.settings import CatalogueSettings, RuntimeSettings
+from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.contract.tokens import StoredToken
 from snapshots.errors import Fenced, NoRoom, StorageError, SyncFailed, WriteFailed
 from tests.local_runtime.service import local_service, until
@@ -69,7 +69,7 @@ class Script:
         self.thread = Scripted(*outcomes)
         self.given_up: list[str] = []
         settings = RuntimeSettings(data=folder, deadline_s=0.1, directory_hung_s=0.02)
-        known = CatalogueSettings(folder, 1, 0)
+        known = RuntimeSettings(data=folder, snapshots_kept=1, lock_wait_s=0)
         self.client = CatalogueClient(lambda: Catalogue(known), settings, self.thread, self.given_up.append)
 
 
