@@ -10,10 +10,9 @@ from engine.runtime.concurrency.background import Background
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.scheduler.workers.cluster_nodes import Nodes
-from engine.runtime.scheduler.workers.detector_worker import DetectorWorker, answered
+from engine.runtime.scheduler.workers.detector_worker import DetectorWorker, WorkerWatch, answered
 from engine.runtime.scheduler.workers.worker_port import WorkerPort, WorkerStarter
 from engine.runtime.scheduler.workers.worker_starts import WorkerStarts
-from engine.runtime.scheduler.workers.worker_watch import WorkerWatch
 
 
 class _Need(NamedTuple):

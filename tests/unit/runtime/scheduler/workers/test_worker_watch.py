@@ -13,8 +13,7 @@ from engine.runtime.contract.requests.calls import Held, Report
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.scheduler.workers.cluster_nodes import Nodes
-from engine.runtime.scheduler.workers.detector_worker import Callbacks, DetectorWorker
-from engine.runtime.scheduler.workers.worker_watch import WorkerWatch
+from engine.runtime.scheduler.workers.detector_worker import Callbacks, DetectorWorker, WorkerWatch
 from tests.local_runtime.actors import LocalActors, LocalNodes
 from tests.local_runtime.service import local_service, until
 from tests.local_runtime.workers import LocalWorker
