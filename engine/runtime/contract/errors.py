@@ -118,7 +118,12 @@ class _RemoteTraceback(Exception):
 class _Failure(msgspec.Struct, frozen=True, array_like=True):
     type_name: str
     text: str
-    trace: str
+    trace: str = ""
+    entries: tuple[Entry, ...] = ()
+    """Those of a Refusal."""
+    code: int = 0
+    """That of a DetectorUnavailable."""
+    retry_after_s: float | None = None
 
 
 def _of_one_text(module: object, family: type[Exception]) -> dict[str, type[Exception]]:
@@ -149,6 +154,11 @@ _decoder: Final = msgspec.msgpack.Decoder(_Failure)
 def encode_failure(error: Exception) -> bytes:
     """Encode an exception."""
     type_name, text = type(error).__name__, str(error)
+    if isinstance(error, Refusal):
+        return _encoder.encode(_Failure(type_name, text, entries=error.entries))
+    if isinstance(error, DetectorUnavailable):
+        code, retry_s = error.code, error.retry_after_s
+        return _encoder.encode(_Failure(type_name, text, code=code, retry_after_s=retry_s))
     if len(error.args) == 1 and isinstance(error.args[0], str):
         # `str` of a KeyError adds quotes; its argument does not.
         text = error.args[0]
@@ -166,6 +176,10 @@ def encode_failure(error: Exception) -> bytes:
 def decode_failure(data: bytes | bytearray) -> Exception:
     """Return an exception like the encoded one, to be raised."""
     failure = _decoder.decode(data)
+    if failure.entries:
+        return Refusal(*failure.entries)
+    if failure.code:
+        return DetectorUnavailable(failure.code, failure.text, failure.retry_after_s)
     error = _TYPES.get(failure.type_name, ActorFailed)(failure.text)
     error.__cause__ = _RemoteTraceback(f"\n{failure.trace}")
     return error

@@ -8,26 +8,21 @@ from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
-from engine.language.diagnostics import Refusal
-from engine.runtime.contract.errors import ActorDied, DetectorUnavailable, MessageLost, decode_failure
+from engine.runtime.contract.errors import ActorDied, MessageLost, decode_failure
 from engine.runtime.contract.requests.calls import Address
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.transport.connecting import connect
 from engine.runtime.transport.link import (
     Announced,
-    Answered,
     Ask,
     Batch,
     Confirm,
     Failed,
     Fetch,
     Link,
-    Moved,
     Note,
-    Refusing,
     Response,
     Returned,
-    Unavailable,
     Unknown,
     Withdraw,
     encoder,
@@ -229,14 +224,7 @@ class LinkClient:
 
 def error_in(response: Response) -> Exception:
     """Return the exception that a response carries."""
-    match response:
-        case Refusing():
-            return Refusal(*response.entries)
-        case Unavailable():
-            return DetectorUnavailable(response.code, response.message, response.retry_after_s)
-        case Failed():
-            return decode_failure(response.failure)
-        case Unknown():
-            return MessageLost("a message was lost")
-        case Answered() | Returned() | Moved() | Note() | Announced():
-            raise AssertionError("it carries none")
+    if isinstance(response, Failed):
+        return decode_failure(response.failure)
+    assert isinstance(response, Unknown), "no other response carries one"
+    return MessageLost("a message was lost")

@@ -17,7 +17,7 @@ from engine.runtime.contract.errors import (
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.channels.mailbox import Mailbox, Request, give_answers
 from engine.runtime.front_end.memory_budget import BUSY, SLOTS, STARTING_UP
-from engine.runtime.transport.link import Answered, Failed, Moved, Response, Unknown
+from engine.runtime.transport.link import Answered, Moved, Response, Unknown
 from engine.runtime.transport.link_client import error_in
 from snapshots.errors import StorageError, WriteFailed
 
@@ -69,11 +69,12 @@ class Outcomes:
                 for request in batch:
                     request.sent -= 1
                 self._mailbox.put_back(batch)
-            case Failed():
-                unknown = self._fail(batch, error_in(response))
-            case error:
-                for request in batch:
-                    request.fail(error_in(error))
+            case failed:
+                error = error_in(failed)
+                if isinstance(error, Refusal | DetectorUnavailable):
+                    for request in batch:
+                        request.fail(error_in(failed))
+                unknown = self._fail(batch, error)
         for request in batch:
             if not request.waits:
                 request.fail(outcome_unknown(unknown))
@@ -105,7 +106,7 @@ class Outcomes:
             message = f"nothing was evaluated: {error}"
             for request in batch:
                 request.fail(DetectorUnavailable(STARTING, message, self._settings.retry_s))
-        elif not isinstance(error, StorageError):
+        elif not isinstance(error, StorageError | Refusal | DetectorUnavailable):
             refused = Refused((Entry(INTERNAL, self.log("the worker failed", error, batch)),))
             for request in batch:
                 request.settle(refused)

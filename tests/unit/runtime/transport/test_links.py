@@ -25,7 +25,7 @@ from engine.runtime.transport.link import (
     pieces,
     responses,
 )
-from engine.runtime.transport.link_client import LinkClient
+from engine.runtime.transport.link_client import LinkClient, error_in
 from snapshots.errors import WriteFailed
 from tests.local_runtime.service import until
 from tests.unit.runtime.transport.peers import HOSTS, LARGE, SOME_TOKEN, SPOKEN, Peer, listening, sent
@@ -259,7 +259,9 @@ async def test_what_raises_for_a_caller_reaches_it_as_it_is():
         await until(lambda: peer.batches)
         peer.batches[0][1].settle(DetectorUnavailable(1503, "the end", 2.0))
         response = await answer
-        assert (response.code, response.message, response.retry_after_s) == (1503, "the end", 2.0)
+        error = error_in(response)
+        assert isinstance(error, DetectorUnavailable)
+        assert (error.code, error.message, error.retry_after_s) == (1503, "the end", 2.0)
 
 
 def test_moved_is_told_from_all_that_may_have_been_executed():
