@@ -10,12 +10,7 @@ from typing import TypeVar
 from engine.runtime.activation.detector_thread import DetectorThread
 from engine.runtime.activation.schedule import Reporter, Schedule
 from engine.runtime.contract.errors import ActorDied
-from engine.runtime.contract.measures import (
-    FENCED,
-    FORKS,
-    SNAPSHOTS_FAILED,
-    SNAPSHOTS_WRITTEN,
-)
+from engine.runtime.contract.measures import FENCED, FORKS, SNAPSHOTS_FAILED, SNAPSHOTS_WRITTEN
 from engine.runtime.contract.requests.calls import Activated, Reply, Report
 from engine.runtime.contract.requests.operations import LONG, Operation
 from engine.runtime.contract.settings import RuntimeSettings

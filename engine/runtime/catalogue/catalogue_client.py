@@ -13,12 +13,7 @@ from engine.runtime.catalogue.catalogue_state import DetectorCreated
 from engine.runtime.concurrency.background import Background
 from engine.runtime.concurrency.threads import Threads
 from engine.runtime.contract.catalogue_changes import Made, Opened
-from engine.runtime.contract.errors import (
-    OUTCOME_UNKNOWN,
-    STARTING,
-    DetectorUnavailable,
-    too_many_detectors,
-)
+from engine.runtime.contract.errors import OUTCOME_UNKNOWN, STARTING, DetectorUnavailable, too_many_detectors
 from engine.runtime.contract.settings import RuntimeSettings
 from snapshots.errors import ClaimRemoved, Fenced, NoRoom, StorageError, WriteFailed
 

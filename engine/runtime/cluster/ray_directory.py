@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
@@ -208,17 +209,16 @@ class RayDirectory:
             beats.link.abort()
 
 
+@dataclass(eq=False)
 class _Found:
     """A directory that was found, and the connection of the loop that serves callers."""
 
-    watching: "asyncio.Task[None]"
-
-    def __init__(self, actor: RayActor, places: Places, process: Process) -> None:
-        self.actor = actor
-        self.places = places
-        self.process = process
-        self.served: tuple[LinkClient, asyncio.AbstractEventLoop] | None = None
-        """The connection to the directory, and the loop that has it; None until there is one."""
+    actor: RayActor
+    places: Places
+    process: Process
+    watching: asyncio.Task[None] = field(init=False)
+    served: tuple[LinkClient, asyncio.AbstractEventLoop] | None = None
+    """The connection to the directory, and the loop that has it; None until there is one."""
 
     @property
     def is_watched(self) -> bool:

@@ -15,12 +15,7 @@ from engine.evaluation.wire.events import Answer, Done
 from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.runtime.contract.figures import DetectorFigures
 from engine.runtime.contract.measures import Counted
-from engine.runtime.contract.requests.operations import (
-    EVALUATE,
-    PUT_RELATION,
-    PUT_RULES,
-    Operation,
-)
+from engine.runtime.contract.requests.operations import EVALUATE, PUT_RELATION, PUT_RULES, Operation
 from engine.runtime.contract.requests.tuples import PutRelation
 from engine.runtime.detector.apply import due_of
 from engine.runtime.detector.persistence import detector_snapshot, journal_entries
@@ -109,10 +104,7 @@ class ActiveDetector:
             feed.settle(durable)
 
     def write(
-        self,
-        entries: tuple[JournalEntry, ...],
-        reached: Position | None = None,
-        now_us: int = 0,
+        self, entries: tuple[JournalEntry, ...], reached: Position | None = None, now_us: int = 0
     ) -> None:
         """Append the record of a batch; without a batch, a record of the detector's position."""
         detector, complete = self.detector, self.complete

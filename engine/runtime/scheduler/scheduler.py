@@ -12,12 +12,7 @@ from engine.language.diagnostics import Refusal
 from engine.runtime.catalogue.catalogue_client import CatalogueClient
 from engine.runtime.concurrency.background import Background, cancel, repeat
 from engine.runtime.contract.catalogue_changes import Changes, Made
-from engine.runtime.contract.errors import (
-    STARTING,
-    ActorDied,
-    DetectorUnavailable,
-    shutting_down,
-)
+from engine.runtime.contract.errors import STARTING, ActorDied, DetectorUnavailable, shutting_down
 from engine.runtime.contract.figures import ClusterFigures, FrontEndFigures, NodeFigures, Status
 from engine.runtime.contract.measures import COUNTERS, DIRECTORIES_LOST
 from engine.runtime.contract.requests.calls import Route

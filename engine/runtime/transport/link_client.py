@@ -109,13 +109,6 @@ class LinkClient:
             self._give_back(number)
             self.link.send(Withdraw(number))
 
-    def forget(self, number: int) -> None:
-        """Ignore the response to a batch."""
-        self._open.pop(number, None)
-        if self.is_announced(number):
-            self._give_back(number)
-            self.link.send(Withdraw(number))
-
     def is_announced(self, number: int) -> bool:
         """Whether the answers to a batch are announced, and have not come yet."""
         return number in self._rooms

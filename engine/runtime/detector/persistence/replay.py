@@ -16,39 +16,13 @@ from engine.evaluation.wire.records.evaluating import in_order
 from engine.language.diagnostics import Refusal
 from engine.language.limits import Limits
 from engine.runtime.contract.requests.operations import BATCH_KINDS, EVALUATE, INGEST, TICK
-from engine.runtime.detector.persistence import journal_entries
-from engine.runtime.detector.persistence.detector_snapshot import (
-    detector_from,
-)
+from engine.runtime.detector.persistence import journal_entries as entries
+from engine.runtime.detector.persistence.detector_snapshot import detector_from
 from engine.runtime.detector.persistence.idempotency import (
     PAGE_VERSION,
     CachedAnswer,
     IdempotencyCache,
     request_digest,
-)
-from engine.runtime.detector.persistence.journal_entries import (
-    RECORD_VERSION,
-    RULES,
-    DraftPromoted,
-    Evaluated,
-    EvaluatedBatch,
-    EvaluatedLines,
-    EvaluatedRecords,
-    JournalEntry,
-    JournalRecord,
-    LimitsSet,
-    RelationChanged,
-    RelationDeleted,
-    RelationPart,
-    RelationPut,
-    RulePut,
-    RuleRemoved,
-    RulesChanged,
-    Ticked,
-    limits_from,
-    program_version,
-    rule_of,
-    under_limits,
 )
 from engine.runtime.detector.persistence.replay_attempts import Poisoned
 from engine.runtime.detector.persistence.uploads import Uploads, change_relation
@@ -91,10 +65,10 @@ def restore(
     records = 0
     diverged = _Diverged()
     for record in recovered.records:
-        record.check_version(RECORD_VERSION)
+        record.check_version(entries.RECORD_VERSION)
         reached(record)
         try:
-            decoded = journal_entries.decode(record.payload)
+            decoded = entries.decode(record.payload)
             if not replay.take(decoded):
                 diverged.note(record, decoded)
         except Exception as error:
@@ -110,6 +84,9 @@ class Diverged(Exception):
     """The replay reached another state than the original execution."""
 
 
+_Answered = entries.Evaluated | entries.EvaluatedBatch | entries.EvaluatedRecords | entries.Ticked
+
+
 class Replay:
     """Replays a detector's journal."""
 
@@ -118,7 +95,7 @@ class Replay:
         self.answers = answers
         self._uploads = Uploads()
 
-    def take(self, record: JournalRecord) -> bool:
+    def take(self, record: entries.JournalRecord) -> bool:
         """Replay a record; return whether the same rules fired as originally.
 
         Raises Diverged if the replay reaches another position.
@@ -128,7 +105,7 @@ class Replay:
         clock_us, events_seen = before.clock_us, before.events_seen
         for entry in record.entries:
             self._take(entry, record.answered_at_us)
-        if not any(isinstance(entry, RelationPart) for entry in record.entries):
+        if not any(isinstance(entry, entries.RelationPart) for entry in record.entries):
             # Parts that do not stand right before what installs them are of an owner that died.
             self._uploads.clear()
         detector = self.detector
@@ -143,46 +120,46 @@ class Replay:
         verdicts = detector.verdicts.take()
         return record.verdicts is None or record.verdicts == verdicts
 
-    def _take(self, entry: JournalEntry, at_us: int) -> None:
+    def _take(self, entry: entries.JournalEntry, at_us: int) -> None:
         detector = self.detector
-        if isinstance(entry, RULES):
+        if isinstance(entry, entries.RULES):
             detector.change = Change(at_us, entry.by)
         match entry:
-            case Evaluated():
+            case entries.Evaluated():
                 self._observe([event_in(decode_evaluate(entry.body, detector.limits))])
                 self._keep(EVALUATE, entry, at_us)
-            case EvaluatedBatch():
+            case entries.EvaluatedBatch():
                 refused = frozenset(entry.refused)
                 events = events_in(decode_batch(entry.body, detector.limits, entry.form))
                 self._observe([event for place, event in enumerate(events) if place not in refused])
                 self._keep(BATCH_KINDS[entry.form], entry, at_us)
-            case EvaluatedLines():
+            case entries.EvaluatedLines():
                 self._observe(_events_of(entry, detector.limits))
-            case EvaluatedRecords():
+            case entries.EvaluatedRecords():
                 self._observe(_events_in(entry, at_us, detector.limits))
                 self._keep(INGEST, entry, at_us)
-            case Ticked():
+            case entries.Ticked():
                 detector.tick(entry.time_us)
                 self._keep(TICK, entry, at_us)
-            case RulePut():
-                detector.put_rule(rule_of(entry), entry.history)
-            case RulesChanged():
-                put = [(rule_of(each), each.history) for each in entry.put]
+            case entries.RulePut():
+                detector.put_rule(entries.rule_of(entry), entry.history)
+            case entries.RulesChanged():
+                put = [(entries.rule_of(each), each.history) for each in entry.put]
                 detector.change_rules(put, entry.removed)
-            case RuleRemoved():
+            case entries.RuleRemoved():
                 detector.remove_rule(entry.id)
-            case DraftPromoted():
+            case entries.DraftPromoted():
                 detector.promote(entry.id)
-            case RelationPart():
+            case entries.RelationPart():
                 self._uploads.stage(detector, entry.staged)
-            case RelationPut():
+            case entries.RelationPut():
                 self._uploads.install(detector, entry.name, entry.upload, entry.parts, entry.changed_ms)
-            case RelationChanged():
+            case entries.RelationChanged():
                 change_relation(detector, entry.change, entry.changed_ms)
-            case RelationDeleted():
+            case entries.RelationDeleted():
                 detector.delete_relation(entry.name)
-            case LimitsSet():
-                self.detector = under_limits(detector, limits_from(entry.limits))
+            case entries.LimitsSet():
+                self.detector = entries.under_limits(detector, entries.limits_from(entry.limits))
             case _:
                 assert_never(entry)
 
@@ -193,7 +170,10 @@ class Replay:
             raise Diverged(f"an event was refused that was accepted originally: {refusal}") from refusal
 
     def _keep(
-        self, kind: str, entry: Evaluated | EvaluatedBatch | EvaluatedRecords | Ticked, at_us: int
+        self,
+        kind: str,
+        entry: entries.Evaluated | entries.EvaluatedBatch | entries.EvaluatedRecords | entries.Ticked,
+        at_us: int,
     ) -> None:
         answer = entry.answer
         if answer is not None:
@@ -201,7 +181,7 @@ class Replay:
             self.answers.keep(CachedAnswer(answer.key, request, answer.result, answer.messages), at_us)
 
 
-def _events_of(entry: EvaluatedLines, limits: Limits) -> list[Any]:
+def _events_of(entry: entries.EvaluatedLines, limits: Limits) -> list[Any]:
     refused = frozenset(entry.refused)
     events = []
     for place, line in enumerate(decode_lines(entry.lines, limits)):
@@ -213,7 +193,7 @@ def _events_of(entry: EvaluatedLines, limits: Limits) -> list[Any]:
     return events
 
 
-def _events_in(entry: EvaluatedRecords, now_us: int, limits: Limits) -> list[Any]:
+def _events_in(entry: entries.EvaluatedRecords, now_us: int, limits: Limits) -> list[Any]:
     refused = frozenset(entry.refused)
     events = events_of(msgspec.msgpack.decode(entry.body, type=Ingest), now_us, limits)
     for place, event in enumerate(events):
@@ -233,11 +213,11 @@ class _Diverged:
         self._count = 0
         self._first = ""
 
-    def note(self, record: Record, decoded: JournalRecord) -> None:
+    def note(self, record: Record, decoded: entries.JournalRecord) -> None:
         if not self._count:
             self._first = (
                 f"{record.path} at {record.offset}: at the events of record {record.sequence}, "
-                f"other rules fire in version {program_version()} "
+                f"other rules fire in version {entries.program_version()} "
                 f"than fired when version {decoded.program} evaluated them"
             )
             if decoded.zones != zones_version():

@@ -145,7 +145,7 @@ class DetectorChannel:
             client, self._client = self._client, None
             # An announced request was executed. Its answer waits for room here, and will come.
             if self._in_flight and not client.is_announced(self._number):
-                client.forget(self._number)
+                client.withdraw(self._number)
                 self._settle(epoch, Moved(self._number))
             self._leave(epoch)
 

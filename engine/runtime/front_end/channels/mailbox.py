@@ -7,20 +7,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from engine.evaluation.wire.events import Answer
-from engine.runtime.contract.errors import (
-    TOO_MANY_WAIT,
-    DetectorUnavailable,
-)
+from engine.runtime.contract.errors import TOO_MANY_WAIT, DetectorUnavailable
 from engine.runtime.contract.requests.calls import Took
 from engine.runtime.contract.requests.operations import ANSWERS_MUCH, LONG, LONG_S, CurrentRequest, Operation
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.front_end.memory_budget import (
-    BYTES,
-    MEMORY,
-    QUEUE,
-    SMALL_BYTES_MAX,
-    MemoryBudget,
-)
+from engine.runtime.front_end.memory_budget import BYTES, MEMORY, QUEUE, SMALL_BYTES_MAX, MemoryBudget
 from engine.runtime.transport.link import Answered
 
 COPIES: Final = 2

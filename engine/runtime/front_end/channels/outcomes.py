@@ -8,12 +8,7 @@ from typing import Final
 
 from engine.evaluation.wire.events import Refused
 from engine.language.diagnostics import Entry, Refusal
-from engine.runtime.contract.errors import (
-    INTERNAL,
-    STARTING,
-    DetectorUnavailable,
-    outcome_unknown,
-)
+from engine.runtime.contract.errors import INTERNAL, STARTING, DetectorUnavailable, outcome_unknown
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.channels.mailbox import Mailbox, Request, give_answers
 from engine.runtime.front_end.memory_budget import BUSY, SLOTS, STARTING_UP

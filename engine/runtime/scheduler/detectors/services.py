@@ -6,13 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from engine.runtime.catalogue.catalogue_client import CatalogueClient
-from engine.runtime.contract.measures import (
-    ACTIVATIONS,
-    DAMAGED,
-    DETECTORS_LOST,
-    DIVERGED,
-    RECORDS_READ,
-)
+from engine.runtime.contract.measures import ACTIVATIONS, DAMAGED, DETECTORS_LOST, DIVERGED, RECORDS_READ
 from engine.runtime.contract.requests.calls import Activated, Report
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.scheduler.detectors.activation_slots import ActivationSlots

@@ -115,7 +115,7 @@ async def test_a_forgotten_batch_is_answered_to_nobody():
     async with linked() as (peer, client):
         peer.at_once = False
         number = client.send(lambda _: pytest.fail("it was forgotten"), 1, [ops.rules()])
-        client.forget(number)
+        client.withdraw(number)
         await until(lambda: peer.batches)
         peer.batches[0][1].settle(Reply([]))
         assert await client.ask("echo", int, 1) == 1
@@ -154,7 +154,7 @@ async def test_announced_answers_that_nobody_waits_for_are_dropped_at_both_ends(
         await until(lambda: client.is_announced(1))
         match ends:
             case "forgotten":
-                client.forget(1)
+                client.withdraw(1)
             case "withdrawn":
                 client.withdraw(1)
             case _:
