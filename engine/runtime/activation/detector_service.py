@@ -87,7 +87,6 @@ class DetectorService:
         self._abandoned = abandoned
         self._show = show
         self._lag = LoopLag()
-        self._lag.start()
         self._leaving: asyncio.Task[None] | None = None
         self.queues: dict[int, DetectorQueue] = {}
         """The queues of the active detectors, by the epochs of their activations."""

@@ -187,7 +187,7 @@ class Catalogue:
         self.check_owner()
         if token_id not in self._state.tokens:
             if len(self._state.tokens) >= self._settings.tokens_max:
-                raise errors.too_many_tokens(self._settings.tokens_max)
+                raise errors.too_many("tokens", self._settings.tokens_max)
             self._change(TokenAdded(token_id, *astuple(token), *((made,) if made else ())))
             self._tokens.note(token.digest, known_token(token_id, token))
         return self._tokens.version
@@ -260,7 +260,7 @@ class Catalogue:
         if detector_id not in self._state.detectors:
             new = self._within_limits([DetectorCreated(detector_id, name, owner, made, source)])
             if not new:
-                raise errors.too_many_detectors(self._settings.detectors_max, owner)
+                raise errors.too_many("detectors", self._settings.detectors_max, owner)
             if not has_snapshot(self._detectors_folder / detector_id, self._files):
                 raise errors.DetectorUnavailable(
                     errors.STARTING, "nothing was created: its files passed for leftovers"

@@ -13,7 +13,7 @@ from engine.runtime.catalogue.catalogue_state import DetectorCreated
 from engine.runtime.concurrency.background import Background
 from engine.runtime.concurrency.threads import Threads
 from engine.runtime.contract.catalogue_changes import Made, Opened
-from engine.runtime.contract.errors import OUTCOME_UNKNOWN, STARTING, DetectorUnavailable, too_many_detectors
+from engine.runtime.contract.errors import OUTCOME_UNKNOWN, STARTING, DetectorUnavailable, too_many
 from engine.runtime.contract.settings import RuntimeSettings
 from snapshots.errors import ClaimRemoved, Fenced, NoRoom, StorageError, WriteFailed
 
@@ -106,7 +106,7 @@ class CatalogueClient:
         if self._creating is None or self._creating.done():
             self._creating = self._background.begin(self._create())
         if (created := await version) is None:
-            raise too_many_detectors(self._settings.detectors_max, owner)
+            raise too_many("detectors", self._settings.detectors_max, owner)
         return created
 
     async def _create(self) -> None:

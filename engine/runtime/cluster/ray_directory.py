@@ -90,7 +90,11 @@ class RayDirectory:
         found.served = client, asyncio.get_running_loop()
         try:
             folder: str = await client.ask("open", str, node)
-            self._check_not_a_copy(folder)
+            if folder != self._folder:
+                raise Unreachable(  # noqa: TRY301 -- as from a call
+                    f"{self._folder} has the identity of {folder}, which this cluster serves; "
+                    "remove the file `identity` if it is a copy"
+                )
             await self._compare(client)
         except BaseException as error:
             client.link.abort()
@@ -102,13 +106,6 @@ class RayDirectory:
             raise
         self._reach.answered(found.actor, found.places)
         return client
-
-    def _check_not_a_copy(self, served: str) -> None:
-        if served != self._folder:
-            raise Unreachable(
-                f"{self._folder} has the identity of {served}, which this cluster serves; "
-                "remove the file `identity` if it is a copy"
-            )
 
     async def _compare(self, client: LinkClient) -> None:
         """Log which settings of this service are not in force, unless they are the same as last time."""

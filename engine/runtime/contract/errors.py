@@ -37,10 +37,6 @@ class DetectorUnavailable(Exception):
         self.message = message
         self.retry_after_s = retry_after_s
 
-    def __reduce__(self) -> tuple[type["DetectorUnavailable"], tuple[int, str, float | None]]:
-        """Pickle by the arguments of the constructor."""
-        return type(self), (self.code, self.message, self.retry_after_s)
-
 
 class ActorDied(Exception):
     """A worker is dead or unreachable. Whether it executed the last call is unknown."""
@@ -69,17 +65,12 @@ def no_such_name(name: str, count: int) -> Refusal:
     return Refusal(Entry(NO_SUCH_DETECTOR, said if count else f"no detector is named {shown}"))
 
 
-def too_many_detectors(detectors_max: int, owner: str = "") -> Refusal:
-    """Return the refusal for a detector past the limit, or past that of its owner, a token."""
-    said = f"the service has {detectors_max} detectors"
+def too_many(what: str, most: int, owner: str = "") -> Refusal:
+    """Return the refusal for a detector or a token past the limit, or past that of its owner, a token."""
+    said = f"the service has {most} {what}"
     if owner:
-        said = f"the token is for {TOKEN_DETECTORS_MAX} detectors, or {said}"
+        said = f"the token is for {TOKEN_DETECTORS_MAX} {what}, or {said}"
     return Refusal(Entry(TOO_MANY, f"{said}, which is the limit"))
-
-
-def too_many_tokens(tokens_max: int) -> Refusal:
-    """Return the refusal for a token past the limit."""
-    return Refusal(Entry(TOO_MANY, f"the service has {tokens_max} tokens, which is the limit"))
 
 
 def no_such_token(token_id: str) -> Refusal:

@@ -198,15 +198,9 @@ class CatalogueCache:
             return None
         self._used.add(digest)
         permit = self._permits.get(digest)
-        if permit is None or permit.token is not known:
-            permit = self._renew(digest, known)
-        return permit
-
-    def _renew(self, digest: bytes, known: KnownToken) -> Permit:
-        permit = self._permits.get(digest)
         if permit is None:
             permit = self._permits[digest] = Permit(known, time.monotonic())
-        else:
+        elif permit.token is not known:
             permit.renew(known)
         return permit
 

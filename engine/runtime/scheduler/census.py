@@ -55,7 +55,6 @@ class Census:
         self._nodes = nodes
         self._loop = asyncio.get_running_loop()
         self._lag = LoopLag()
-        self._lag.start()
         self.answers: dict[str, WorkerAnswer] = {}
         """The last answer of each worker that runs."""
         self._known_nodes: list[NodeFigures] = []

@@ -95,25 +95,21 @@ class Moves:
         """Look at the nodes, and begin to move the detectors of drained ones."""
         await self._nodes.look()
         self._workers.starts.look_for_room()
-        self._give_up_without_room(self._loop.time())
+        if (why := self._workers.no_room) is not None:
+            # The detectors that wait for a worker may give up.
+            give_up_s, shared = self._loop.time() - self._settings.room_wait_s, bool(self._workers.all)
+            for placed in list(self._placed()):
+                placed.no_room(why, give_up_s=give_up_s, shared=shared)
         draining = self._nodes.draining
         self.problems = {node: why for node, why in self.problems.items() if node in draining}
         for node in draining:
-            if self._workers.clear(node) and node == self._nodes.here:
-                await self._go_elsewhere()
+            others = any(not one.draining for one in self._nodes.known.values())
+            if self._workers.clear(node) and node == self._nodes.here and others:
+                _log.warning(
+                    "the directory ends here because its node is drained, and continues on another one"
+                )
+                await self.leave()
         self._begin_moves([one for one in self._placed() if one.node in draining])
-
-    def _give_up_without_room(self, now_s: float) -> None:
-        """If no node has room for a worker, tell the detectors that wait for one."""
-        if (why := self._workers.no_room) is not None:
-            shared = bool(self._workers.all)
-            for placed in list(self._placed()):
-                placed.no_room(why, give_up_s=now_s - self._settings.room_wait_s, shared=shared)
-
-    async def _go_elsewhere(self) -> None:
-        if any(not node.draining for node in self._nodes.known.values()):
-            _log.warning("the directory ends here because its node is drained, and continues on another one")
-            await self.leave()
 
     def _begin_moves(self, detectors: Collection[PlacedDetector]) -> None:
         """Move detectors wherever there is room, a few at a time."""
