@@ -65,10 +65,6 @@ class Submission:
             self.done = True
             self.settled(outcome)
 
-    def release(self) -> None:
-        """Drop the batch: its caller is gone."""
-        self.done = True
-
 
 class WaitingBatches:
     """Batches for one detector, in the order of their arrival; they are executed together, within bounds."""
@@ -253,7 +249,7 @@ class ServerConnection:
     def _withdraw(self, number: int) -> None:
         self._announced.pop(number, None)
         if (submission := self._batches.pop(number, None)) is not None:
-            submission.release()
+            submission.done = True
         method, task = self._asks.get(number, ("", None))
         if task is not None and method in self.abandonable:
             task.cancel()

@@ -134,7 +134,7 @@ class DetectorChannel:
 
     def release(self, request: Request) -> None:
         """Drop a request: it is answered, or its caller is gone."""
-        request.release()
+        self._mailbox.release(request)
         request.tell_times(request.deadline_s - self._settings.deadline_s, self._loop.time())
         if self._finding is not None and not len(self._mailbox):
             self._finding.cancel()

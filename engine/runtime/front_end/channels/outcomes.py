@@ -110,9 +110,10 @@ class Outcomes:
     def refuse_waiting(self, make: Callable[[], Exception]) -> None:
         """Refuse the waiting requests, each with an error of its own."""
         for request in self._mailbox.take_waiting():
-            # If the detector does not exist, the outcome of an earlier attempt does not matter.
             error = make()
-            request.fail(_unknown_outcome() if request.sent and not isinstance(error, Refusal) else error)
+            # An earlier attempt may have succeeded. If the detector does not exist, that does not matter.
+            is_unknown = request.sent and not isinstance(error, Refusal)
+            request.fail(outcome_unknown(_DIED) if is_unknown else error)
 
     def expire_waiting(self, now_s: float, waiting_for_slots: int | None) -> None:
         """Refuse the requests that were not sent by their deadline; they are never sent.
@@ -129,7 +130,7 @@ class Outcomes:
         message = f"the deadline passed while the detector {state}; nothing was evaluated"
         for request in self._mailbox.expire(now_s, cause):
             refusal = DetectorUnavailable(STARTING, message, self._settings.retry_s)
-            request.fail(_unknown_outcome() if request.sent else refusal)
+            request.fail(outcome_unknown(_DIED) if request.sent else refusal)
 
     def log(self, what: str, error: Exception, batch: Sequence[Request] = ()) -> str:
         """Log an exception, and return the message that refers callers to it."""
@@ -156,8 +157,3 @@ def _shown(ids: Sequence[str]) -> str:
     ids = [one for one in ids if one]
     more = f" and {len(ids) - _IDS_LOGGED} more" if len(ids) > _IDS_LOGGED else ""
     return " ".join(ids[:_IDS_LOGGED]) + more
-
-
-def _unknown_outcome() -> DetectorUnavailable:
-    """Return the error of a request that waits to be sent again: the first attempt may have succeeded."""
-    return outcome_unknown(_DIED)

@@ -167,8 +167,8 @@ class World:
             one.gone, one.outcome = True, "gone"
             if self.chance.random() < 0.5:
                 return
-        one.request.release()
-        one.request.release()
+        self.mailbox.release(one.request)
+        self.mailbox.release(one.request)
         if one in self.queue:
             self.queue.remove(one)
 
