@@ -149,14 +149,6 @@ class LinkClient:
             with suppress(MessageLost):
                 return await self.ask(method, kind, *arguments)
 
-    def abandon(self) -> None:
-        """Settle everything unanswered as if the connection had ended."""
-        for number in list(self._rooms):
-            self._give_back(number)
-        pending, self._open = self._open, {}
-        for settled in pending.values():
-            settled(None)
-
     def close(self) -> None:
         self.link.close()
 
@@ -211,7 +203,11 @@ class LinkClient:
     def _lost(self) -> None:
         if self._confirming is not None:
             self._confirming.cancel()
-        self.abandon()
+        for number in list(self._rooms):
+            self._give_back(number)
+        pending, self._open = self._open, {}
+        for settled in pending.values():
+            settled(None)
         self.ended()
 
 

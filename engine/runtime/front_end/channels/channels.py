@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from engine.runtime.concurrency.background import cancel
+from engine.runtime.contract.errors import no_such_detector
 from engine.runtime.contract.requests.calls import LEFT, Address, Route
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.channels.detector_channel import DetectorChannel, Locate
@@ -78,7 +79,7 @@ class Channels(dict[str, DetectorChannel]):
     def deleted(self, detector_id: str) -> None:
         """Refuse the requests that wait for a detector with 1200."""
         if (channel := self.get(detector_id)) is not None:
-            channel.deleted()
+            channel.refuse_waiting(lambda: no_such_detector(detector_id))
 
     def refuse_all(self) -> None:
         """Refuse all waiting and running requests: the time to serve them is over."""

@@ -7,13 +7,7 @@ from typing import Final
 
 from engine.evaluation.wire.events import Answer
 from engine.language.diagnostics import Refusal
-from engine.runtime.contract.errors import (
-    STARTING,
-    DetectorUnavailable,
-    no_such_detector,
-    outcome_unknown,
-    shutting_down,
-)
+from engine.runtime.contract.errors import STARTING, DetectorUnavailable, outcome_unknown, shutting_down
 from engine.runtime.contract.requests.calls import Route
 from engine.runtime.contract.requests.operations import CurrentRequest, Operation, current_request
 from engine.runtime.contract.settings import RuntimeSettings
@@ -149,13 +143,9 @@ class DetectorChannel:
                 self._settle(epoch, Moved(self._number))
             self._leave(epoch)
 
-    def deleted(self) -> None:
-        """Refuse waiting requests with 1200. Those in flight end."""
-        self._outcomes.refuse_waiting(lambda: no_such_detector(self.detector_id))
-
-    def refuse_waiting(self) -> None:
-        """Refuse waiting requests: the server is shutting down."""
-        self._outcomes.refuse_waiting(shutting_down)
+    def refuse_waiting(self, make: Callable[[], Exception] = shutting_down) -> None:
+        """Refuse waiting requests, each with an error of its own. Those in flight end."""
+        self._outcomes.refuse_waiting(make)
 
     def refuse_all(self) -> None:
         """Refuse waiting requests and those in flight."""
