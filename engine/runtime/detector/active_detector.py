@@ -97,12 +97,6 @@ class ActiveDetector:
         due_us = timing.next_due_us if timing.watches and len(timing.queue) > _MANY_WAIT else None
         return due_us is not None and due_us < now_us() - _OVERDUE_US
 
-    def settle_feed(self, durable: int) -> None:
-        """Let callers read firings up to a durable one."""
-        feed = self.detector.feed
-        if durable > feed.durable:
-            feed.settle(durable)
-
     def write(
         self, entries: tuple[JournalEntry, ...], reached: Position | None = None, now_us: int = 0
     ) -> None:
@@ -161,7 +155,9 @@ class ActiveDetector:
             raise
         finally:
             self.saving = None
-        self.settle_feed(saving.contents.detector.feed[0])
+        feed, durable = self.detector.feed, saving.contents.detector.feed[0]
+        if durable > feed.durable:
+            feed.settle(durable)
 
     def leave(self) -> None:
         """Release the folder, and leave a mark of when something is due. Raises StorageError."""

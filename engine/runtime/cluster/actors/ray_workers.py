@@ -104,10 +104,7 @@ class RayWorkers(WorkerStarter):
         self._prefix = f"worker-{settings.folder_id}-"
 
     async def start(self, avoid: frozenset[str], node: str | None, within_s: float) -> WorkerPort:
-        """Start a worker, and return it once it accepts calls: on a node, or on any but those to avoid.
-
-        Without a node, Ray spreads workers, and its autoscaler sees one that waits for room.
-        """
+        # Without a node, Ray spreads workers, and its autoscaler sees one that waits for room.
         name = f"{self._prefix}{secrets.token_hex(4)}"
         asked = {"num_cpus": self._settings.worker_cpus, "memory": max(self._settings.worker_memory_bytes, 1)}
         try:
@@ -119,7 +116,6 @@ class RayWorkers(WorkerStarter):
         return await self._connect(RayActor(actor, name), within_s)
 
     async def survivors(self) -> Sequence[Survivor]:
-        """Return the workers that an earlier scheduler of the data folder has left."""
         names: list[str] = await off_loop(ray.util.list_named_actors, "ray names")
         nodes = await off_loop(nodes_of_actors, "ray names")
         return [
