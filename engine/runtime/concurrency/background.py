@@ -39,8 +39,11 @@ async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*ending, return_exceptions=True)
 
 
-async def repeat(work: Callable[[], Awaitable[None]], every_s: float, what: str) -> None:
+async def repeat(
+    work: Callable[[], Awaitable[None]], every_s: float, what: str, *, after_s: float = 0.0
+) -> None:
     """Do some work again and again. What it raises is logged: the error may be gone the next time."""
+    await asyncio.sleep(after_s)
     while True:
         try:
             await work()

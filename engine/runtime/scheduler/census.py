@@ -85,7 +85,8 @@ class Census:
                 answered.add(name)
                 self.answers[name] = answer
         for name in self.answers.keys() - asked.keys():
-            _add(self._ended, self.answers.pop(name))
+            last = self.answers.pop(name)
+            self._ended.setdefault(last.figures.address, Measured()).add(last.measured)
         if known := _outcome(nodes):
             self._known_nodes = list(known)
         now_s = self._loop.time()
@@ -124,9 +125,11 @@ class Census:
         return found
 
     def _measured(self) -> dict[str, Measured]:
-        measured = msgspec.msgpack.decode(msgspec.msgpack.encode(self._ended), type=dict[str, Measured])
-        for answer in self.answers.values():
-            _add(measured, answer)
+        """Return what all workers of each node have measured, by its address."""
+        measured: dict[str, Measured] = {}
+        running = [(answer.figures.address, answer.measured) for answer in self.answers.values()]
+        for address, one in [*self._ended.items(), *running]:
+            measured.setdefault(address, Measured()).add(one)
         return measured
 
     def _folder(self) -> FolderFigures:
@@ -140,8 +143,3 @@ def _outcome(future: asyncio.Future[T]) -> T | None:
         future.cancel()
         return None
     return None if future.cancelled() or future.exception() is not None else future.result()
-
-
-def _add(measured: dict[str, Measured], answer: WorkerAnswer) -> None:
-    """Add what a worker has measured to its node's."""
-    measured.setdefault(answer.figures.address, Measured()).add(answer.measured)

@@ -106,7 +106,8 @@ class Scheduler:
         self._workers.fill()
         begin, settings = self._looks.begin, self._settings
         begin(repeat(self._moves.look, settings.nodes_s, "looking at the nodes"))
-        begin(repeat(self._purge_left, _PURGE_AGAIN_S, "purging removed detectors"))
+        again_s = _PURGE_AGAIN_S
+        begin(repeat(self._purge_left, again_s, "purging removed detectors", after_s=again_s))
         if settings.tick_s:
             begin(repeat(self._due_activations.look, settings.tick_s, "looking for what is due"))
 
