@@ -59,9 +59,12 @@ class TermOperator(ABC, Generic[TermT]):
     calls: ClassVar[tuple[Callable[..., Any], ...]] = ()
     """What its code calls by its name."""
 
+    gives: ClassVar[Kind] = Kind.DOUBLE
+    """What the code of its terms gives, of all alike."""
+
     def kind(self, term: TermT) -> Kind:  # noqa: ARG002 -- overridden
         """Return what the code of a term gives."""
-        return Kind.DOUBLE
+        return self.gives
 
     def operands(self, term: TermT) -> tuple[Term, ...]:  # noqa: ARG002 -- overridden
         """Return the terms that a term computes with, as doubles."""

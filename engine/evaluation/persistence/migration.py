@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple, cast
 
-from engine.evaluation.operators.counting.comparison import COMPARED
+from engine.evaluation.operators.compare import COMPARED
 from engine.evaluation.operators.table import operator_of, remembering
 from engine.evaluation.paths import ANY_BIRTH, Path
 from engine.evaluation.persistence.columns import (

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.operators.present_terms.clock import zones_version
+from engine.evaluation.operators.terms.clock import zones_version
 from engine.evaluation.wire.events import Answer, Done
 from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.runtime.contract.figures import DetectorFigures

@@ -7,7 +7,7 @@ from typing import Any, assert_never
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.operators.present_terms.clock import zones_version
+from engine.evaluation.operators.terms.clock import zones_version
 from engine.evaluation.rule_book.changes.versions import Change
 from engine.evaluation.wire.batches import decode_batch
 from engine.evaluation.wire.decoding import decode_evaluate, decode_lines, event_in, events_in

@@ -1,4 +1,4 @@
-"""`last`: the value of a fact at the latest event before the current one at which it was a scalar."""
+"""`last`, `prev`, `age`: what a fact was at one event before, and how long ago a condition was true."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -6,12 +6,13 @@ from typing import Any, Final
 
 from engine.evaluation.key_sizes import PLAIN_MAX, value_bytes
 from engine.evaluation.operators.interface import Found, Memory, Names, Reading, Triggers, Writing
+from engine.evaluation.operators.memories import Latest, MemoryOfFact
 from engine.evaluation.operators.table import values
-from engine.evaluation.operators.term_interface import Kind, PastTerm, observed_if
+from engine.evaluation.operators.term_interface import Kind, Motion, PastTerm, observed, observed_if
+from engine.evaluation.operators.terms.present import SECOND
 from engine.evaluation.paths import Path
 from engine.evaluation.stamps import time_of
-from engine.language.condition import Condition
-from engine.language.terms import Last
+from engine.language.terms import Age, Last, Prev
 
 TEXT_CHARS_MAX: Final = 1 << 18
 """Longer texts are not remembered, so that what is kept without keys has a bound."""
@@ -24,30 +25,19 @@ VALUE_BYTES_MAX: Final = 4 * TEXT_CHARS_MAX + 100
 
 
 @dataclass(frozen=True)
-class LatestValue(Memory):
+class LatestValue(MemoryOfFact):
     """The stamp and the value of a fact at the latest event at which it was a scalar, and `where` was true.
 
-    The outcome is the value, or None if the event does not count.
+    The outcome is the value.
     """
 
-    is_record = True
     columns = ("stamps", "scalars")
-    fact: str
-    where: Condition | None = None
-
-    @property
-    def operands(self) -> tuple[Condition, ...]:
-        return () if self.where is None else (self.where,)
 
     def outcome(self, operands: Sequence[str], names: Names) -> str:
         fact = names.fact(self.fact)
         kept = f"type({fact}) in SCALARS and (type({fact}) is not str or len({fact}) <= {TEXT_CHARS_MAX})"
         tests = [kept, *operands]
         return f"{fact} if {' and '.join(tests)} else None"
-
-    def changed_by(self, triggers: Triggers, path: Path) -> Found:
-        where = None if self.where is None else triggers.true(self.where, path)
-        return triggers.best([triggers.present(self.fact), where])
 
     def write(self, to: Writing) -> list[str]:
         value, memory = to.outcome, to.memory
@@ -90,29 +80,64 @@ class LatestValue(Memory):
 
 
 @values(Last)
-class LastOperator(PastTerm[Last]):
+class LastOperator(PastTerm[Any]):
     """The latest value, if it came after the rule's birth."""
 
+    gives = Kind.SCALAR
     calls = (value_bytes,)
 
-    def kind(self, term: Last) -> Kind:  # noqa: ARG002 -- all are the same
-        return Kind.SCALAR
-
-    def memory(self, term: Last) -> Memory:
+    def memory(self, term: Any) -> Memory:
         return LatestValue(term.fact, observed_if(term.where))
 
-    def value(self, term: Last, read: Reading, operands: Sequence[str]) -> str:  # noqa: ARG002 -- the entry has it
+    def value(self, term: Any, read: Reading, operands: Sequence[str]) -> str:  # noqa: ARG002 -- the entry has it
         return f"(entry[1] if (entry := {read.entry}) and {read.born} < entry[0] else None)"
 
-    def present_at(self, term: Last, triggers: Triggers, path: Path) -> Found:
+    def present_at(self, term: Any, triggers: Triggers, path: Path) -> Found:
         return triggers.holding(self.memory(term), path)
-
-    def window_us(self, term: Last) -> int | None:  # noqa: ARG002 -- it matters for ever
-        return None
 
     def witness_us(self, past: tuple[Any, Any, int], born: int, now_us: int) -> int | None:  # noqa: ARG002 -- it was before
         _, entry, _ = past
         return time_of(entry[0]) if entry and born < entry[0] else None
 
-    def looks_before(self, term: Last) -> bool:  # noqa: ARG002 -- always
+    def looks_before(self, term: Any) -> bool:  # noqa: ARG002 -- always
         return True
+
+
+@values(Prev)
+class PrevOperator(LastOperator):
+    """The latest value, if it is of the last event of the slice."""
+
+    only_next = True
+
+    def memory(self, term: Any) -> Memory:
+        return LatestValue(term.fact)
+
+    def value(self, term: Any, read: Reading, operands: Sequence[str]) -> str:  # noqa: ARG002 -- the entry has it
+        return f"(entry[1] if (entry := {read.entry}) and {read.born} < entry[0] == {read.seen} else None)"
+
+    def witness_us(self, past: tuple[Any, Any, int], born: int, now_us: int) -> int | None:  # noqa: ARG002 -- it was before
+        _, entry, seen = past
+        return time_of(seen) if entry and born < entry[0] == seen else None
+
+
+@values(Age)
+class AgeOperator(PastTerm[Age]):
+    """The seconds since the latest event at which inner was true."""
+
+    def memory(self, term: Age) -> Memory:
+        return Latest(observed(term.inner))
+
+    def value(self, term: Age, read: Reading, operands: Sequence[str]) -> str:  # noqa: ARG002 -- it has none
+        since = f"({read.now} - (then >> NUMBER_BITS)) / {SECOND}"
+        before = f"({since} if {read.born} < (then := {read.entry}) else NAN)"
+        return f"(0.0 if {read.outcome} else {before})"
+
+    def present_at(self, term: Age, triggers: Triggers, path: Path) -> Found:
+        return self.memory(term).held_after(triggers, path)
+
+    def witness_us(self, past: tuple[Any, Any, int], born: int, now_us: int) -> int | None:
+        outcome, entry, _ = past
+        return now_us if outcome else time_of(entry) if born < entry else None
+
+    def motion(self, term: Age, operands: Sequence[Motion]) -> Motion:  # noqa: ARG002 -- none
+        return Motion.STRAIGHT
