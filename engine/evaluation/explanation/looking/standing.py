@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.explanation.explaining import reading_at
+from engine.evaluation.explanation.explaining import firings_ahead, reading_at
 from engine.evaluation.explanation.looking.holdings import (
     KeyPlace,
     SeenKey,
@@ -15,7 +15,6 @@ from engine.evaluation.explanation.looking.holdings import (
     seen_key,
 )
 from engine.evaluation.explanation.nodes import Future, Node, node_document
-from engine.evaluation.explanation.turning.ahead import firings_ahead
 from engine.evaluation.facts.values import Event
 from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.requirements import is_temporal, requirements_of

@@ -1,0 +1,283 @@
+"""Nodes that look back or compare terms, at an event: what they found, and when time alone turns verdicts.
+
+The operator's own code decides: at the event, with other truths of the members, and later, as time passes.
+
+The value of a term steps when something leaves a window, or when the time of day changes. Between two steps
+it stays, or changes in one direction, so a binary search finds when a comparison turns.
+"""
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import islice, pairwise
+from math import isfinite
+from typing import Any, Final
+
+from engine.evaluation.explanation.nodes import Future
+from engine.evaluation.explanation.past import Deciding, Entries, Past, Read
+from engine.evaluation.kernel.code.node_code import verdict_code
+from engine.evaluation.operators.compare import crossings, found_in, motion_of, steps_us
+from engine.evaluation.operators.interface import Operator, Settled
+from engine.evaluation.operators.table import parts_of, remembering
+from engine.evaluation.operators.term_interface import Motion, PastTerm, together
+from engine.evaluation.stamps import LATEST_US, NUMBER_BITS, stamp_of, time_of
+from engine.language.condition import Compare, Predicate, Some, walk
+from engine.language.diagnostics import json_type
+from engine.language.nodes import TermNode
+from engine.language.terms import Fact, Term
+from engine.language.text.printer import format_term
+
+STEPS_MAX: Final = 1_500
+"""The most changes of the time of day that are looked at: those of the minutes of a day, or of the hours of
+two months. A verdict that stays longer is known to stay until the last of them."""
+
+_PAST_RANGE: Final = "what it found is past the range of a double"
+
+
+class Decided(ABC):
+    """A node that looks back, or compares terms, at an event."""
+
+    __slots__ = (
+        *("node", "now_us", "operator", "_code", "_pasts", "_value", "_stamp", "_truths", "_values"),
+        *("_now", "_after", "_verdict"),
+    )
+
+    def __init__(
+        self,
+        deciding: Deciding,
+        pasts: Sequence[Past],
+        value: Callable[[str], Any],
+        stamp: int,
+        truths: tuple[bool, ...],
+    ) -> None:
+        """Take the pasts of its parts, what gives facts, the event's stamp, and the truths of its members."""
+        self.node, self._code, _, self.operator = deciding
+        self._pasts, self.now_us = pasts, time_of(stamp)
+        self._value, self._stamp, self._truths = value, stamp, truths
+        self._values = (*map(value, self._code.facts), *self._code.constants)
+        self._now: list[Read] | None = None
+        self._after: list[Read] | None = None
+        self._verdict: bool | None = None
+
+    @property
+    def facts(self) -> list[str]:
+        """The facts that it reads."""
+        of_pasts = [fact for past in self._pasts for fact in past.part.code.facts]
+        return [*dict.fromkeys([*of_pasts, *self._code.facts])]
+
+    def verdict_if(self, truths: tuple[bool, ...]) -> bool:
+        """Return the verdict that it would have if its members had these truths."""
+        pasts = [past.at(truths) for past in self._pasts]
+        return self._code.verdict(pasts, self.now_us << NUMBER_BITS, self._values)
+
+    @property
+    def verdict(self) -> bool:
+        """Its verdict at the event."""
+        if self._verdict is None:
+            self._verdict = self._code.verdict(self.now, self.now_us << NUMBER_BITS, self._values)
+        return self._verdict
+
+    @property
+    def now(self) -> list[Read]:
+        """What its verdict at the event reads of its parts."""
+        if self._now is None:
+            self._now = [past.at(self._truths) for past in self._pasts]
+        return self._now
+
+    @property
+    def after(self) -> list[Read]:
+        """What later verdicts read of its parts, as long as no further event comes."""
+        if self._after is None:
+            self._after = [past.after(self._truths, self._stamp) for past in self._pasts]
+        return self._after
+
+    def verdict_at(self, time_us: int) -> bool:
+        """Return the verdict at another time, as long as no further event comes."""
+        return self._code.verdict(self.after, time_us << NUMBER_BITS, self._values)
+
+    @abstractmethod
+    def values(self) -> Sequence[Any]:
+        """Return what it found: the number that it compares, or the values of its terms. None is missing."""
+
+    @abstractmethod
+    def notes(self) -> list[str]:
+        """Say what is unusual about what it found."""
+
+    @abstractmethod
+    def witness_us(self) -> int | None:
+        """Return the time of the event that settles it, if a single one does."""
+
+    @abstractmethod
+    def future(self) -> Future:
+        """Return the verdict, and when it turns if nothing else happens. No event comes after LATEST_US."""
+
+    def since_us(self) -> int | None:
+        """Return a time after which all events so far had the verdict, or None if none is known."""
+        return None
+
+
+class LookingBack(Decided):
+    """A member that looks back."""
+
+    __slots__ = ()
+    operator: Operator[Any]
+
+    def _at(self) -> Settled:
+        [(outcome, *_)], [(_, entry, _, born)] = self.now, self.after
+        return Settled(entry, born, self.now_us, outcome, self.verdict)
+
+    def values(self) -> Sequence[float | None]:
+        """Return the number that it compares, if there is one."""
+        [(_, entry, _, born)] = self.after
+        # What it counts depends neither on its verdict nor on what the event is to it.
+        at = Settled(entry, born, self.now_us, outcome=None, verdict=False)
+        return (self.operator.found(self.node, at),)
+
+    def notes(self) -> list[str]:
+        """Say whether JSON has no such number."""
+        [found] = self.values()
+        return [] if found is None or isfinite(found) else [_PAST_RANGE]
+
+    def witness_us(self) -> int | None:
+        """Return what its operator does."""
+        return self.operator.witness_us(self.node, self._at())
+
+    def future(self) -> Future:
+        """Try the times at which its operator may turn."""
+        [(_, entry, *_)] = self.after
+        turns_us = self.operator.turns_us(self.node, entry)
+        return Future(self.verdict, tuple(turns(self.verdict_at, turns_us, self.now_us, LATEST_US)))
+
+    def since_us(self) -> int | None:
+        """Return the later of what its operator says, and of when time turned it last."""
+        at = self._at()
+        since_us = self.operator.since_us(self.node, at)
+        if since_us is None:
+            return None
+        turns_us = self.operator.turns_us(self.node, at.entry)
+        return max([since_us, *(us + 1 for us in turns(self.verdict_at, turns_us, since_us, self.now_us))])
+
+
+class Comparing(Decided):
+    """A comparison of terms."""
+
+    __slots__ = ()
+    node: Compare
+
+    def values(self) -> Sequence[Any]:
+        """Return those of the terms that `found_in` names. One that is not finite is missing."""
+        values = self._code.found(self.now, self.now_us << NUMBER_BITS, self._values)
+        return [None if type(value) is float and not isfinite(value) else value for value in values]
+
+    def notes(self) -> list[str]:
+        """Say which of the terms have no value, and where two values are of types that never compare."""
+        found = dict(zip(found_in(self.node), self.values(), strict=True))
+
+        def value_of(term: Term) -> Any:
+            if isinstance(term, Fact):
+                held = self._value(term.fact)
+                return None if isinstance(held, list | dict) else held
+            return found[term] if isinstance(term, TermNode) else term
+
+        notes = [f"`{format_term(term)}` has no value" for term, held in found.items() if held is None]
+        left, right = value_of(self.node.left), value_of(self.node.right)
+        if left is not None and right is not None and json_type(left) != json_type(right):
+            sides = [
+                f"{format_term(term)} is {json_type(held)}"
+                for term, held in ((self.node.left, left), (self.node.right, right))
+            ]
+            notes.append(f"{sides[0]} and {sides[1]}, which never compare")
+        return notes
+
+    def witness_us(self) -> int | None:
+        """Return that of its only term that looks back."""
+        parts = parts_of(self.node)
+        if len(parts) != 1:
+            return None
+        operator = remembering(parts[0])
+        assert isinstance(operator, PastTerm), parts
+        *past, born = self.now[0]
+        return operator.witness_us(tuple(past), born, self.now_us)
+
+    def future(self) -> Future:
+        """Try the times at which its terms step, and search between them."""
+        node, now_us = self.node, self.now_us
+        steps = [*islice(merge(*steps_us(node, now_us)), STEPS_MAX)]
+        horizon_us = steps[-1] if len(steps) == STEPS_MAX else None
+        end_us = LATEST_US if horizon_us is None else horizon_us
+        knots = {*steps, *(us for each in _leaving(self) for us in each)}
+        motion = together([motion_of(node.left), motion_of(node.right)])
+        if motion is Motion.BENT:
+            return Future(self.verdict, (), now_us)
+        if motion is not Motion.STILL:
+            for crossing in crossings(node):
+                knots.update(_crossed(self._for_node(crossing), now_us, sorted(knots), end_us))
+        return Future(self.verdict, tuple(turns(self.verdict_at, sorted(knots), now_us, end_us)), horizon_us)
+
+    def _for_node(self, node: Compare) -> "Comparing":
+        """Return the same for a comparison whose parts are some of those of this one."""
+        mine = [*zip(parts_of(self.node), self._pasts, strict=True)]
+        pasts = [next(past for own, past in mine if own is part) for part in parts_of(node)]
+        deciding = Deciding(node, verdict_code(node), tuple([past.part for past in pasts]), None)
+        return Comparing(deciding, pasts, self._value, self._stamp, self._truths)
+
+
+def decided(
+    deciding: Deciding, entries: Entries, value: Callable[[str], Any], now_us: int, truths: tuple[bool, ...]
+) -> Decided:
+    """Decide a node at an event, given its facts and what is remembered. Raises what `Entries.of` raises.
+
+    Its members have these truths.
+    """
+    pasts = [
+        Past(part, entries.of(part.remembered), (*map(value, part.code.facts), *part.code.constants))
+        for part in deciding.parts
+    ]
+    kind = Comparing if deciding.operator is None else LookingBack
+    return kind(deciding, pasts, value, stamp_of(now_us, entries.number), truths)
+
+
+def future_of(predicate: Predicate, now_us: int, *, verdict: bool) -> Future:
+    """Return the verdict of a predicate, and until when it is known to stay if nothing else happens.
+
+    Of predicates, only `some` can ask for the time: in a comparison about each element.
+    """
+    inside = walk(predicate.inner) if isinstance(predicate, Some) else ()
+    compared = [node for node, _ in inside if isinstance(node, Compare)]
+    if any(motion_of(side) is not Motion.STILL for node in compared for side in (node.left, node.right)):
+        return Future(verdict, (), now_us)
+    steps = merge(*(each for node in compared for each in steps_us(node, now_us)))
+    return Future(verdict, (), next(steps, None))
+
+
+def _leaving(compared: "Comparing") -> Iterator[Iterable[int]]:
+    """Yield the times at which something leaves the windows of the terms."""
+    for part, (_, entry, *_) in zip(parts_of(compared.node), compared.after, strict=True):
+        yield remembering(part).turns_us(part, entry)
+
+
+def _crossed(compared: "Comparing", now_us: int, knots: list[int], end_us: int) -> Iterator[int]:
+    """Yield the times just after which a comparison turns that turns at most once between two knots."""
+    starts = [now_us, *(knot + 1 for knot in knots if now_us <= knot < end_us)]
+    for start_us, stop_us in pairwise([*starts, end_us + 1]):
+        verdict = compared.verdict_at(start_us)
+        if compared.verdict_at(stop_us - 1) is not verdict:
+            times = range(start_us, stop_us)
+            turned = bisect_left(times, True, key=lambda us: compared.verdict_at(us) is not verdict)
+            yield times[turned] - 1
+
+
+def turns(
+    verdict_at: Callable[[int], bool], turns_us: Iterable[int], start_us: int, end_us: int
+) -> Iterator[int]:
+    """Yield the times from one on, and before another, just after which a verdict turns."""
+    verdict: bool | None = None
+    for turn_us in turns_us:
+        if start_us <= turn_us < end_us:
+            if verdict is None:
+                verdict = verdict_at(turn_us)
+            after = verdict_at(turn_us + 1)
+            if after is not verdict:
+                yield turn_us
+            verdict = after
