@@ -157,6 +157,20 @@ ROOMS: Final = {
             ),
         ),
         Room(
+            "inspecting",
+            "engine/evaluation/inspecting",
+            tests=(
+                "unit/evaluation/explanation/test_*.py",
+                "unit/evaluation/wire/test_*.py",
+                "unit/evaluation/rule_book/test_shadows.py",
+                "unit/runtime/detector/test_dry_runs.py",
+                "unit/runtime/detector/test_shadows.py",
+                "property/looking/test_standing.py",
+                "property/looking/test_dry_runs.py",
+                "property/looking/test_shadows.py",
+            ),
+        ),
+        Room(
             "firings",
             "engine/evaluation/firings",
             tests=(
@@ -178,13 +192,6 @@ ROOMS: Final = {
             tests=(
                 "unit/evaluation/wire/test_*.py",
                 "unit/evaluation/events/test_hostile_events.py",
-                "unit/evaluation/explanation/test_holdings.py",
-                "unit/evaluation/explanation/test_timelines.py",
-                "unit/evaluation/explanation/test_explanations.py",
-                "unit/evaluation/explanation/test_differences.py",
-                "unit/evaluation/rule_book/test_shadows.py",
-                "unit/runtime/detector/test_dry_runs.py",
-                "unit/runtime/detector/test_shadows.py",
                 "property/wire/test_bodies.py",
             ),
         ),

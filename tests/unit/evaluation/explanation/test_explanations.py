@@ -15,9 +15,9 @@ from engine.evaluation.explanation.nodes import ExplainedRule, Node
 from engine.evaluation.explanation.turning import why_not
 from engine.evaluation.explanation.turning.predicate_tree import PredicateTree
 from engine.evaluation.facts.shown import VALUE_CHARS_MAX
-from engine.evaluation.wire.inspecting import explanations
-from engine.evaluation.wire.inspecting.explanations import DRY_BATCH_NODES_MAX, explain_body
-from engine.evaluation.wire.inspecting.states import PAGE
+from engine.evaluation.inspecting import explanations
+from engine.evaluation.inspecting.explanations import DRY_BATCH_NODES_MAX, explain_body
+from engine.evaluation.inspecting.states import PAGE
 from engine.language.condition import Avg
 from engine.language.diagnostics import Entry
 
@@ -404,7 +404,7 @@ def test_names_are_shown_as_they_are_written() -> None:
 
 
 def test_the_page_about_inspecting_names_the_bounds() -> None:
-    page = (Path(explanations.__file__).parents[4] / "api" / "INSPECTING.md").read_text(encoding="utf-8")
+    page = (Path(explanations.__file__).parents[3] / "api" / "INSPECTING.md").read_text(encoding="utf-8")
     words = " ".join(page.split())
     mebibytes = explanations.BYTES_MAX / 2**20
     assert f"An explanation has at most 4 000 nodes and {mebibytes:g} MiB." in words

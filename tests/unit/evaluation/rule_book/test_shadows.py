@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from engine import Detector, Refusal, explain
+from engine.evaluation.inspecting.comparisons import comparison_of
 from engine.evaluation.kernel import stream
 from engine.evaluation.rule_book.shadows import DRAFTS_MAX, EXAMPLES_EACH, EXAMPLES_MAX, lookback_us
 from engine.evaluation.times import FOREVER
-from engine.evaluation.wire.inspecting.looks import comparison_of
 from engine.language.text.parser import parse
 
 RULE, DRAFT = "1" * 32, "2" * 32

@@ -6,14 +6,19 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.explaining import explain_clean
 from engine.evaluation.explanation.nodes import Node
 from engine.evaluation.facts.look_up import split_name, value_of
 from engine.evaluation.facts.values import equal
 from engine.evaluation.requirements import is_temporal
-from engine.language.condition import Condition, Keyed, Keys, walk
+from engine.evaluation.wire.events import Done
+from engine.language.condition import Condition, Keyed, Keys, Scalar, walk
 from engine.language.diagnostics import Entry, Refusal
+from engine.language.json.writer import json_bytes
+from engine.language.text.printer import format as format_condition
 
 EVENTS_KEPT: Final = 500
 ROWS_MAX: Final = 32
@@ -161,3 +166,43 @@ def _nodes(node: Node, keys: Keys) -> Iterator[tuple[tuple[Condition, Keys], Nod
     for number, inner in enumerate(node.nodes):
         # The second node of a `per` is that of its `where`, which is outside the slices.
         yield from _nodes(inner, keys if number and isinstance(node.condition, Keyed) else inside)
+
+
+# -- as JSON ------------------------------------------------------------------------------------------------
+
+
+class TimelineAsked(msgspec.Struct):
+    """A timeline of a rule, from the event after the one with the number `after`."""
+
+    rule_id: str
+    key: dict[str, Scalar]
+    after: int
+
+
+def timeline(detector: Detector, payload: bytes) -> Done:
+    """Return a timeline: `{"ruleId", "text", "rows": […], "moments": […]}`. Raises Refusal 1201 and 1400."""
+    asked = msgspec.json.decode(payload, type=TimelineAsked)
+    begun = (each for each in detector.observers if isinstance(each, Timelines))
+    timelines = next(begun, None) or Timelines(detector, time.monotonic)
+    found = timelines.look(asked.rule_id, asked.key)
+    document: dict[str, Any] = {
+        "ruleId": asked.rule_id,
+        "text": format_condition(found.condition),
+        "rows": [
+            "".join(f"per {key if isinstance(key, str) else key.fact}: " for key in keys)
+            + format_condition(row)
+            for row, keys in found.rows
+        ],
+        "moments": [
+            {
+                "number": moment.number,
+                "time_ms": moment.time_us / 1_000,
+                "verdict": moment.verdict,
+                "verdicts": moment.verdicts,
+                "key": moment.key,
+            }
+            for moment in found.moments
+            if moment.number > asked.after
+        ],
+    }
+    return Done(json_bytes(document))

@@ -14,8 +14,14 @@ from engine.evaluation.explanation.nodes import Node, node_document, rule_docume
 from engine.evaluation.wire.batches import BatchForm, decode_batch
 from engine.evaluation.wire.bodies import decode
 from engine.evaluation.wire.decoding import EvaluateBody, check_times, decode_evaluate, event_in, events_in
-from engine.evaluation.wire.events import Answer, Done, Refused, evaluate_batch
-from engine.evaluation.wire.results import detailed_actions, encode_entries
+from engine.evaluation.wire.events import (
+    Answer,
+    Done,
+    Refused,
+    detailed_actions,
+    encode_entries,
+    evaluate_batch,
+)
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.json.writer import json_bytes
 

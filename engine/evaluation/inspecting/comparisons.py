@@ -1,20 +1,29 @@
-"""Explains events at which only one of a rule and its draft fired: some, or all while somebody looks."""
+"""How the firings of a rule and its draft differ, as JSON, and explanations of events at which they did.
+
+Some differences are explained, or all while somebody looks.
+"""
 
 import json
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.explaining import Reading, predicates_at
-from engine.evaluation.explanation.looking.timelines import LOOKED_AT_S
 from engine.evaluation.explanation.nodes import Node, node_document
 from engine.evaluation.explanation.past import Entries
 from engine.evaluation.facts.values import Event
+from engine.evaluation.inspecting.timelines import LOOKED_AT_S
 from engine.evaluation.requirements import requirements_of
-from engine.evaluation.rule_book.shadows import Comparison, Example, Explained
+from engine.evaluation.rule_book.shadows import EXAMPLES_MAX, Comparison, Example, Explained
+from engine.evaluation.times import FOREVER, milliseconds
+from engine.evaluation.wire.events import Done
 from engine.language.diagnostics import Entry, Refusal
+from engine.language.json.writer import json_bytes
 
 DIFFERENCES_KEPT: Final = 500
 WATCHED_MAX: Final = 8
@@ -200,3 +209,87 @@ def watch(detector: Detector, comparison: Comparison, clock_s: Callable[[], floa
     comparison.watcher = found = Differences(detector, comparison, clock_s)
     detector.observers.append(found)
     return found
+
+
+# -- as JSON ------------------------------------------------------------------------------------------------
+
+TREES_BYTES_MAX: Final = 4 * 1024 * 1024
+"""About the most bytes of the explanations in an answer; the differences after those have none."""
+
+
+class ComparisonAsked(msgspec.Struct):
+    """The comparison of a rule with its draft; with `after`, also the differences after that event."""
+
+    rule_id: str
+    after: int | None = None
+
+
+def comparison_asked(detector: Detector, payload: bytes) -> Done:
+    """Return the comparison that a payload asks for. Raises Refusal 1201 and 1400."""
+    asked = msgspec.json.decode(payload, type=ComparisonAsked)
+    return comparison_of(detector, asked.rule_id, asked.after)
+
+
+def comparison_of(detector: Detector, rule_id: str, after: int | None = None) -> Done:
+    """Return the comparison of a rule with its draft. Raises Refusal 1201 if there is none.
+
+    With `after`, its differences are watched, and those after the event with that number are included. Raises
+    Refusal 1400 then if too many are watched.
+    """
+    found = detector.comparison(rule_id)
+    document: dict[str, Any] = {
+        "ruleId": found.rule_id,
+        "draftId": found.draft_id,
+        "since_event": found.since_event,
+        "events": detector.events_seen - found.since_event,
+        **found.counts,
+        "examples": {kind: _examples(found, kind) for kind in found.examples},
+    }
+    if found.since_us is not None:
+        document["since_ms"] = milliseconds(found.since_us)
+    if found.young_until_us is not None:
+        until_us = found.young_until_us
+        document["young_until_ms"] = None if until_us >= FOREVER else milliseconds(until_us)
+    if after is not None:
+        kept = watch(detector, found, time.monotonic).kept
+        document["differences"] = _differences([one for one in kept if one.example.number > after])
+    return Done(json_bytes(document))
+
+
+def _examples(comparison: Comparison, kind: str) -> list[dict[str, Any]]:
+    """Return the last examples of a kind, the last one first, with all that were explained."""
+    trees = {one.example.number: one for one in comparison.explained.get(kind, ())}
+    examples = {one.number: one for one in comparison.examples[kind]}
+    others = [one for number, one in examples.items() if number not in trees]
+    shown = [*(one.example for one in trees.values()), *others[-(EXAMPLES_MAX - len(trees)) :]]
+    documents = []
+    for example in sorted(shown, key=lambda one: -one.number):
+        document = _example(example)
+        if example.number in trees:
+            one = trees[example.number]
+            document |= {"rule": json.loads(one.rule), "draft": json.loads(one.draft)}
+        documents.append(document)
+    return documents
+
+
+def _differences(differences: list[Difference]) -> list[dict[str, Any]]:
+    documents: list[dict[str, Any]] = []
+    left = TREES_BYTES_MAX
+    for one in differences:
+        document = {"fired": one.kind, **_example(one.example)}
+        if one.nodes is not None and left > 0:
+            rule, draft = map(node_document, one.nodes)
+            left -= len(json.dumps([rule, draft], allow_nan=False))
+            document |= {"rule": rule, "draft": draft}
+        documents.append(document)
+    return documents
+
+
+def _example(example: Example) -> dict[str, Any]:
+    document = {
+        "number": example.number,
+        "timestamp_ms": example.timestamp_ms,
+        "key": example.key,
+        "fields": example.fields,
+    }
+    return document | {"cut": True} if example.is_cut else document
