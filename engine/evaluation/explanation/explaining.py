@@ -9,8 +9,7 @@ from typing import Any, Final, NamedTuple
 from engine.evaluation.detector import Detector
 from engine.evaluation.events import frames
 from engine.evaluation.events.intake import Intake
-from engine.evaluation.events.lateness import late, not_milliseconds
-from engine.evaluation.events.warnings import warnings_on
+from engine.evaluation.events.outcomes import late, not_milliseconds, warnings_on
 from engine.evaluation.explanation.decided import decided, future_of
 from engine.evaluation.explanation.nodes import ExplainedRule, Explanation, Future, Node, every, negated, some
 from engine.evaluation.explanation.past import Deciding, Entries

@@ -8,20 +8,16 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from engine.evaluation.firings.at_most_once import AtMostOnce
 from engine.evaluation.firings.feed import Feed
-from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.operators.interface import Memory
 from engine.evaluation.paths import Path
-from engine.evaluation.persistence.figures import Figures
+from engine.evaluation.persistence.figures import Counted, Figures
 from engine.evaluation.persistence.guarding import Guard, Kept, copy_of, guard, records_of
 from engine.evaluation.relations.stored import StoredRelation
 from engine.evaluation.requirements import Births
 from engine.evaluation.rule_book.changes.versions import Versions
 from engine.evaluation.rule_book.shadows import Shadows
-from engine.evaluation.rule_book.verdicts import Verdicts
 from engine.evaluation.rules import LiveRule, Rule
-from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import Slice
 from engine.evaluation.timed.table import Entry
 from engine.evaluation.timed.timing import Timing
@@ -29,24 +25,17 @@ from engine.language.limits import Limits
 from engine.language.nodes import Node
 
 
-class Saved(Protocol):
+class Saved(Counted, Protocol):
     """The parts of a Detector that a snapshot holds."""
 
-    histories: Histories
-    rule_set: RuleSet
-    clock_us: int | None
-    events_seen: int
     priority_highest: int
     live: dict[str, LiveRule]
-    verdicts: Verdicts
     shadows: Shadows
     stored: dict[str, StoredRelation]
     limits: Limits
     versions: Versions
-    behind_us: int | None
     timing: Timing
     feed: Feed
-    at_most_once: AtMostOnce
 
     def install(self, rule: Rule, births: Births) -> None:
         """Add a rule whose histories have these births."""

@@ -145,7 +145,7 @@ def without_room(limit_bytes: int) -> Refusal:
 def room_for(detector: Detector, size_bytes: int, *, detailed: bool = False) -> int:
     """Return how many events certainly have room in an answer of some bytes so far; 0 if it is full."""
     bytes_max = detector.limits.answer_bytes_max
-    worst = detector.answer_bytes_worst + _RESULT_BYTES_MAX
+    worst = detector.rule_set.answer_bytes_worst + _RESULT_BYTES_MAX
     if detailed:
         worst += DETAILS_BYTES_MAX + _DETAILS_BYTES * len(detector.live)
     left = bytes_max - size_bytes

@@ -37,9 +37,9 @@ def counts(detector: Detector) -> list[int]:
 
 def test_a_shadow_rule_is_counted_and_explained_and_leaves_no_room_in_answers() -> None:
     detector = Detector()
-    bytes_before = detector.answer_bytes_worst
+    bytes_before = detector.rule_set.answer_bytes_worst
     shadow = detector.add_rule("shadow", "a == 1", shadow=True)
-    assert detector.answer_bytes_worst == bytes_before
+    assert detector.rule_set.answer_bytes_worst == bytes_before
     assert detector.submit({"a": 1}, 1).actions == []
     assert detector.verdicts.times_fired(1) == 1
     [explained] = explain(detector, {"a": 1}, 2).rules
@@ -47,10 +47,10 @@ def test_a_shadow_rule_is_counted_and_explained_and_leaves_no_room_in_answers() 
     assert detector.shadows
     detector.change_rule(shadow, shadow=False)
     assert not detector.shadows.ids
-    assert detector.answer_bytes_worst > bytes_before
+    assert detector.rule_set.answer_bytes_worst > bytes_before
     assert fired(detector, a=1) == [shadow]
     detector.change_rule(shadow, shadow=True)
-    assert detector.answer_bytes_worst == bytes_before
+    assert detector.rule_set.answer_bytes_worst == bytes_before
     assert fired(detector, a=1) == []
 
 

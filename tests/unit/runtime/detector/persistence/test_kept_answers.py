@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.evaluation.events.lateness import LATE_US_MAX, late, without_lateness
+from engine.evaluation.events.outcomes import LATE_US_MAX, late, without_lateness
 from engine.evaluation.inspecting.states import StateAsked
 from engine.evaluation.wire.events import Done, encode_entries
 from engine.language.diagnostics import Entry
