@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from api.schema.envelope import Headers, Response
-from engine.language.text.lexical.names import contextual_keywords, keywords
+from engine.language.text.lexical import contextual_keywords, keywords
 
 _FILES: Final = Path(__file__).parent / "static"
 _TYPES: Final = {".js": b"text/javascript; charset=utf-8", ".css": b"text/css; charset=utf-8"}

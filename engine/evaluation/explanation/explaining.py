@@ -10,11 +10,10 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.events import frames
 from engine.evaluation.events.intake import Intake
 from engine.evaluation.events.outcomes import late, not_milliseconds, warnings_on
-from engine.evaluation.explanation.decided import decided, future_of
+from engine.evaluation.explanation.decided import Deciding, Entries, decided
 from engine.evaluation.explanation.nodes import ExplainedRule, Explanation, Future, Node, every, negated, some
-from engine.evaluation.explanation.past import Deciding, Entries
-from engine.evaluation.explanation.predicates import Predicates
-from engine.evaluation.explanation.turning.why_not import Steps, why_not
+from engine.evaluation.explanation.predicates import Predicates, future_of
+from engine.evaluation.explanation.why_not import Steps, why_not
 from engine.evaluation.facts.shown import Shown
 from engine.evaluation.facts.values import Event, key_of
 from engine.evaluation.firings.at_most_once import AtMostOnce

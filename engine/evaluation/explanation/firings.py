@@ -12,7 +12,7 @@ from math import isfinite
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.explanation.decided import Decided, decided
+from engine.evaluation.explanation.decided import Decided, Deciding, Entries, decided
 from engine.evaluation.explanation.explaining import (
     NODES_MAX,
     Explaining,
@@ -23,7 +23,6 @@ from engine.evaluation.explanation.explaining import (
     time_at,
 )
 from engine.evaluation.explanation.nodes import Node
-from engine.evaluation.explanation.past import Deciding, Entries
 from engine.evaluation.explanation.predicates import Predicates
 from engine.evaluation.facts.values import key_of
 from engine.evaluation.firings.recorder import Recorder, Told

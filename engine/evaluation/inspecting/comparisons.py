@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from engine.evaluation.detector import Detector
+from engine.evaluation.explanation.decided import Entries
 from engine.evaluation.explanation.explaining import Reading, predicates_at
 from engine.evaluation.explanation.nodes import Node, node_document
-from engine.evaluation.explanation.past import Entries
 from engine.evaluation.facts.values import Event
 from engine.evaluation.inspecting.timelines import LOOKED_AT_S
 from engine.evaluation.requirements import requirements_of

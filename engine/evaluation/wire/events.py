@@ -5,7 +5,7 @@ every message is given. So every evaluated event gets its result, and no more is
 is answered.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import perf_counter
 from typing import Any, Final
 
@@ -167,30 +167,41 @@ def results_within(
     """
     results: list[bytes] = []
     refused: list[int] = []
-    size, count = 0, FIRST_EVENTS
+    size = 0
+
+    def room() -> int:
+        return room_for(detector, size, detailed=detailed)
+
     try:
-        while len(results) < len(events):
-            first = len(results)
-            room = room_for(detector, size, detailed=detailed)
-            if not room and results:
-                break
-            part = events[first : first + max(1, min(count, room))]
-            began_s = perf_counter()
+        for part in parts_in_turn(len(events), room, between):
             if detailed:
-                of_part, refusals = _detailed(detector, part)
+                of_part, refusals = _detailed(detector, events[part])
             else:
-                outcomes = detector.submit_clean(part)
+                outcomes = detector.submit_clean(events[part])
                 of_part, refusals = results_of(outcomes), outcomes.refused
             size += sum(map(len, of_part)) + len(of_part)
             results += of_part
             for place, refusal in refusals.items():
-                refused.append(first + place)
+                refused.append(part.start + place)
                 detector.refused[refusal.entries[0].code] += 1
-            count = 2 * count if perf_counter() - began_s < PART_S else max(1, count // 2)
-            between()
     finally:
         detector.forget_lookups()
     return results, tuple(refused)
+
+
+def parts_in_turn(count: int, room: Callable[[], float], between: Callable[[], None]) -> Iterator[slice]:
+    """Yield the parts in which to evaluate so many events, while there is room for more, at least one.
+
+    A part is evaluated before the next is asked for, and takes about PART_S. `between` is called after each.
+    """
+    start, size = 0, FIRST_EVENTS
+    while start < count and ((most := room()) or not start):
+        stop = min(count, start + max(1, int(min(size, most))))
+        began_s = perf_counter()
+        yield slice(start, stop)
+        size = 2 * size if perf_counter() - began_s < PART_S else max(1, size // 2)
+        start = stop
+        between()
 
 
 # -- answers ------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from time import perf_counter
+from math import inf
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -17,12 +17,11 @@ from engine.evaluation.stamps import LATEST_US
 from engine.evaluation.wire.bodies import check_count, decode, decode_lines, without_collector
 from engine.evaluation.wire.decoding import PORTION_BYTES, EventBody, check_times, of_part
 from engine.evaluation.wire.events import (
-    FIRST_EVENTS,
-    PART_S,
     Answer,
     Done,
     Refused,
     encode_entries,
+    parts_in_turn,
     refused_result,
     results_of,
     room_for,
@@ -282,18 +281,15 @@ class _Outcome:
         between: Callable[[], None],
     ) -> None:
         """Evaluate events, which stand at these places. Those without room in the answer are refused."""
-        at, size = 0, FIRST_EVENTS
+        at = 0
+
+        def room() -> float:
+            return room_for(detector, self._results_bytes) if self._with_results else inf
+
         try:
-            while at < len(events):
-                room = room_for(detector, self._results_bytes) if self._with_results else size
-                if not room and at:
-                    break
-                part = slice(at, at + max(1, min(size, room)))
-                began_s = perf_counter()
+            for part in parts_in_turn(len(events), room, between):
                 self._note(detector.submit_clean(events[part]), places[part])
                 at = part.stop
-                size = 2 * size if perf_counter() - began_s < PART_S else max(1, size // 2)
-                between()
         finally:
             detector.forget_lookups()
         self.refused.update(dict.fromkeys(places[at:], without_room(detector.limits.answer_bytes_max)))

@@ -15,7 +15,7 @@ from engine.language.hints.contradictions import excluded_alternatives, idle_alt
 from engine.language.hints.truths import Truths
 from engine.language.terms import Fact, Prev
 from engine.language.text.errors.foreign_words import instead_of
-from engine.language.text.lexical.words import words_of
+from engine.language.text.lexical import words_of
 from engine.language.text.printer import format as text_of
 from engine.language.text.sugar import SUGAR, pattern_of, sugar_of
 

@@ -21,15 +21,17 @@ from engine.language.text.errors.foreign_words import (
     instead_of,
     words_before,
 )
-from engine.language.text.errors.near_terms import about_terms
-from engine.language.text.lexical.names import contextual_keywords, from_backquotes, is_reserved
-from engine.language.text.lexical.words import (
+from engine.language.text.errors.near_misses import about_terms
+from engine.language.text.lexical import (
     COMPARISON_TERMINALS,
     DURATIONS,
     END,
     LITERALS,
     NAMES,
     Word,
+    contextual_keywords,
+    from_backquotes,
+    is_reserved,
     terminals_of,
     words_of,
 )

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from engine import Detector, Limits, Refusal, explain, format  # noqa: A004
-from engine.evaluation.explanation import explaining, nodes, past
+from engine.evaluation.explanation import decided, explaining, nodes, why_not
 from engine.evaluation.explanation.firings import dry_run
 from engine.evaluation.explanation.nodes import ExplainedRule, Node
-from engine.evaluation.explanation.turning import why_not
-from engine.evaluation.explanation.turning.predicate_tree import PredicateTree
+from engine.evaluation.explanation.predicate_tree import PredicateTree
 from engine.evaluation.facts.shown import VALUE_CHARS_MAX
 from engine.evaluation.inspecting import explanations
 from engine.evaluation.inspecting.explanations import DRY_BATCH_NODES_MAX, explain_body
@@ -349,9 +348,9 @@ def test_more_than_a_bound_of_what_is_remembered_is_not_read(monkeypatch: pytest
         detector.add_rule("rule", f"count(a == 1) {op} 5")
     for _ in range(5):
         detector.evaluate({"a": 1}, 0)
-    monkeypatch.setattr(past, "ENTRIES_MAX", 10)
+    monkeypatch.setattr(decided, "ENTRIES_MAX", 10)
     assert len(explain(detector, {"a": 1}, 0).rules) == 2
-    monkeypatch.setattr(past, "ENTRIES_MAX", 9)
+    monkeypatch.setattr(decided, "ENTRIES_MAX", 9)
     fires = dry_run(detector, {"a": 1}, 0, {})
     assert (len(fires.rules), len(fires.nodes)) == (2, 1)
     with pytest.raises(Refusal, match="more than 9 times and values") as refused:

@@ -12,9 +12,9 @@ from math import ceil, inf
 from typing import Final, NamedTuple
 
 from engine.evaluation.explanation.nodes import Node
+from engine.evaluation.explanation.possible_events import PossibleEvents
+from engine.evaluation.explanation.predicate_tree import PredicateTree
 from engine.evaluation.explanation.predicates import Predicates
-from engine.evaluation.explanation.turning.possible_events import PossibleEvents
-from engine.evaluation.explanation.turning.predicate_tree import PredicateTree
 from engine.language.condition import Condition
 
 STEPS_MAX: Final = 30_000

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice, pairwise, product
 from typing import Any, Final, NamedTuple
 
+from engine.evaluation.explanation.predicate_tree import PredicateTree, leaves_of
 from engine.evaluation.explanation.predicates import Predicates
-from engine.evaluation.explanation.turning.predicate_tree import PredicateTree, leaves_of
 from engine.language import condition as language
 from engine.language.condition import Predicate
 from engine.language.operators import LARGEST

@@ -1,21 +1,121 @@
-"""Tells keywords from names where a word can be either, by the words after it."""
+"""The words of the text language: names, keywords, and words that are keywords only where one is expected."""
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from collections.abc import Set as AbstractSet
+from typing import Any, Final, NamedTuple, Protocol
 
 from engine.language.forms.form import Shape
 from engine.language.forms.shapes import CALLS, PREFIXES
+from engine.language.forms.table import FORMS, derived
 from engine.language.forms.terms import AGGREGATE_WORDS, TERM_WORDS
-from engine.language.text.lexical.names import contextual_keywords
-from engine.language.text.lexical.words import (
-    ARITHMETIC,
-    COMPARISON_TERMINALS,
-    LITERALS,
-    NAMES,
-    terminals_of,
-    words_of,
-)
+from engine.language.json.spans import SpannedObject
+from engine.language.operators import COMPARISONS, INEQUALITIES, OPERATORS
 from engine.language.text.sugar import SUGAR
+
+_KEYWORDS = frozenset(
+    {
+        *("and", "or", "not", "in", "contains", "matches", "between"),
+        *("within", "for", "per", "strong", "weak", "all", "any", "true", "false", "null"),
+    }
+)
+"""The keywords that are not the words of operators."""
+
+_OF_PREDICATES = frozenset({"network", "exists", "missing", "some", "anywhere", *SUGAR})
+"""The contextual keywords of predicates."""
+
+WORD: Final = "[A-Za-z_@][A-Za-z0-9_@-]*"
+"""The pattern of a name, or of its part between dots, that needs no backquotes."""
+
+
+@derived
+def keywords() -> frozenset[str]:
+    """Return the words that are never names without backquotes."""
+    return _KEYWORDS | {form.word for form in FORMS.values() if form.shape and not form.is_addition}
+
+
+@derived
+def contextual_keywords() -> frozenset[str]:
+    """Return the words that are keywords only where the grammar expects them, and names everywhere else."""
+    of_forms = {form.word for form in FORMS.values() if form.shape and form.is_addition}
+    return frozenset({"where", "compare", *_OF_PREDICATES, *TERM_WORDS, *of_forms})
+
+
+def is_reserved(word: str) -> bool:
+    """Return whether a word is a keyword in any letter case. As a name it needs backquotes."""
+    return word.lower() in keywords()
+
+
+def in_backquotes(name: str) -> str:
+    """Spell a name in backquotes. Backquotes inside it are doubled."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def from_backquotes(text: str) -> str:
+    """Return the name that is spelled in backquotes."""
+    return text[1:-1].replace("``", "`")
+
+
+# -- words --------------------------------------------------------------------------------------------------
+
+END = "$END"
+"""The terminal at the end of the text."""
+NAMES = frozenset({"WORD", "PATH", "BACKQUOTED"})
+LITERALS = frozenset({"STRING", "VERBATIM", "NUMBER", "TRUE", "FALSE", "OPEN"})
+"""The terminals that begin a literal."""
+DURATIONS = frozenset({"NUMBER", "DURATION"})
+ARITHMETIC = frozenset({"PLUS", "MINUS", "STAR", "SLASH"})
+
+OPERATOR_TERMINALS = {operator.text: operator.terminal for operator in OPERATORS.values()} | INEQUALITIES
+"""The terminals of the operators of predicates, by their texts."""
+COMPARISON_TERMINALS = frozenset(OPERATOR_TERMINALS[text] for text in COMPARISONS.values())
+"""The terminals of the operators of aggregates."""
+
+
+class Word(NamedTuple):
+    """A token of the text: its terminal, its text, its offset."""
+
+    terminal: str
+    text: str
+    offset: int
+
+
+class Part(NamedTuple):
+    """A name, a literal, a term or a window, and the offset at which it begins in the text."""
+
+    value: Any
+    offset: int
+
+
+class Ages(NamedTuple):
+    """The least and the greatest age of the events that count."""
+
+    least: Part
+    greatest: Part
+
+
+class Filtered(NamedTuple):
+    """The fact between the parentheses of an aggregate or `last`, and the condition after its `where`."""
+
+    fact: Part
+    where: SpannedObject | None = None
+
+    @property
+    def members(self) -> dict[str, object]:
+        """The members of the document."""
+        return {"fact": self.fact} | ({} if self.where is None else {"where": self.where})
+
+
+def words_of(shapes: AbstractSet[Shape]) -> list[str]:
+    """Return the words of the forms of these shapes in the order of the table."""
+    return [*dict.fromkeys(form.word for form in FORMS.values() if form.shape in shapes)]
+
+
+def terminals_of(shapes: AbstractSet[Shape]) -> frozenset[str]:
+    """Return the terminals of the same words."""
+    return frozenset(map(str.upper, words_of(shapes)))
+
+
+# -- contextual keywords ------------------------------------------------------------------------------------
 
 _ARGUMENTS = NAMES | LITERALS | {"COMMA", "CLOSE"}
 _CONDITION = NAMES | LITERALS - {"OPEN"} | {"PER", "ALL", "ANY"}
