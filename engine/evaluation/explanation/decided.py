@@ -12,22 +12,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import islice, pairwise
 from math import isfinite
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from engine.evaluation.explanation.nodes import Future
 from engine.evaluation.kernel.code.node_code import MemoryCode, VerdictCode, memory_code, verdict_code
 from engine.evaluation.kernel.rule_set import EnabledRule
 from engine.evaluation.operators.compare import crossings, found_in, motion_of, steps_us
+from engine.evaluation.operators.interface import LookingBack as LookingBackOperator
 from engine.evaluation.operators.interface import Operator, Settled
-from engine.evaluation.operators.table import operator_of, parts_of, remembering
-from engine.evaluation.operators.term_interface import Motion, PastTerm, together
+from engine.evaluation.operators.table import parts_of, remembering
+from engine.evaluation.operators.term_interface import Motion, together
 from engine.evaluation.paths import Path
 from engine.evaluation.requirements import Births
 from engine.evaluation.slices.slices import SEEN, Remembered, Slice, Slices
-from engine.evaluation.stamps import LATEST_US, NUMBER_BITS, stamp_of, time_of
+from engine.evaluation.stamps import LATEST_US, NUMBER_BITS, stamp_of
 from engine.language.condition import Compare, Condition
 from engine.language.diagnostics import Entry, Refusal, json_type
-from engine.language.nodes import TermNode
+from engine.language.nodes import Node, TermNode
 from engine.language.terms import Fact, Term
 from engine.language.text.printer import format_term
 
@@ -92,6 +93,8 @@ Read: TypeAlias = tuple[Any, Any, int, int]
 class Part(NamedTuple):
     """A part of a node that has a memory, and where a rule reads it."""
 
+    node: Node
+    operator: LookingBackOperator[Any]
     code: MemoryCode
     remembered: Remembered
     looks_before: bool
@@ -106,8 +109,6 @@ class Deciding(NamedTuple):
     node: Condition
     code: VerdictCode
     parts: tuple[Part, ...]
-    operator: Operator[Any] | None
-    """None of a comparison of terms."""
 
     @classmethod
     def of(cls, enabled: EnabledRule, node: Condition, births: Births, path: Path) -> "Deciding":
@@ -116,9 +117,9 @@ class Deciding(NamedTuple):
         for place, part in enumerate(parts_of(node)):
             own = births.of(part, path)
             remembered = enabled.site.histories.of(part, path, own.birth)
-            looks_before = remembering(part).looks_before(part)
-            parts.append(Part(memory_code(node, place), remembered, looks_before, own.born))
-        return cls(node, verdict_code(node), tuple(parts), operator_of(node))
+            operator, code = remembering(part), memory_code(node, place)
+            parts.append(Part(part, operator, code, remembered, operator.looks_before(part), own.born))
+        return cls(node, verdict_code(node), tuple(parts))
 
 
 class Past(NamedTuple):
@@ -155,27 +156,32 @@ _PAST_RANGE: Final = "what it found is past the range of a double"
 class Decided(ABC):
     """A node that looks back, or compares terms, at an event."""
 
-    __slots__ = (
-        *("node", "now_us", "operator", "_code", "_pasts", "_value", "_stamp", "_truths", "_values"),
-        *("_now", "_after", "_verdict"),
-    )
+    _after: list[Read] | None = None
+    _verdict: bool | None = None
 
     def __init__(
         self,
         deciding: Deciding,
-        pasts: Sequence[Past],
+        entries: Entries,
         value: Callable[[str], Any],
-        stamp: int,
+        now_us: int,
         truths: tuple[bool, ...],
+        *,
+        pasts: Sequence[Past] | None = None,
     ) -> None:
-        """Take the pasts of its parts, what gives facts, the event's stamp, and the truths of its members."""
-        self.node, self._code, _, self.operator = deciding
-        self._pasts, self.now_us = pasts, time_of(stamp)
-        self._value, self._stamp, self._truths = value, stamp, truths
+        """Read a node, given the facts of the event, what is remembered, and the truths of its members.
+
+        `pasts` are those of its parts, where they were read before. Raises what `Entries.of` raises.
+        """
+        self.node, self._code, parts = deciding
+        self.now_us, self._truths, self._value, self._entries = now_us, truths, value, entries
         self._values = (*map(value, self._code.facts), *self._code.constants)
-        self._now: list[Read] | None = None
-        self._after: list[Read] | None = None
-        self._verdict: bool | None = None
+        self._pasts = pasts or [
+            Past(part, entries.of(part.remembered), (*map(value, part.code.facts), *part.code.constants))
+            for part in parts
+        ]
+        self._now = [past.at(truths) for past in self._pasts]
+        """What its verdict at the event reads of its parts."""
 
     @property
     def facts(self) -> list[str]:
@@ -192,21 +198,15 @@ class Decided(ABC):
     def verdict(self) -> bool:
         """Its verdict at the event."""
         if self._verdict is None:
-            self._verdict = self._code.verdict(self.now, self.now_us << NUMBER_BITS, self._values)
+            self._verdict = self._code.verdict(self._now, self.now_us << NUMBER_BITS, self._values)
         return self._verdict
-
-    @property
-    def now(self) -> list[Read]:
-        """What its verdict at the event reads of its parts."""
-        if self._now is None:
-            self._now = [past.at(self._truths) for past in self._pasts]
-        return self._now
 
     @property
     def after(self) -> list[Read]:
         """What later verdicts read of its parts, as long as no further event comes."""
         if self._after is None:
-            self._after = [past.after(self._truths, self._stamp) for past in self._pasts]
+            stamp = stamp_of(self.now_us, self._entries.number)
+            self._after = [past.after(self._truths, stamp) for past in self._pasts]
         return self._after
 
     def verdict_at(self, time_us: int) -> bool:
@@ -221,9 +221,17 @@ class Decided(ABC):
     def notes(self) -> list[str]:
         """Say what is unusual about what it found."""
 
-    @abstractmethod
     def witness_us(self) -> int | None:
         """Return the time of the event that settles it, if a single one does."""
+        if len(self._pasts) != 1:
+            return None
+        part = self._pasts[0].part
+        return part.operator.witness_us(part.node, self._at())
+
+    def _at(self) -> Settled:
+        """Return what is known of its only part."""
+        [(outcome, *_)], [(_, entry, seen, born)] = self._now, self.after
+        return Settled(entry, seen, born, self.now_us, outcome, self.verdict)
 
     @abstractmethod
     def future(self) -> Future:
@@ -237,28 +245,22 @@ class Decided(ABC):
 class LookingBack(Decided):
     """A member that looks back."""
 
-    __slots__ = ()
-    operator: Operator[Any]
-
-    def _at(self) -> Settled:
-        [(outcome, *_)], [(_, entry, _, born)] = self.now, self.after
-        return Settled(entry, born, self.now_us, outcome, self.verdict)
+    @property
+    def operator(self) -> Operator[Any]:
+        """That of the node."""
+        return cast("Operator[Any]", self._pasts[0].part.operator)
 
     def values(self) -> Sequence[float | None]:
         """Return the number that it compares, if there is one."""
-        [(_, entry, _, born)] = self.after
+        [(_, entry, seen, born)] = self.after
         # What it counts depends neither on its verdict nor on what the event is to it.
-        at = Settled(entry, born, self.now_us, outcome=None, verdict=False)
+        at = Settled(entry, seen, born, self.now_us, outcome=None, verdict=False)
         return (self.operator.found(self.node, at),)
 
     def notes(self) -> list[str]:
         """Say whether JSON has no such number."""
         [found] = self.values()
         return [] if found is None or isfinite(found) else [_PAST_RANGE]
-
-    def witness_us(self) -> int | None:
-        """Return what its operator does."""
-        return self.operator.witness_us(self.node, self._at())
 
     def future(self) -> Future:
         """Try the times at which its operator may turn."""
@@ -279,12 +281,11 @@ class LookingBack(Decided):
 class Comparing(Decided):
     """A comparison of terms."""
 
-    __slots__ = ()
     node: Compare
 
     def values(self) -> Sequence[Any]:
         """Return those of the terms that `found_in` names. One that is not finite is missing."""
-        values = self._code.found(self.now, self.now_us << NUMBER_BITS, self._values)
+        values = self._code.found(self._now, self.now_us << NUMBER_BITS, self._values)
         return [None if type(value) is float and not isfinite(value) else value for value in values]
 
     def notes(self) -> list[str]:
@@ -307,16 +308,6 @@ class Comparing(Decided):
             notes.append(f"{sides[0]} and {sides[1]}, which never compare")
         return notes
 
-    def witness_us(self) -> int | None:
-        """Return that of its only term that looks back."""
-        parts = parts_of(self.node)
-        if len(parts) != 1:
-            return None
-        operator = remembering(parts[0])
-        assert isinstance(operator, PastTerm), parts
-        *past, born = self.now[0]
-        return operator.witness_us(tuple(past), born, self.now_us)
-
     def future(self) -> Future:
         """Try the times at which its terms step, and search between them."""
         node, now_us = self.node, self.now_us
@@ -334,25 +325,17 @@ class Comparing(Decided):
 
     def _for_node(self, node: Compare) -> "Comparing":
         """Return the same for a comparison whose parts are some of those of this one."""
-        mine = [*zip(parts_of(self.node), self._pasts, strict=True)]
-        pasts = [next(past for own, past in mine if own is part) for part in parts_of(node)]
-        deciding = Deciding(node, verdict_code(node), tuple([past.part for past in pasts]), None)
-        return Comparing(deciding, pasts, self._value, self._stamp, self._truths)
+        pasts = [next(past for past in self._pasts if past.part.node is part) for part in parts_of(node)]
+        deciding = Deciding(node, verdict_code(node), tuple([past.part for past in pasts]))
+        return Comparing(deciding, self._entries, self._value, self.now_us, self._truths, pasts=pasts)
 
 
 def decided(
     deciding: Deciding, entries: Entries, value: Callable[[str], Any], now_us: int, truths: tuple[bool, ...]
 ) -> Decided:
-    """Decide a node at an event, given its facts and what is remembered. Raises what `Entries.of` raises.
-
-    Its members have these truths.
-    """
-    pasts = [
-        Past(part, entries.of(part.remembered), (*map(value, part.code.facts), *part.code.constants))
-        for part in deciding.parts
-    ]
-    kind = Comparing if deciding.operator is None else LookingBack
-    return kind(deciding, pasts, value, stamp_of(now_us, entries.number), truths)
+    """Decide a node at an event; see `Decided`."""
+    kind = Comparing if isinstance(deciding.node, Compare) else LookingBack
+    return kind(deciding, entries, value, now_us, truths)
 
 
 def _leaving(compared: "Comparing") -> Iterator[Iterable[int]]:

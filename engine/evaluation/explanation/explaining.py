@@ -176,24 +176,22 @@ def reading(
 
 
 def reading_at(
-    detector: Detector, now_us: int, fields: Mapping[str, Any], sent: Mapping[str, Any]
+    detector: Detector,
+    now_us: int,
+    fields: Mapping[str, Any],
+    sent: Mapping[str, Any],
+    entries: Entries | None = None,
 ) -> Reading:
     """Read an event that is evaluated at a time, which is not before the detector's clock.
 
-    It is valid until `forget_lookups`.
+    By default, what is remembered now is read. It is valid until `forget_lookups`.
     """
-    entries = Entries(detector.events_seen + 1, fields, sent)
-    return Reading(now_us, (), predicates_at(detector, fields, sent, now_us), entries, detector.rule_set)
-
-
-def predicates_at(
-    detector: Detector, fields: Mapping[str, Any], sent: Mapping[str, Any], now_us: int
-) -> Predicates:
-    """Return the predicates at an event, valid until `forget_lookups`."""
     rule_set = detector.rule_set
     if rule_set.patterns.bounded:
         rule_set.patterns.begin(fields, sent)
-    return Predicates(fields, sent, rule_set, now_us)
+    predicates = Predicates(fields, sent, rule_set, now_us)
+    entries = entries or Entries(detector.events_seen + 1, fields, sent)
+    return Reading(now_us, (), predicates, entries, rule_set)
 
 
 def _check_size(explained: Sequence[LiveRule]) -> None:

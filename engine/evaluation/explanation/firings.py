@@ -145,10 +145,11 @@ def told(
     for rule in fired:
         plan = plan_of(event, rule.priority)
         left -= plan.size
-        one = Told(plan.text, plan.keys_at(event), {}, {})
+        present = plan.present(event)
+        one = Told(plan.text, plan.keys_at(event, present), {}, {})
         if left >= 0 or not found:
             try:
-                one = Told(plan.text, one.keys, plan.found(event), plan.witnesses(event))
+                one = Told(plan.text, one.keys, plan.found(event, present), plan.witnesses(event, present))
             except Refusal:
                 # It remembers too much to be read at each event at which it fires.
                 left = 0
@@ -169,8 +170,9 @@ def _detailed(event: Reading, fired: tuple[Rule, ...]) -> Iterator[Details]:
     for place, rule in enumerate(fired):
         plan = plan_of(event, rule.priority)
         left -= plan.size
-        found = plan.found(event) if left >= 0 or not place else {}
-        yield Details(plan.keys_at(event), found)
+        present = plan.present(event)
+        found = plan.found(event, present) if left >= 0 or not place else {}
+        yield Details(plan.keys_at(event, present), found)
 
 
 def _explained(detector: Detector, event: Reading, fired: tuple[Rule, ...]) -> Iterator[Node]:
@@ -221,33 +223,37 @@ class Plan(NamedTuple):
     text: str
     """That of its condition, cut where it is long."""
     keys: tuple[str, ...]
+    all_keys: frozenset[str]
+    """Those of the rule, and those around its members."""
     members: tuple["_Member", ...]
     """Its counting members and comparisons of terms."""
     looking_back: tuple["_Member", ...]
     """Its other members that look back."""
 
-    def keys_at(self, event: Reading) -> dict[str, Any]:
+    def present(self, event: Reading) -> set[str]:
+        """Return those of all keys in it that an event has."""
+        value = event.predicates.value
+        return {key for key in self.all_keys if key_of(value(key)) is not None}
+
+    def keys_at(self, event: Reading, present: set[str]) -> dict[str, Any]:
         """Return the values of its keys, by name. A key that the event lacks is absent."""
-        names = [name for name in self.keys if key_of(event.predicates.value(name)) is not None]
+        names = [name for name in self.keys if name in present]
         shown = event.predicates.shown(names)
         return {name: shown[name].value for name in names}
 
-    def witnesses(self, event: Reading) -> dict[str, int]:
+    def witnesses(self, event: Reading, present: set[str]) -> dict[str, int]:
         """Return the times of the events that make what looks back true, by its texts, in microseconds."""
-        value = event.predicates.value
         return {
             member.texts[0]: witness_us
             for member in self.looking_back
-            if all(key_of(value(key)) is not None for key in member.keys)
-            if (witness_us := member.witness_us(event)) is not None
+            if present.issuperset(member.keys) and (witness_us := member.witness_us(event)) is not None
         }
 
-    def found(self, event: Reading) -> dict[str, Any]:
+    def found(self, event: Reading, present: set[str]) -> dict[str, Any]:
         """Return what the counting members and the terms find at an event, by their texts."""
         found: dict[str, Any] = {}
-        value = event.predicates.value
         for member in self.members:
-            if all(key_of(value(key)) is not None for key in member.keys):
+            if present.issuperset(member.keys):
                 for text, number in member.found(event):
                     # The same text may stand under other keys.
                     found[member.said_keys + text if text in found else text] = number
@@ -292,7 +298,9 @@ def plan_of(event: Reading, priority: int) -> Plan:
         finding = tuple([one for one in members if isinstance(one.deciding.node, _FINDING)])
         others = tuple([one for one in members if not isinstance(one.deciding.node, _FINDING)])
         text = _cut(format_condition(condition), _CONDITION_CHARS_MAX)
-        plan = Plan(enabled, requirements_of(condition).size, text, keys_of(condition), finding, others)
+        keys = keys_of(condition)
+        all_keys = frozenset({*keys, *(key for one in members for key in one.keys)})
+        plan = Plan(enabled, requirements_of(condition).size, text, keys, all_keys, finding, others)
         plans[priority] = plan
     return plan
 

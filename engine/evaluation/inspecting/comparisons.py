@@ -14,7 +14,7 @@ import msgspec
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.decided import Entries
-from engine.evaluation.explanation.explaining import Reading, predicates_at
+from engine.evaluation.explanation.explaining import reading_at
 from engine.evaluation.explanation.nodes import Node, node_document
 from engine.evaluation.facts.values import Event
 from engine.evaluation.inspecting.timelines import LOOKED_AT_S
@@ -105,8 +105,7 @@ class _Pair:
             return None
         detector, comparison = self._detector, self._comparison
         assert detector.clock_us is not None, "an event was evaluated"
-        predicates = predicates_at(detector, fields, sent or {}, detector.clock_us)
-        reading = Reading(detector.clock_us, (), predicates, before[1], detector.rule_set)
+        reading = reading_at(detector, detector.clock_us, fields, sent or {}, before[1])
         rule, draft = detector.live[comparison.rule_id], detector.live[comparison.draft_id]
         return reading.node(rule), reading.node(draft)
 

@@ -239,6 +239,8 @@ class Settled(NamedTuple):
 
     entry: Any
     """What the slice remembers: with this event, unless the form `looks_before` it."""
+    seen: int
+    """The stamp of the slice's last event before this one; right only if the slice has an entry."""
     born: int
     """The stamp of the last event before the rule's history began."""
     now_us: int
@@ -291,6 +293,10 @@ class LookingBack(ABC, Generic[NodeT]):
 
     def drift(self, node: NodeT) -> bool | None:  # noqa: ARG002 -- overridden
         """Return the only verdict to which time may turn a node; None if that is not known."""
+        return None
+
+    def witness_us(self, node: NodeT, at: Settled) -> int | None:  # noqa: ARG002 -- overridden
+        """Return the time of the event that settles a verdict or a value, or None if no single event does."""
         return None
 
     def next_us(self, node: NodeT, entry: Any, now_us: int, to: bool | None) -> int | None:  # noqa: ARG002
@@ -350,7 +356,7 @@ class Operator(LookingBack[NodeT]):
     # -- explanations ---------------------------------------------------------------------------------------
 
     def witness_us(self, node: NodeT, at: Settled) -> int | None:
-        """Return the time of the event that settles a verdict, or None if no single event does.
+        """Return that of the entry.
 
         An event outside the window may have been forgotten already, so it is never named.
         """

@@ -100,13 +100,6 @@ class PastTerm(TermOperator[TermT], LookingBack[TermT]):
 
     cost_ns: ClassVar[int] = 60
 
-    def witness_us(self, past: tuple[Any, Any, int], born: int, now_us: int) -> int | None:  # noqa: ARG002 -- overridden
-        """Return the time of the one event that a value comes from, given what there is to read of the past.
-
-        That is the outcome of the event now, the entry, and the stamp of the slice's last event.
-        """
-        return None
-
 
 def observed(node: ConditionNode) -> Condition:
     """Return a condition that a term observes."""

@@ -146,6 +146,8 @@ class Aggregated(ByPanes[NodeT], PastTerm[NodeT]):
 
     code: ClassVar[str]
     """The expression for the number, given those for the entry, the pane, the outcome and the oldest pane."""
+    begins_with_0: ClassVar[bool] = False
+    """Whether it is 0, not missing, where no event counts."""
 
     def value(self, term: NodeT, read: Reading, operands: Sequence[str]) -> str:  # noqa: ARG002 -- none
         pane, oldest = places(term.window_us, read)
@@ -155,15 +157,11 @@ class Aggregated(ByPanes[NodeT], PastTerm[NodeT]):
     def looks_before(self, term: NodeT) -> bool:
         return term.earlier is True
 
-
-class OfSome(Aggregated[NodeT]):
-    """A number that is missing where no event counts."""
-
     def present_at(self, term: NodeT, triggers: Triggers, path: Path) -> Found:
+        if self.begins_with_0:
+            return None
         memory = self.memory(term)
-        if self.looks_before(term):
-            return triggers.holding(memory, path)
-        return memory.held_after(triggers, path)
+        return triggers.holding(memory, path) if term.earlier else memory.held_after(triggers, path)
 
 
 @values(CountTerm)
@@ -172,50 +170,46 @@ class CountTermOperator(Aggregated[CountTerm]):
 
     calls = (PaneSums, total)
     code = "total({})"
+    begins_with_0 = True
 
     def memory(self, term: CountTerm) -> Memory:
         return PanesOfCounts(term.window_us, observed(term.inner))
 
 
 @values(SumTerm)
-class SumTermOperator(Aggregated[SumTerm]):
-    """The sum, which is 0 where no event counts."""
+class SumTermOperator(Aggregated[SumTerm | AvgTerm]):
+    """The sum."""
 
-    calls = (PaneSums, total)
+    calls = (PaneSums, mean, total)
     code = "total({})"
+    begins_with_0 = True
 
-    def memory(self, term: SumTerm) -> Memory:
+    def memory(self, term: SumTerm | AvgTerm) -> Memory:
         return Panes(term.window_us, term.fact, observed_if(term.where))
 
 
 @values(AvgTerm)
-class AvgTermOperator(OfSome[AvgTerm]):
+class AvgTermOperator(SumTermOperator):
     """The mean."""
 
-    calls = (PaneSums, mean)
     code = "(NAN if (found := mean({})) is None else found)"
-
-    def memory(self, term: AvgTerm) -> Memory:
-        return Panes(term.window_us, term.fact, observed_if(term.where))
+    begins_with_0 = False
 
 
 @values(MinTerm)
-class MinOperator(OfSome[MinTerm]):
+class MinOperator(Aggregated[MinTerm | MaxTerm]):
     """The least."""
 
     calls = (PaneMinima, least)
     code = "least({})"
 
-    def memory(self, term: MinTerm) -> Memory:
-        return PanesOfMinima(term.window_us, term.fact, observed_if(term.where))
+    def memory(self, term: MinTerm | MaxTerm) -> Memory:
+        is_negated = isinstance(term, MaxTerm)
+        return PanesOfMinima(term.window_us, term.fact, observed_if(term.where), is_negated)
 
 
 @values(MaxTerm)
-class MaxOperator(OfSome[MaxTerm]):
+class MaxOperator(MinOperator):
     """The greatest: the negated least of the negated."""
 
-    calls = (PaneMinima, least)
     code = "-least({})"
-
-    def memory(self, term: MaxTerm) -> Memory:
-        return PanesOfMinima(term.window_us, term.fact, observed_if(term.where), is_negated=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from engine.evaluation.key_sizes import PLAIN_MAX, value_bytes
-from engine.evaluation.operators.interface import Found, Memory, Names, Reading, Triggers, Writing
+from engine.evaluation.operators.interface import Found, Memory, Names, Reading, Settled, Triggers, Writing
 from engine.evaluation.operators.memories import Latest, MemoryOfFact
 from engine.evaluation.operators.table import values
 from engine.evaluation.operators.term_interface import Kind, Motion, PastTerm, observed, observed_if
@@ -95,9 +95,8 @@ class LastOperator(PastTerm[Any]):
     def present_at(self, term: Any, triggers: Triggers, path: Path) -> Found:
         return triggers.holding(self.memory(term), path)
 
-    def witness_us(self, past: tuple[Any, Any, int], born: int, now_us: int) -> int | None:  # noqa: ARG002 -- it was before
-        _, entry, _ = past
-        return time_of(entry[0]) if entry and born < entry[0] else None
+    def witness_us(self, term: Any, at: Settled) -> int | None:  # noqa: ARG002 -- the entry has it
+        return time_of(at.entry[0]) if at.entry and at.born < at.entry[0] else None
 
     def looks_before(self, term: Any) -> bool:  # noqa: ARG002 -- always
         return True
@@ -115,9 +114,8 @@ class PrevOperator(LastOperator):
     def value(self, term: Any, read: Reading, operands: Sequence[str]) -> str:  # noqa: ARG002 -- the entry has it
         return f"(entry[1] if (entry := {read.entry}) and {read.born} < entry[0] == {read.seen} else None)"
 
-    def witness_us(self, past: tuple[Any, Any, int], born: int, now_us: int) -> int | None:  # noqa: ARG002 -- it was before
-        _, entry, seen = past
-        return time_of(seen) if entry and born < entry[0] == seen else None
+    def witness_us(self, term: Any, at: Settled) -> int | None:  # noqa: ARG002 -- the same
+        return time_of(at.seen) if at.entry and at.born < at.entry[0] == at.seen else None
 
 
 @values(Age)
@@ -135,9 +133,8 @@ class AgeOperator(PastTerm[Age]):
     def present_at(self, term: Age, triggers: Triggers, path: Path) -> Found:
         return self.memory(term).held_after(triggers, path)
 
-    def witness_us(self, past: tuple[Any, Any, int], born: int, now_us: int) -> int | None:
-        outcome, entry, _ = past
-        return now_us if outcome else time_of(entry) if born < entry else None
+    def witness_us(self, term: Age, at: Settled) -> int | None:  # noqa: ARG002 -- the same
+        return at.now_us if at.outcome else time_of(at.entry) if at.born < at.entry else None
 
     def motion(self, term: Age, operands: Sequence[Motion]) -> Motion:  # noqa: ARG002 -- none
         return Motion.STRAIGHT

@@ -177,7 +177,7 @@ def test_what_a_read_has_begun_to_watch_breaks_no_evaluation(made, look, monkeyp
 
     monkeypatch.setattr("engine.evaluation.inspecting.timelines.explain_clean", fail)
     monkeypatch.setattr("engine.evaluation.inspecting.comparisons.Entries", fail)
-    monkeypatch.setattr("engine.evaluation.inspecting.comparisons.Reading", fail)
+    monkeypatch.setattr("engine.evaluation.inspecting.comparisons.reading_at", fail)
     for time_s in (3, 4, 70):
         events = [ops.evaluate(body(time_s, user=user, a=1, b=5)) for user in ("ada", "bob")]
         ours, theirs = actor.handle(events), twin.handle(events)
