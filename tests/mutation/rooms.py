@@ -78,7 +78,6 @@ ROOMS: Final = {
                 "persistence/capturing.py",
                 "persistence/packing.py",
                 "persistence/columns.py",
-                "persistence/guarding.py",
                 "persistence/migration.py",
                 "persistence/saved.py",
             ),

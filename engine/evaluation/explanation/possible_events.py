@@ -41,8 +41,6 @@ class _Value(NamedTuple):
     """A value that is tried for a fact."""
 
     value: Any
-    is_free: bool
-    """Whether it stands for any text of its kind, so that patterns are free."""
     truths: Mapping[int, bool]
     """The truths of the predicates that name only this fact."""
 
@@ -123,9 +121,9 @@ class PossibleEvents:
             truths = {number: self._truth(number, others, is_free, changed) for number in alone}
             if all(truths[number] is not now[number] for number in first):
                 name = tuple(truths.values()), *([type(value), repr(value)] if linked else [])
-                found.setdefault(name, _Value(value, is_free, truths))
+                found.setdefault(name, _Value(value, truths))
                 if until_exact and not linked and sum(truths[n] is not now[n] for n in alone) == len(first):
-                    return [_Value(value, is_free, truths)]
+                    return [_Value(value, truths)]
         return sorted(found.values(), key=lambda one: sum(one.truths[n] is not now[n] for n in alone))
 
     def _related(self, fact: str) -> list[str]:

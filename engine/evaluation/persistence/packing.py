@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any, Final
 
 from engine.evaluation.firings.at_most_once import FREE_US, HELD_BACK
-from engine.evaluation.persistence.capturing import Captured, CapturedSlices, CapturedWatch
+from engine.evaluation.persistence.capturing import Captured, CapturedSlices, CapturedWatch, Guard, Kept
 from engine.evaluation.persistence.columns import (
     EntryColumns,
     condition_bytes,
@@ -20,7 +20,6 @@ from engine.evaluation.persistence.columns import (
     stamps_packed,
 )
 from engine.evaluation.persistence.figures import figures_packed
-from engine.evaluation.persistence.guarding import Guard, Kept
 from engine.evaluation.relations.builder import relations_packed
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.slices.slices import FIRST, MORE, SEEN, Slice
@@ -125,12 +124,6 @@ def _acted(captured: Captured) -> Iterator[bytes]:
         yield from keys([key for key, _ in kept], several=True)
         for place in (SEEN, FREE_US, HELD_BACK):
             yield from numbers([entry[place] for _, entry in kept])
-
-
-def _all_slices(captured: list[CapturedSlices]) -> Iterator[bytes]:
-    yield packer().pack_array_header(len(captured))
-    for slices in captured:
-        yield from _slices(slices)
 
 
 def _rule_row(live: LiveRule) -> list[Any]:

@@ -7,8 +7,7 @@ from typing import Any, Final
 from engine.language import condition as language
 from engine.language.condition import Condition, FactArg, Scalar, walk
 from engine.language.diagnostics import nearest, quoted
-from engine.language.forms.form import Content, Form, Shape
-from engine.language.forms.shapes import CALLS, PREFIXES
+from engine.language.forms.form import CALLS, PREFIXES, Content, Form, Shape
 from engine.language.forms.table import FORM_OF, FORMS, first_form
 from engine.language.hints.comparisons import about_comparison, windowed_term
 from engine.language.hints.contradictions import excluded_alternatives, idle_alternative

@@ -4,8 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, NamedTuple, Protocol
 
-from engine.language.forms.form import Shape
-from engine.language.forms.shapes import CALLS, PREFIXES
+from engine.language.forms.form import CALLS, PREFIXES, Shape
 from engine.language.forms.table import FORMS, derived
 from engine.language.forms.terms import AGGREGATE_WORDS, TERM_WORDS
 from engine.language.json.spans import SpannedObject

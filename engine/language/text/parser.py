@@ -16,8 +16,7 @@ from lark.parsers.lalr_interactive_parser import InteractiveParser
 
 from engine.language.condition import Condition
 from engine.language.diagnostics import Source
-from engine.language.forms.form import Shape
-from engine.language.forms.shapes import INFIXES, PREFIXES
+from engine.language.forms.form import INFIXES, PREFIXES, Shape
 from engine.language.forms.table import FORMS, derived
 from engine.language.forms.terms import AGGREGATE_WORDS
 from engine.language.json.spans import SpannedObject

@@ -8,8 +8,7 @@ from typing import Any, Final, assert_never, cast
 from engine.language import condition as language
 from engine.language import terms
 from engine.language.condition import Condition, FactArg, LeafValue, Scalar, ScaledFact
-from engine.language.forms.form import Shape
-from engine.language.forms.shapes import PREFIXES
+from engine.language.forms.form import PREFIXES, Shape
 from engine.language.forms.table import FORM_OF
 from engine.language.forms.terms import TERM_FORM_OF
 from engine.language.literals import EXACT, UNITS_MS, duration_seconds, is_number

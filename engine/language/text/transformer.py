@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from lark import Token, Tree
 
-from engine.language.forms.form import Content
-from engine.language.forms.shapes import SCALED_FACT
+from engine.language.forms.form import SCALED_FACT, Content
 from engine.language.forms.table import FORMS
 from engine.language.json.spans import SpannedArray, SpannedObject
 from engine.language.literals import duration_seconds, is_number, split_duration

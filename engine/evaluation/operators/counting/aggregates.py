@@ -28,8 +28,7 @@ from engine.evaluation.operators.table import evaluates, values
 from engine.evaluation.operators.term_interface import PastTerm, observed, observed_if
 from engine.evaluation.paths import Path
 from engine.language.condition import Avg, ScaledFact, Sum
-from engine.language.forms.form import Content, Counted
-from engine.language.forms.shapes import call_of_fact
+from engine.language.forms.form import Content, Counted, call_of_fact
 from engine.language.operators import COMPARISONS
 from engine.language.terms import AvgTerm, CountTerm, MaxTerm, MinTerm, SumTerm
 

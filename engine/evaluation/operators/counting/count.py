@@ -25,8 +25,7 @@ from engine.evaluation.operators.table import evaluates
 from engine.evaluation.paths import Path
 from engine.evaluation.stamps import NUMBER_BITS, time_of
 from engine.language.condition import Condition, Count, CountSince
-from engine.language.forms.form import Content
-from engine.language.forms.shapes import call_of_condition, call_since
+from engine.language.forms.form import Content, call_of_condition, call_since
 
 NodeT = TypeVar("NodeT", bound=Any)
 """An aggregate."""

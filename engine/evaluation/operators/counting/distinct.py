@@ -10,8 +10,7 @@ from engine.evaluation.operators.interface import Memory, Names, Reading, Writin
 from engine.evaluation.operators.memories import MemoryOfFact
 from engine.evaluation.operators.table import evaluates
 from engine.language.condition import Distinct
-from engine.language.forms.form import Content, Counted
-from engine.language.forms.shapes import call_of_fact
+from engine.language.forms.form import Content, Counted, call_of_fact
 
 RECORD_BYTES: Final = 160
 """What a dict takes without its entries."""

@@ -19,7 +19,7 @@ from engine.evaluation.operators.temporal.aged import AgedOperator, OfAnyAge, Wi
 from engine.evaluation.paths import Path
 from engine.evaluation.stamps import time_of
 from engine.language.condition import Historically, HistoricallyFor
-from engine.language.forms.shapes import prefix, prefix_for
+from engine.language.forms.form import prefix, prefix_for
 
 
 @dataclass(frozen=True)

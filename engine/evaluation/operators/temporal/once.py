@@ -9,7 +9,7 @@ from engine.evaluation.operators.temporal.aged import AgedOperator, OfAnyAge, Wi
 from engine.evaluation.paths import Path
 from engine.evaluation.stamps import time_of
 from engine.language.condition import Earlier, EarlierWithin, Once, OnceWithin, Previous
-from engine.language.forms.shapes import prefix, prefix_within
+from engine.language.forms.form import prefix, prefix_within
 
 
 class AgedOnceOperator(AgedOperator[OnceWithin | EarlierWithin]):

@@ -9,7 +9,7 @@ from engine.evaluation.operators.table import evaluates
 from engine.evaluation.operators.temporal.aged import AgedOperator, OfAnyAge, Witnesses
 from engine.evaluation.paths import Path
 from engine.language.condition import Condition, Since, SinceWithin
-from engine.language.forms.shapes import infix, infix_within
+from engine.language.forms.form import infix, infix_within
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from engine.language.forms.form import Content, Shape
-from engine.language.forms.shapes import INFIXES, PREFIXES
+from engine.language.forms.form import INFIXES, PREFIXES, Content, Shape
 from engine.language.forms.table import first_form
 from engine.language.text.errors.foreign_words import (
     ABSENT,

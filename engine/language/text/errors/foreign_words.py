@@ -4,8 +4,7 @@ from typing import Final
 
 from engine.language.condition import Compare, Condition, InNetwork, Leaf, Not, Ref
 from engine.language.diagnostics import enumerated, quoted
-from engine.language.forms.form import Shape
-from engine.language.forms.shapes import CALLS
+from engine.language.forms.form import CALLS, Shape
 from engine.language.forms.table import FORMS, derived
 from engine.language.terms import Fact, Prev
 from engine.language.text.lexical import words_of

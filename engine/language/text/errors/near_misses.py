@@ -5,8 +5,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from engine.language.diagnostics import enumerated
-from engine.language.forms.form import Content, Shape
-from engine.language.forms.shapes import CALLS, INFIXES
+from engine.language.forms.form import CALLS, INFIXES, Content, Shape
 from engine.language.forms.table import first_form
 from engine.language.forms.terms import PARTS, TERM_WORDS
 from engine.language.text.lexical import (

@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple, Protocol
 
 from engine.language.diagnostics import edit_distance, enumerated, found, typos_max
-from engine.language.forms.shapes import CALLS, INFIXES, PREFIXES
+from engine.language.forms.form import CALLS, INFIXES, PREFIXES
 from engine.language.forms.terms import TERM_WORDS
 from engine.language.operators import COMPARISONS, INEQUALITIES
 from engine.language.text.errors.foreign_idioms import about_idiom, about_unfinished, place_of
