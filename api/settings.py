@@ -6,9 +6,8 @@ import re
 import typing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-from api.listening_settings import ListeningSettings
 from api.setting import ADDRESSES, Setting, SettingsError, type_of
 from api.setting import setting_field as _setting
 from engine.language.limits import DEFAULT_LIMITS, Limits
@@ -21,18 +20,8 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 _DATA: Final = Path("rule-detector-data")
 _OF_EACH_SERVICE: Final = frozenset(
     {
-        *(
-            "host",
-            "port",
-            "tls_cert",
-            "tls_key",
-            "probe_port",
-            "metrics_host",
-            "data",
-            "existing_data",
-            "front_ends",
-        ),
-        *("ray_address", "bootstrap_token", "bootstrap_token_file"),
+        *("host", "port", "tls_cert", "tls_key", "probe_port", "metrics_host", "data", "existing_data"),
+        *("front_ends", "ray_address", "bootstrap_token", "bootstrap_token_file"),
         *("log_format", "log_level", "access_log", "slow_request_ms", "otlp_endpoint", "cors_origin"),
         *("deadline_s", "shutdown_wait_s", "shutdown_grace_s", "max_connections", "keep_alive_s"),
         *("max_header_bytes", "max_body_bytes", "max_batch_body_bytes"),
@@ -45,8 +34,28 @@ _SECRET: Final = re.compile(r"[!-~]{32,}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings(ListeningSettings):
+class Settings:
     """The settings in force. Texts become values of their types. Raises SettingsError with every defect."""
+
+    host: str = _setting("127.0.0.1", "The address to listen on.")
+    port: int = _setting(8080, "The port to listen on; 0 picks a free one.", least=0, most=65_535)
+    tls_cert: Path | None = _setting(
+        None,
+        "The file with the certificate, and those that lead to its root, as PEM: requests use TLS then. "
+        "It is read again when it changes. Needs --tls-key.",
+    )
+    tls_key: Path | None = _setting(None, "The file with the private key of the certificate, as PEM.")
+    probe_port: int = _setting(
+        0,
+        "The port at which a thread of its own answers /healthz, /readyz and /metrics, however busy the "
+        "service is; 0 for none.",
+        least=0,
+        most=65_535,
+    )
+    metrics_host: str | None = _setting(
+        None,
+        "The address to listen on at --probe-port, if not --host. The port of requests then has no /metrics.",
+    )
 
     data: Path = _setting(_DATA, "The folder for all persistent data.")
     existing_data: bool = _setting(False, "Refuse a data folder without an id, as when its mount is missing.")
@@ -100,9 +109,7 @@ class Settings(ListeningSettings):
         128 * _MIB, "The memory that each detector worker reserves in a joined cluster, in bytes.", least=0
     )
     passivate_after_s: float = _setting(
-        600.0,
-        "Seconds without a request after which a detector is passivated.",
-        least=0.1,
+        600.0, "Seconds without a request after which a detector is passivated.", least=0.1
     )
     journal_sync: JournalSync = _setting(
         "always",
@@ -276,7 +283,12 @@ class Settings(ListeningSettings):
             except SettingsError as error:
                 defects += error.defects
                 object.__setattr__(self, setting.name, setting.default)
-        defects += self.defects()
+        if not self.host:
+            defects.append("host: expected an address, got an empty string")
+        if (self.tls_cert is None) != (self.tls_key is None):
+            defects.append("tls_cert, tls_key: expected both, or none")
+        if self.metrics_host is not None and not self.probe_port:
+            defects.append("metrics_host: expected a probe_port as well, at which it listens")
         if self.bootstrap_token is not None and not _SECRET.fullmatch(self.bootstrap_token):
             defects.append(
                 "bootstrap_token: expected at least 32 visible ASCII characters without blanks "
@@ -320,31 +332,14 @@ class Settings(ListeningSettings):
 
     def runtime_settings(self) -> RuntimeSettings:
         """The settings of the runtime."""
-        return RuntimeSettings(
-            data=self.data,
-            transport="unix" if self.ray_address == "local" else "auto",
-            limits=self.limits(),
-            deadline_s=self.deadline_s,
-            node_timeout_s=self.node_timeout_s,
-            detectors_max=self.max_detectors,
-            tokens_max=self.max_tokens,
-            changes_kept_days=self.changes_kept_days,
-            max_resident=self.max_resident,
-            detectors_per_worker=self.detectors_per_worker,
-            worker_cpus=0.0 if self.ray_address == "local" else self.worker_cpus,
-            worker_memory_bytes=0 if self.ray_address == "local" else self.worker_memory_bytes,
-            passivate_after_s=self.passivate_after_s,
-            tick_s=self.tick_s,
-            journal_sync=self.journal_sync,
-            snapshot_interval_s=self.snapshot_interval_s,
-            snapshot_journal_bytes=self.snapshot_journal_bytes,
-            snapshots_kept=self.snapshots_kept,
-            waiting_max=self.max_waiting,
-            waiting_bytes_max=self.max_waiting_bytes,
-            memory_bytes_max=self.max_memory_mb * _MIB,
-            answers_kept_bytes_max=self.max_answers_kept_bytes,
-            spares=self.spares,
-        )
+        is_local = self.ray_address == "local"
+        own: dict[str, Any] = {
+            "transport": "unix" if is_local else "auto",
+            "limits": self.limits(),
+            "memory_bytes_max": self.max_memory_mb * _MIB,
+        }
+        reserved = {"worker_cpus": 0.0, "worker_memory_bytes": 0} if is_local else {}
+        return RuntimeSettings(**{**self._of(RuntimeSettings), **own, **reserved})
 
     def shared_settings(self) -> dict[str, str]:
         """The options that hold for all services of a data folder, as they are written."""
@@ -356,33 +351,19 @@ class Settings(ListeningSettings):
 
     def limits(self) -> Limits:
         """The limits on the input of each detector."""
-        return Limits(
-            text_bytes_max=self.max_condition_bytes,
-            nodes_max=self.max_condition_nodes,
-            depth_max=self.max_condition_depth,
-            pattern_program_max=self.max_pattern_program,
-            condition_preparation_max=self.max_condition_preparation,
-            detector_preparation_max=self.max_detector_preparation,
-            pattern_text_chars_max=self.max_pattern_text_chars,
-            pattern_work_max=self.max_pattern_work,
-            pattern_event_work_max=self.max_pattern_event_work,
-            pattern_event_bytes_max=self.max_pattern_event_bytes,
-            body_depth_max=self.max_body_depth,
-            body_values_max=self.max_body_values,
-            event_values_max=self.max_event_values,
-            batch_events_max=self.max_batch_events,
-            answer_bytes_max=self.max_answer_bytes,
-            relation_tuples_max=self.max_relation_tuples,
-            relations_bytes_max=self.max_relations_bytes,
-            relation_body_bytes_max=self.max_relation_body_bytes,
-            rules_max=self.max_rules,
-            rules_bytes_max=self.max_rules_bytes,
-            keys_max=self.max_keys,
-            firings_max=self.max_firings,
-            state_bytes_max=self.max_state_bytes,
-            late_ms_max=self.max_late_ms,
-            ahead_ms_max=self.max_ahead_ms,
-        )
+        of_condition = {
+            "text_bytes_max": self.max_condition_bytes,
+            "nodes_max": self.max_condition_nodes,
+            "depth_max": self.max_condition_depth,
+        }
+        return Limits(**self._of(Limits), **of_condition)
+
+    def _of(self, type_: type[Limits | RuntimeSettings]) -> dict[str, Any]:
+        """Return the settings that are fields of a type: under their names, or `max_keys` as `keys_max`."""
+        own = {one.name for one in settings()}
+        names = {one.name for one in dataclasses.fields(type_)}
+        said = {name: f"max_{name.removesuffix('_max')}" if name.endswith("_max") else name for name in names}
+        return {name: getattr(self, setting) for name, setting in said.items() if setting in own}
 
 
 @functools.cache

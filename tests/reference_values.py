@@ -13,11 +13,13 @@ def look_up(name: str, fields: Mapping[str, Any], variables: Mapping[str, Any]) 
     found: Any = variables if name.startswith("$") else fields
     parts = name.removeprefix("$").split(".")
     while parts:
-        ends = range(len(parts), 0, -1) if kind(found) == "object" else ()
-        longest = next((end for end in ends if ".".join(parts[:end]) in found), None)
-        if longest is None:
+        for end in range(len(parts), 0, -1) if kind(found) == "object" else ():
+            key = ".".join(parts[:end])
+            if key in found:
+                found, parts = found[key], parts[end:]
+                break
+        else:
             return None
-        found, parts = found[".".join(parts[:longest])], parts[longest:]
     return found
 
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import click
 
-from api.cli.failures import CommandError
+from api.cli.messages import CommandError
 from api.cli.printing.terminal import escaping_streams
 from engine.runtime.contract.build import build_version
 from rule_detector_client import ServiceError
@@ -16,7 +16,7 @@ COMMANDS: Final[dict[str, dict[str, str]]] = {
     "Rules and events": {
         "check": "check:check",
         "try": "trying.command:trial",
-        "test": "testing.command:test",
+        "test": "trying.testing:test",
         "replay": "replaying.command:replay",
         "explain": "explain:explain",
         "sigma": "sigma.command:sigma",
@@ -29,7 +29,7 @@ COMMANDS: Final[dict[str, dict[str, str]]] = {
         "relations": "things.relations:relations",
         "shadow": "things.shadow:shadow",
         "tokens": "things.tokens:tokens",
-        "changes": "things.changes:changes",
+        "changes": "things.tokens:changes",
         "state": "things.state:state",
         "deliver": "delivering.command:deliver",
     },
@@ -37,11 +37,11 @@ COMMANDS: Final[dict[str, dict[str, str]]] = {
         "serve": "running.serve:serve",
         "token": "running.offline:token",
         "cluster": "running.cluster:cluster",
-        "move": "running.moving:move",
-        "drain": "running.moving:drain",
-        "undrain": "running.moving:undrain",
+        "move": "running.cluster:move",
+        "drain": "running.cluster:drain",
+        "undrain": "running.cluster:undrain",
         "inspect": "inspection.command:inspect",
-        "repair": "inspection.repair:repair",
+        "repair": "inspection.command:repair",
         "retry": "running.offline:retry",
         "backup": "running.offline:backup",
         "restore": "running.offline:restore",

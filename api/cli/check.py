@@ -11,11 +11,10 @@ from typing import Final
 import click
 import msgspec
 
-from api.cli.counted import counted
-from api.cli.failures import CommandError, warn
+from api.cli.messages import CommandError, counted, warn
 from api.cli.printing.terminal import on_one_line
 from api.cli.recordings.reading import ReadingOptions, Recording
-from api.cli.rule_files.reading import RulesFile, holds_rules, line_conditions, read_text, rules_file_of
+from api.cli.rule_files.reading import holds_rules, line_conditions, read_text, rules_file_of
 from engine import Detector
 from engine.evaluation.rule_book.meanings import meaning_of
 from engine.evaluation.rule_book.rule_messages import doubts
@@ -84,27 +83,35 @@ def check(file: str, recordings: tuple[str, ...], relations: tuple[str, ...], *,
     if file == "-" and sys.stdin.isatty():
         click.echo("Reading conditions, one a line; end with Ctrl-D.", err=True)
     text = read_text(file)
-    place = on_one_line
+    rules = rules_file_of(text, file) if holds_rules(text, file) else None
     found: Mapping[str, Callable[[], Condition]]
-    equals = _Equals(None)
-    if holds_rules(text, file):
-        rules = rules_file_of(text, file)
-        relations = (*relations, *rules.relations)
-        place = partial(_place, rules)
-        found = {name: partial(rules.condition, name) for name in rules.rules}
-        equals = _Equals(rules)
-    else:
+    if rules is None:
         found = {name: partial(parse, line) for name, line in line_conditions(text).items()}
+    else:
+        relations = (*relations, *rules.relations)
+        found = {name: partial(rules.condition, name) for name in rules.rules}
     sample = _sample(recordings)
     if not found:
         raise CommandError(f"{'standard input' if file == '-' else file}: no condition in it")
-    results = [
-        _report(name, read, sample, relations, place=place, equals=equals, code=code)
-        for name, read in found.items()
-    ]
-    if not all(results):
-        refused = results.count(False)
-        raise CommandError(f"{refused} of {counted(len(results), 'condition')} refused")
+    refused, first = 0, dict[Hashable, str]()
+    for name, read in found.items():
+        shown = on_one_line(name)
+        condition = _printed(shown, read, code=code)
+        if condition is None:
+            refused += 1
+            continue
+        warnings = [one.text for one in condition_warnings(condition, sample, relations)]
+        # A shadow rule may be a copy of another.
+        if rules is not None and rules.rules[name].shadow is not True:
+            equal = first.setdefault(meaning_of(condition), name)
+            if equal != name:
+                said = f"the condition is equal to that of the rule {quoted(equal)}"
+                warnings.append(f"{said}, up to the order of its parts; remove one of the two")
+        place = shown if rules is None else f"{on_one_line(rules.place(name))}: {shown}"
+        for warning in [*warnings, *doubts(condition, relations)]:
+            click.echo(f"{place}: warning: {warning}", err=True)
+    if refused:
+        raise CommandError(f"{refused} of {counted(len(found), 'condition')} refused")
 
 
 def _sample(recordings: tuple[str, ...]) -> Sample | None:
@@ -122,38 +129,8 @@ def _sample(recordings: tuple[str, ...]) -> Sample | None:
     return sample
 
 
-def _place(rules: RulesFile, name: str) -> str:
-    """Return where a rule stands, and its name."""
-    return f"{on_one_line(rules.place(name))}: {on_one_line(name)}"
-
-
-class _Equals:
-    """Finds the rules of a file whose conditions mean the same. A shadow rule may be a copy of another."""
-
-    def __init__(self, rules: RulesFile | None) -> None:
-        self._rules = rules
-        self._first: dict[Hashable, str] = {}
-
-    def before(self, name: str, condition: Condition) -> str | None:
-        """Return the name of a rule before this one whose condition is equal to this one's."""
-        if self._rules is None or self._rules.rules[name].shadow is True:
-            return None
-        first = self._first.setdefault(meaning_of(condition), name)
-        return None if first == name else first
-
-
-def _report(
-    name: str,
-    read: Callable[[], Condition],
-    sample: Sample | None,
-    relations: tuple[str, ...],
-    *,
-    place: Callable[[str], str],
-    equals: "_Equals",
-    code: bool,
-) -> bool:
-    """Print one condition with its warnings, or its defects; return whether it is valid."""
-    rule, name = name, on_one_line(name)
+def _printed(name: str, read: Callable[[], Condition], *, code: bool) -> Condition | None:
+    """Print a condition and return it; or print its defects and return None."""
     try:
         condition = read()
     except Refusal as refusal:
@@ -161,18 +138,11 @@ def _report(
         for entry in refusal.entries:
             first, *rest = entry.message.splitlines()
             click.echo("\n".join([f"  {entry.code} {first}", *(f"  {line}" for line in rest)]), err=True)
-        return False
+        return None
     document = msgspec.json.encode(condition_to_document(condition)).decode()
     click.echo(f"{name}:\n  text  {canonical(condition)}\n  json  {document}")
     if code:
         detector = Detector()
         detector.add_rule("code", condition)
         click.echo(indent(f"code\n{detector.code()}", "  "))
-    warnings = [one.text for one in condition_warnings(condition, sample, relations)]
-    equal = equals.before(rule, condition)
-    if equal is not None:
-        said = f"the condition is equal to that of the rule {quoted(equal)}, up to the order of its parts"
-        warnings.append(f"{said}; remove one of the two")
-    for warning in [*warnings, *doubts(condition, relations)]:
-        click.echo(f"{place(rule)}: warning: {warning}", err=True)
-    return True
+    return condition

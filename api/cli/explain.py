@@ -10,8 +10,8 @@ from typing import Any
 import click
 import msgspec
 
-from api.cli.failures import CommandError
 from api.cli.lookup import find_detector, find_rule
+from api.cli.messages import CommandError
 from api.cli.options.reading_options import reading_options
 from api.cli.options.service_options import service_options
 from api.cli.options.values import vars_option
@@ -22,8 +22,8 @@ from engine.language.diagnostics import Refusal
 from rule_detector_client import Client, ExplainedRule, calls
 from rule_detector_client.call import list_in
 
-_Asking = Callable[[str, str | None], calls.Call[list[ExplainedRule]]]
-"""Makes the call from the ids of a detector and of a rule."""
+_Asking = Callable[..., calls.Call[list[ExplainedRule]]]
+"""Makes the call from the id of a detector and `rule_id`."""
 
 
 @click.command(
@@ -73,7 +73,8 @@ def explain(
     looked up, the time of the event that settles a part, and until when it stays so if nothing else happens.
     """
     event = _event(file, number, reading)
-    call = partial(_call, event=event, variables=variables)
+    fields, time_ms = msgspec.Raw(event.json), event.time_us / 1_000
+    call = partial(calls.explain, fields=fields, timestamp_ms=time_ms, variables=variables)
     result = _offline(data, detector, rule, call) if data else _asked(client, detector, rule, call)
     if output == "json":
         click.echo(result)
@@ -88,7 +89,7 @@ def _asked(client: Client | None, detector: str, rule: str | None, call: _Asking
     assert client is not None, "there is a client unless there is a data folder"
     chosen = find_detector(client, detector)
     rule_id = None if rule is None else find_rule(client, chosen.id, rule).id
-    return client.send(calls.raw(call(chosen.id, rule_id)))
+    return client.send(calls.raw(call(chosen.id, rule_id=rule_id)))
 
 
 def _offline(data: Path, detector: str, rule: str | None, call: _Asking) -> bytes:
@@ -98,19 +99,12 @@ def _offline(data: Path, detector: str, rule: str | None, call: _Asking) -> byte
 
     stored = stored_detector(data, detector)
     rule_id = None if rule is None else stored_rule_id(stored, rule)
-    body = call(detector, rule_id).body
+    body = call(detector, rule_id=rule_id).body
     assert body is not None, "it has an event"
     try:
         return explain_body(stored, body).result
     except Refusal as refusal:
         raise CommandError(str(refusal)) from None
-
-
-def _call(
-    detector_id: str, rule_id: str | None, *, event: RecordedEvent, variables: dict[str, Any] | None
-) -> calls.Call[list[ExplainedRule]]:
-    time_ms = event.time_us / 1_000
-    return calls.explain(detector_id, msgspec.Raw(event.json), time_ms, variables, rule_id=rule_id)
 
 
 def _event(file: str, number: int, reading: ReadingOptions) -> RecordedEvent:

@@ -5,7 +5,7 @@ from typing import Final, TypeVar
 
 from msgspec import UNSET
 
-from api.cli.failures import warn
+from api.cli.messages import warn
 from api.cli.printing.terminal import on_one_line
 from api.cli.rule_files.members import bodies_of
 from api.cli.rule_files.reading import NamedCondition

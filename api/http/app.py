@@ -2,14 +2,14 @@
 
 import functools
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import quart
 
-from api.console.pages import console_pages
 from api.http.body.memory import BodyMemory
 from api.http.checks import CHECKS
-from api.http.cors import cors_of
-from api.http.pipeline import FastPath, Pipeline
+from api.http.pages import console_pages, docs_pages
+from api.http.pipeline import FastPath, Pipeline, cors_of
 from api.http.request.log import RequestLog
 from api.http.request.timeout import RequestTimeouts
 from api.http.routes import BLUEPRINTS, BY_ENDPOINT, OPERATIONS
@@ -17,9 +17,8 @@ from api.http.service import Service, quart_response
 from api.observability.logs import ThrottleLog
 from api.observability.metrics_page import MetricsPage
 from api.observability.request_metrics import EXPIRED, OUT_OF_MEMORY, SPANS, THROTTLED, RequestMetrics
-from api.observability.tracing.tracing import tracing_for
+from api.observability.tracing import Sender, Tracing
 from api.schema.envelope import Response
-from api.schema.openapi.docs import TO_DOCS, pages
 from api.settings import Settings
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.figures import ClusterFigures, Status
@@ -30,7 +29,7 @@ from engine.runtime.front_end.backend import Backend
 @functools.cache
 def _pages() -> dict[str, Response]:
     """Return all pages, none of which needs a token, by their paths."""
-    return {**pages(OPERATIONS), **console_pages(), "/": TO_DOCS}
+    return {**docs_pages(OPERATIONS), **console_pages()}
 
 
 class Application(Pipeline):
@@ -60,7 +59,9 @@ class Application(Pipeline):
             RequestTimeouts(settings.deadline_s),
             RequestLog(settings),
             cors_of(settings.cors_origin),
-            tracing_for(settings, OPERATIONS),
+            None
+            if settings.otlp_endpoint is None
+            else Tracing(partial(_otlp_sender, settings.otlp_endpoint)),
         )
         if self.tracing is not None:
             service.after_serving(self.tracing.close)
@@ -111,3 +112,10 @@ def _sending(page: Response) -> Callable[[], Awaitable[quart.Response]]:
         return quart_response(page)
 
     return view
+
+
+def _otlp_sender(endpoint: str) -> Sender:
+    # Nobody else needs these packages, and not everybody has them.
+    from api.observability.otlp import OtlpSender  # noqa: PLC0415
+
+    return OtlpSender(endpoint, OPERATIONS)

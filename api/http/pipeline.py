@@ -1,14 +1,13 @@
-"""What every request passes: the fast path or Quart, metrics, spans and log."""
+"""What every request passes: the fast path or Quart, headers for other origins, metrics, spans and log."""
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from api.http.authentication import Authenticator
 from api.http.body.memory import BodyMemory
 from api.http.body.reading import read_rest, send_response
-from api.http.cors import Cors
 from api.http.request.head import (
     BY_NAME,
     authorization,
@@ -23,9 +22,8 @@ from api.http.request.log import RequestLog
 from api.http.request.timeout import STREAMS, RequestTimeout, RequestTimeouts
 from api.http.service import PROGRESS, Service
 from api.observability.request_metrics import CALLER_GONE, RequestMetrics
-from api.observability.tracing.http_request import HttpRequest
-from api.observability.tracing.tracing import Tracing
-from api.schema.envelope import BATCH_FORMS, NDJSON, Response, answered, error_code, error_response
+from api.observability.tracing import HttpRequest, Tracing
+from api.schema.envelope import BATCH_FORMS, NDJSON, Headers, Response, answered, error_code, error_response
 from api.schema.operation import ID_PATTERN, Operation
 from api.server.exchange import RESPOND, CallerGone, Message, Receive, Scope, Send, part_of
 from api.server.limits import STATE
@@ -36,21 +34,59 @@ from engine.runtime.contract.requests.operations import begin_request, evaluate,
 from engine.runtime.front_end.backend import Backend
 from engine.runtime.front_end.permits import Permit
 
+_METHODS: Final = b"GET, HEAD, POST, PUT, PATCH, DELETE"
+_TAKEN: Final = (
+    b"Authorization, Content-Type, Content-Encoding, Idempotency-Key, Last-Event-ID, "
+    b"X-Request-ID, traceparent"
+)
+_SHOWN: Final = b"Allow, Retry-After, X-Request-ID"
+_KEPT_S: Final = 600
+"""How long a browser may keep the answer to a preflight request."""
+_VARY: Final = (b"vary", b"Origin")
 _PATH: Final = f"/api/detectors/(?:({ID_PATTERN})|{BY_NAME}[^/]+)/"
 _INGEST_QUERY: Final = re.compile(rb"time=([A-Za-z0-9_.@-]{1,255})")
 _BODY_IS_ENCODED: Final = frozenset({b"content-encoding", b"transfer-encoding"})
-
 _EVALUATE: Final = "evaluate"
 _INGEST: Final = "ingest"
 
 
-class _Taken(NamedTuple):
-    """What an operation takes."""
+@dataclass(frozen=True)
+class Cors:
+    """The origins whose pages may read responses. No browser adds credentials of its own for them."""
 
-    name: str
-    media_types: tuple[bytes, ...]
-    takes_any_type: bool
-    body_bytes_max: int
+    origins: frozenset[bytes]
+
+    def preflight(self, method: str, head: Fields) -> Response | None:
+        """Return the response to a listed origin that asks what it may send; None for all other requests."""
+        if method != "OPTIONS" or (origin := self._listed(head)) is None:
+            return None
+        if b"access-control-request-method" not in head.found:
+            return None
+        said = (
+            (b"access-control-allow-origin", origin),
+            (b"access-control-allow-methods", _METHODS),
+            (b"access-control-allow-headers", _TAKEN),
+            (b"access-control-max-age", b"%d" % _KEPT_S),
+            _VARY,
+        )
+        return Response(200, b"", said, b"text/plain; charset=utf-8")
+
+    def headers(self, head: Fields) -> Headers:
+        """Return what is added to the response to any other request."""
+        origin = self._listed(head)
+        if origin is None:
+            return (_VARY,)
+        shown = (b"access-control-expose-headers", _SHOWN)
+        return ((b"access-control-allow-origin", origin), shown, _VARY)
+
+    def _listed(self, head: Fields) -> bytes | None:
+        origin = head.only(b"origin")
+        return origin if origin in self.origins else None
+
+
+def cors_of(origins: str | None) -> Cors | None:
+    """Return what the setting says; None if pages of other origins may read nothing."""
+    return Cors(frozenset(one.strip().encode() for one in origins.split(","))) if origins else None
 
 
 @dataclass(eq=False)
@@ -67,16 +103,14 @@ class FastPath:
     authenticator: Authenticator
     backend: Backend
     memory: BodyMemory
-    _taken: dict[bytes, _Taken] = field(init=False, default_factory=dict)
-    """The operations that it answers, by the ends of their paths."""
+    _taken: dict[bytes, tuple[Operation, int]] = field(init=False, default_factory=dict)
+    """The operations that it answers, and the most bytes of their bodies, by the ends of their paths."""
     _path: re.Pattern[bytes] = field(init=False)
 
     def __post_init__(self) -> None:
         for one in self.operations:
             if one.is_evaluation:
-                bytes_max = body_bytes_max(one, self.settings)
-                end = one.path.partition("}/")[2].encode()
-                self._taken[end] = _Taken(one.name, one.media_types, one.takes_any_type, bytes_max)
+                self._taken[one.path.partition("}/")[2].encode()] = one, body_bytes_max(one, self.settings)
         self._path = re.compile(b"%b(%b)" % (_PATH.encode(), b"|".join(self._taken)))
 
     async def answer(
@@ -89,8 +123,8 @@ class FastPath:
         found = self._path.fullmatch(scope["raw_path"])
         if found is None or scope["method"] != "POST" or scope["http_version"] != "1.1":
             return None
-        taken = self._taken[found[2]]
-        name = taken.name
+        operation, bytes_max = self._taken[found[2]]
+        name = operation.name
         query = None
         if scope["query_string"]:
             query = _INGEST_QUERY.fullmatch(scope["query_string"])
@@ -106,11 +140,11 @@ class FastPath:
         media_type = check_headers(
             head,
             bytes_max=self.settings.max_header_bytes,
-            media_types=taken.media_types,
+            media_types=operation.media_types,
             takes_key=True,
-            takes_any_type=taken.takes_any_type,
+            takes_any_type=operation.takes_any_type,
         )
-        body_bytes = None if media_type == NDJSON else check_length(head, taken.body_bytes_max)
+        body_bytes = None if media_type == NDJSON else check_length(head, bytes_max)
         detector_id = self._detector(found[1], scope["raw_path"], permit)
         if detector_id is None or body_bytes is None:
             return None

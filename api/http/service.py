@@ -15,8 +15,7 @@ from werkzeug.routing import MapAdapter
 from api.http.authentication import Authenticator
 from api.http.body.memory import BodyMemory, Reservation
 from api.http.body.ndjson_stream import NdjsonStream, NdjsonStreams
-from api.http.handling.event_stream import EventStream, EventStreams
-from api.http.handling.feed_stream import FeedStreams
+from api.http.handling.event_stream import EventStream, EventStreams, FeedStreams
 from api.http.handling.relation_upload import RelationUpload
 from api.http.request.head import canonical_path
 from api.http.request.timeout import RequestTimeout

@@ -9,26 +9,133 @@ import logging
 import math
 import re
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, TextIO
 
-from api.observability.repeats import REPEATED, RepeatsHandler
 from api.settings import Settings
 
+REPEATED: Final = "repeated"
+"""The attribute of a record that says how many records it stands for."""
+
+EVERY_S: Final = 10.0
+"""How often a message is written while it is repeated."""
+
+_LOOK_S: Final = 1.0
+_MESSAGES_MAX: Final = 1000
+"""How many messages are known at once. What is beyond them is written."""
+_COUNTED_ALREADY: Final = "rule_detector.requests"
+"""The logger of requests, which bounds its lines itself: each of them says something else."""
+_NUMBER: Final = re.compile(r"(?<!\w)\d+(?:\.\d+)?(?!\w)")
+
+_Key = tuple[str, int, str]
 FIELDS: Final = "fields"
 """The `extra` key of a record's fields: values by name."""
-
 DETAIL: Final = "detail"
 """The `extra` key of an error's text that came from another process."""
-
 _FOR_DEVELOPERS: Final = ("ray", "opentelemetry", "py.warnings")
 """The loggers of Ray, of OpenTelemetry and of Python's warnings, which log at level debug only."""
 _TOKEN: Final = re.compile(r"rd_[A-Za-z0-9_-]{43}")
 _HIDDEN: Final = "[hidden]"
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._:/=+@-]+")
 _MARGIN: Final = "    "
+INTERVAL_S: Final = 10.0
+
+
+@dataclass(slots=True)
+class _Repeated:
+    """A message that was written a moment ago."""
+
+    written_s: float
+    held_back: int = 0
+    last: logging.LogRecord | None = None
+
+
+class RepeatsHandler(logging.StreamHandler[TextIO]):
+    """Writes records to a stream, warnings and errors without their repetitions.
+
+    A message is written at once. Those that follow and differ in nothing but numbers are held back, and the
+    last of them is written every ten seconds with `repeated`: how many there were.
+    """
+
+    def __init__(self, stream: TextIO, now_s: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(stream)
+        self._now_s = now_s
+        self._known: dict[_Key, _Repeated] = {}
+        self._timer: threading.Timer | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record, or hold it back."""
+        if not self._holds_back(record):
+            super().emit(record)
+        elif self._timer is None:
+            self._look_later()
+
+    def write_due(self, *, all_: bool = False) -> None:
+        """Write what was held back for long enough, or all of it: of each message the last record."""
+        self.acquire()
+        try:
+            now_s = self._now_s()
+            for known in self._known.values():
+                if known.last is not None and (all_ or now_s >= known.written_s + EVERY_S):
+                    setattr(known.last, REPEATED, known.held_back)
+                    super().emit(known.last)
+                    known.written_s, known.held_back, known.last = now_s, 0, None
+            self._forget(now_s)
+        finally:
+            self.release()
+
+    def close(self) -> None:
+        """Write everything that was held back."""
+        self.acquire()
+        try:
+            if self._timer is not None:
+                self._timer.cancel()
+            self.write_due(all_=True)
+        finally:
+            self.release()
+        super().close()
+
+    def _holds_back(self, record: logging.LogRecord) -> bool:
+        if record.levelno < logging.WARNING or record.name == _COUNTED_ALREADY:
+            return False
+        key = record.name, record.levelno, _NUMBER.sub("0", record.getMessage())
+        if (known := self._known.get(key)) is not None:
+            known.held_back += 1
+            known.last = record
+            return True
+        now_s = self._now_s()
+        if len(self._known) >= _MESSAGES_MAX:
+            self._forget(now_s)
+        if len(self._known) < _MESSAGES_MAX:
+            self._known[key] = _Repeated(now_s)
+        return False
+
+    def _forget(self, now_s: float) -> None:
+        """Forget the messages that were not repeated."""
+        self._known = {
+            key: known
+            for key, known in self._known.items()
+            if known.held_back or now_s < known.written_s + EVERY_S
+        }
+
+    def _look_later(self) -> None:
+        self._timer = threading.Timer(_LOOK_S, self._look)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _look(self) -> None:
+        self.acquire()
+        try:
+            self._timer = None
+            self.write_due()
+            if any(one.held_back for one in self._known.values()):
+                self._look_later()
+        finally:
+            self.release()
 
 
 def set_up(settings: Settings) -> None:
@@ -137,8 +244,6 @@ def _time(record: logging.LogRecord) -> str:
     seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
     return f"{seconds}.{int(record.msecs):03d}Z"
 
-
-INTERVAL_S: Final = 10.0
 
 _log = logging.getLogger("rule_detector.requests")
 

@@ -41,11 +41,7 @@ CONTENT_TYPE: Final = CONTENT_TYPE_LATEST.encode()
 
 PREFIX: Final = "rule_detector_"
 
-BUILD: Final = {
-    "version": build_version(),
-    "ray": version("ray"),
-    "python": platform.python_version(),
-}
+BUILD: Final = {"version": build_version(), "ray": version("ray"), "python": platform.python_version()}
 
 
 def metrics_text(status: Status, cluster: ClusterFigures) -> bytes:

@@ -2,31 +2,97 @@
 
 import asyncio
 import socket
-from collections.abc import Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from email.utils import formatdate
+from functools import partial
+from http import HTTPStatus
 from typing import Any, Final
 
 from api.observability.metrics_page import MetricsPage
 from api.observability.readiness import NOT_READY, Readiness
-from api.observability.small_server import SmallServer
 from api.schema.envelope import Response, failure, refused, success
 from engine.language.diagnostics import Entry
 from engine.runtime.concurrency.beats import Beats, answer_within
 from engine.runtime.concurrency.threads import LoopThread, turn_of
 from engine.runtime.contract.errors import DetectorUnavailable
 
+_REQUEST_S: Final = 5.0
+"""How long a request may take to arrive and its response to be read."""
+_HEAD_BYTES_MAX: Final = 8 * 1024
+_BODY_BYTES_AT_ONCE: Final = 64 * 1024
+
+_BAD_REQUEST: Final = failure(400, [Entry(1006, "this is no request of HTTP/1")])
 _BEAT_S: Final = 1.0
 _HUNG_BEATS: Final = 30
 """After this many beats in a row without a turn, the loop that serves callers counts as hung."""
 _NEW_S: Final = 0.5
 """How long that loop may take to give a new answer; then the last one is given again."""
 _CONNECTIONS_MAX: Final = 64
-
 _ALIVE: Final = success(b'{"alive":true}')
 _HUNG: Final = failure(503, [Entry(1501, "the event loop that serves callers does not turn")])
 _NO_PAGE: Final = failure(503, [Entry(1501, "there is no page yet")])
 _NO_SUCH_PATH: Final = refused([Entry(1004, "only /healthz, /readyz and /metrics are here")])
 _NO_SUCH_METHOD: Final = refused([Entry(1005, "the path takes GET and HEAD")], ((b"allow", b"GET, HEAD"),))
+
+
+class SmallServer:
+    """Answers the one request of each connection by `respond`, which gets its method and path.
+
+    Beyond `connections_max`, a connection is ended without an answer.
+    """
+
+    def __init__(self, respond: Callable[[bytes, bytes], Awaitable[Response]], connections_max: int) -> None:
+        self._respond = respond
+        self._connections_max = connections_max
+        self._connections = 0
+
+    async def serve(self, listener: socket.socket) -> None:
+        """Serve on a listening socket until it is cancelled."""
+        # The server may close the socket that it is given, and the other one has an owner.
+        with listener.dup() as own:
+            async with await asyncio.start_server(self._serve, sock=own, limit=_HEAD_BYTES_MAX) as server:
+                await server.serve_forever()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections += 1
+        try:
+            if self._connections <= self._connections_max:
+                async with asyncio.timeout(_REQUEST_S):
+                    await self._answer(reader, writer)
+        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            # The caller has left, is too slow, or sends too much. A time-out is an OSError, too.
+            pass
+        finally:
+            self._connections -= 1
+            writer.transport.abort()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        match head.partition(b"\r\n")[0].split(b" "):
+            case [method, target, b"HTTP/1.0" | b"HTTP/1.1"]:
+                response = await self._respond(method, target.partition(b"?")[0])
+            case _:
+                method, response = b"", _BAD_REQUEST
+        writer.write(_head(response))
+        if method != b"HEAD":
+            writer.write(response.body)
+        writer.write_eof()
+        # To end a connection before all has arrived would take the response away from the caller.
+        while await reader.read(_BODY_BYTES_AT_ONCE):
+            pass
+
+
+def _head(response: Response) -> bytes:
+    headers = [
+        *response.all_headers(),
+        (b"cache-control", b"no-store"),
+        (b"date", formatdate(usegmt=True).encode()),
+        (b"connection", b"close"),
+    ]
+    lines = [b"%b: %b\r\n" % header for header in headers]
+    phrase = HTTPStatus(response.status).phrase.encode()
+    return b"HTTP/1.1 %d %b\r\n%b\r\n" % (response.status, phrase, b"".join(lines))
 
 
 class Probes:
@@ -38,7 +104,7 @@ class Probes:
         self._readiness: Readiness | None = None
         self._metrics: MetricsPage | None = None
         self._thread = LoopThread("probes")
-        self._thread.begin(self._watch())
+        self._thread.begin(self._turns.count(partial(turn_of, self._serving), _BEAT_S, lambda: False))
         server = SmallServer(self._respond, _CONNECTIONS_MAX)
         self._thread.begin(server.serve(listener))
 
@@ -49,12 +115,6 @@ class Probes:
     def end(self) -> None:
         """Answer no more."""
         self._thread.end()
-
-    async def _watch(self) -> None:
-        await self._turns.count(self._turn, _BEAT_S, lambda: False)
-
-    async def _turn(self) -> None:
-        await turn_of(self._serving)
 
     # -- answers ---------------------------------------------------------------------------------------------
 

@@ -6,9 +6,10 @@ import logging
 import os
 import ssl
 import stat
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from api.process.listening import StartError
 from api.settings import Settings
@@ -73,9 +74,8 @@ class Certificates:
 
     def _read(self) -> None:
         """Take over the files if they fit each other. Raises OSError and ValueError."""
-        with ExitStack() as copies:
-            # A copy in memory, so that what is tried is what is used.
-            cert, key = (copies.enter_context(_Copy(path)).path for path in self._paths)
+        # A copy in memory, so that what is tried is what is used.
+        with _copy(self._paths[0]) as cert, _copy(self._paths[1]) as key:
             trial = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             for context in (trial, self.context):
                 # Without a password, OpenSSL would ask the terminal.
@@ -96,24 +96,18 @@ def _is_unread(error: OSError | ValueError) -> bool:
     return isinstance(error, OSError) and not isinstance(error, ssl.SSLError)
 
 
-class _Copy:
-    """A copy of a file that is only in memory, as a file."""
-
-    def __init__(self, path: Path) -> None:
-        # Without blocking, in case the path is a pipe: the event loop waits for this.
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise OSError(errno.EINVAL, "not a regular file", str(path))
-            content = file.read(_FILE_BYTES_MAX)
-        self._descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
-        os.write(self._descriptor, content)
-        self.path = f"/proc/self/fd/{self._descriptor}"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._descriptor)
+@contextmanager
+def _copy(path: Path) -> Iterator[str]:
+    """Yield the path of a copy of a file that is only in memory. Raises OSError."""
+    # Without blocking, in case the path is a pipe: the event loop waits for this.
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        content = file.read(_FILE_BYTES_MAX)
+    with os.fdopen(os.memfd_create("certificate", os.MFD_CLOEXEC), "wb") as copy:
+        copy.write(content)
+        copy.flush()
+        yield f"/proc/self/fd/{copy.fileno()}"
 
 
 def certificates_of(settings: Settings) -> Certificates | None:

@@ -8,11 +8,10 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from api.observability.small_server import SmallServer
+from api.observability.probes import SmallServer
 from api.schema.envelope import Response, failure
 from engine.language.diagnostics import Entry
 from engine.runtime.cluster.session import ray_session as cluster
@@ -72,9 +71,12 @@ class LastWords:
     def __init__(self, listeners: Sequence[socket.socket]) -> None:
         self._listeners = [listener.dup() for listener in listeners]
         self._thread: LoopThread | None = None
+        self.reason: str | None = None
+        """Why Ray is lost; None while it is not."""
 
     def begin(self, reason: str) -> None:
         """Answer from now on, unless `close` was called."""
+        self.reason = reason
         refusal = failure(503, [Entry(1503, f"the server is shutting down: {reason}")], _RETRY)
 
         async def respond(_method: bytes, _path: bytes) -> Response:
@@ -95,26 +97,17 @@ class LastWords:
         self._listeners = []
 
 
-@dataclass(slots=True)
-class RayLoss:
-    """Why Ray is lost, None while it is not, and who then answers."""
-
-    words: LastWords
-    reason: str | None = None
-
-
-async def stop_when_lost(ray: cluster.Cluster, loss: RayLoss, stopping: asyncio.Event) -> None:
-    """Set `stopping`, and the reason in `loss`, once Ray is lost.
+async def stop_when_lost(ray: cluster.Cluster, words: LastWords, stopping: asyncio.Event) -> None:
+    """Set `stopping`, and begin the last words, once Ray is lost.
 
     A joined cluster may be silent for as long as its operator allows: active detectors are served meanwhile.
     """
     loop = asyncio.get_running_loop()
 
     def take_note(reason: str) -> None:
-        if loss.reason is None:
-            loss.reason = reason
+        if words.reason is None:
             _log.error("%s: the service ends; it answers 503 while it saves detectors", reason)
-            loss.words.begin(reason)
+            words.begin(reason)
         stopping.set()
 
     def agent_ended(name: str) -> None:

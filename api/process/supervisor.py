@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import uvloop
 
@@ -22,7 +22,7 @@ from api.process.certificates import Certificates, certificates_of
 from api.process.front_end import serve_on
 from api.process.front_ends import FrontEndFailed, FrontEnds
 from api.process.listening import StartError, listening, listening_for_probes, raise_limit, url_at
-from api.process.ray_lifetime import LastWords, RayLoss, start_ray, stop_when_lost, stopping_ray
+from api.process.ray_lifetime import LastWords, start_ray, stop_when_lost, stopping_ray
 from api.setting import option_of
 from api.settings import Settings
 from api.settings_sources import TRACING_HINT, can_trace
@@ -43,6 +43,8 @@ from snapshots.data_folder.identity import begin_folder
 from snapshots.data_folder.lock import FolderLock
 from snapshots.data_folder.trial import try_folder
 from snapshots.errors import StorageError
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -102,7 +104,7 @@ def run(settings: Settings, work: Work) -> None:
             if joins:
                 _refuse_nodes(settings)
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                service = _Service(settings, certificates, listeners, work, ray, RayLoss(words))
+                service = _Service(settings, certificates, listeners, work, ray, words)
                 runner.run(service.serve_watching(for_probes))
 
 
@@ -115,41 +117,41 @@ class _Service:
     listeners: list[socket.socket]
     work: Work
     ray: cluster.Cluster
-    loss: RayLoss
+    words: LastWords
 
     async def serve_watching(self, for_probes: socket.socket | None) -> None:
         """Serve until a signal, the end of `work`, or the loss of Ray. Raises what `run` raises."""
-        stopping, loss = _stop_on_signals(), self.loss
-        looking = asyncio.create_task(stop_when_lost(self.ray, loss, stopping))
+        stopping, words = _stop_on_signals(), self.words
+        looking = asyncio.create_task(stop_when_lost(self.ray, words, stopping))
         try:
             with probes(for_probes) as answering:
                 await self._serve(answering, stopping)
         except UnsavedError as error:
-            if loss.reason is None:
+            if words.reason is None:
                 raise
-            raise UnsavedError(f"{loss.reason}, and with it the service\n{error}") from None
+            raise UnsavedError(f"{words.reason}, and with it the service\n{error}") from None
         finally:
             looking.cancel()
-        if loss.reason is not None:
+        if words.reason is not None:
             lost = "nothing that was answered"
             if self.settings.journal_sync == "off":
                 # Whether the detectors that died with Ray had changed is unknown.
                 lost = "at most what was evaluated after the last snapshots"
-            raise UnsavedError(f"{loss.reason}, and with it the service; {lost} is lost")
+            raise UnsavedError(f"{words.reason}, and with it the service; {lost} is lost")
 
     def _grace_s(self) -> float:
         # Without Ray, requests for detectors cannot finish.
-        return self.settings.shutdown_grace_s if self.loss.reason is None else _LOST_GRACE_S
+        return self.settings.shutdown_grace_s if self.words.reason is None else _LOST_GRACE_S
 
     def _not_ready(self) -> str | None:
-        return self.loss.reason or (self.ray.watch.problem() if self.ray.embedded else None)
+        return self.words.reason or (self.ray.watch.problem() if self.ray.embedded else None)
 
     def _problem(self) -> str | None:
         silent = None if self.ray.embedded else self.ray.watch.problem()
         return silent and f"{silent}: only detectors that are active, and spare workers, can be used"
 
     async def _serve(self, answering: Probes | None, stopping: asyncio.Event) -> None:
-        settings, loss = self.settings, self.loss
+        settings, words = self.settings, self.words
         async with _backend(settings, self._not_ready, self._problem, stopping) as backend:
             if stopping.is_set():
                 return
@@ -159,9 +161,10 @@ class _Service:
                 raise StartError(error.message) from None
 
             async def until_stopped() -> None:
-                await _until_stopped(self.work, running, stopping)
-                if loss.reason is None:
-                    loss.words.close()
+                if await _unless_stopped(self.work(running), stopping):
+                    await stopping.wait()
+                if words.reason is None:
+                    words.close()
 
             if settings.front_ends == 1:
                 app = Application(settings, backend)
@@ -202,17 +205,17 @@ class _Service:
             refusal.cancel()
 
 
-async def _until_stopped(work: Work, running: Running, stopping: asyncio.Event) -> None:
-    """Do the work, then wait for a signal unless the work has ended the service."""
-    working = asyncio.ensure_future(work(running))
+async def _unless_stopped(work: Awaitable[T], stopping: asyncio.Event) -> T | None:
+    """Return what `work` gives, and raise what it raises; None if `stopping` is set first, which ends it."""
+    working = asyncio.ensure_future(work)
     signalled = asyncio.ensure_future(stopping.wait())
     try:
         await asyncio.wait({working, signalled}, return_when=asyncio.FIRST_COMPLETED)
-        if working.done() and await working:
-            await signalled
+        return await working if working.done() else None
     finally:
-        working.cancel()
         signalled.cancel()
+        working.cancel()
+        await asyncio.wait({working})
 
 
 async def _running(settings: Settings, listener: socket.socket, backend: Backend) -> Running:
@@ -253,7 +256,7 @@ async def _backend(
     except StorageError as error:
         raise StartError(str(error)) from None
     try:
-        await _started(backend, stopping)
+        await _unless_stopped(backend.start(), stopping)
     except (StorageError, DetectorUnavailable) as error:
         await backend.close()
         raise StartError(str(error)) from None
@@ -270,20 +273,6 @@ def _refuse_tracing(settings: Settings) -> None:
     if settings.otlp_endpoint is not None and not can_trace():
         option = option_of("otlp_endpoint")
         raise StartError(f"{option} needs packages that are not installed: {TRACING_HINT}")
-
-
-async def _started(backend: Backend, stopping: asyncio.Event) -> None:
-    """Start the backend, until it is started or `stopping`. Raises what `start` raises."""
-    starting = asyncio.ensure_future(backend.start())
-    signalled = asyncio.ensure_future(stopping.wait())
-    try:
-        await asyncio.wait({starting, signalled}, return_when=asyncio.FIRST_COMPLETED)
-        if starting.done():
-            await starting
-    finally:
-        signalled.cancel()
-        starting.cancel()
-        await asyncio.wait({starting})
 
 
 def _refuse_folder(settings: Settings, begin: Callable[..., str]) -> str:

@@ -8,10 +8,7 @@ RULE_ID: Final = "0b7d3c41f2a84e6d9c5b1a0f8e7d6c5b"
 CONDITION_OBJECT: Final = {
     "keyed": {
         "inner": {
-            "once_within": {
-                "inner": {"leaf": {"fact": "ok", "op": "eq", "value": False}},
-                "window_secs": 600,
-            }
+            "once_within": {"inner": {"leaf": {"fact": "ok", "op": "eq", "value": False}}, "window_secs": 600}
         },
         "key": "user",
     }

@@ -36,8 +36,12 @@ class Node:
             return True
         if type(self) is not type(other):
             return NotImplemented
-        assert isinstance(other, Node)
-        return self._identity() == other._identity()
+        for name in self.__match_args__:
+            one, another = getattr(self, name), getattr(other, name)
+            # Parts are often the same objects, as rules share them.
+            if one is not another and typed(one) != typed(another):
+                return False
+        return True
 
     def __hash__(self) -> int:
         try:

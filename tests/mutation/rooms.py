@@ -300,7 +300,7 @@ ROOMS: Final = {
             "settings",
             "api",
             tests=("api/process/test_settings*.py", "unit/test_pages.py"),
-            files=("listening_settings.py", "settings.py", "settings_sources.py"),
+            files=("settings.py", "settings_sources.py"),
         ),
         Room(
             "requests",

@@ -26,7 +26,7 @@ MEMBERS_MIN = 3
 GRAPH = (*PACKAGES, "rule_detector", "rule_detector_client")
 
 SMALLER_FOLDERS = {
-    "api/console": "one file serves what is in `static`, which is no Python",
+    "api/console": "what is in `static` is no Python",
     "api/cli/sample": "its recording and rules are no Python",
     "engine/library/rule_detector": "names the engine's classes for those who use it as a library",
     "api/deploy/wheel": "one file is a step of the build; the other files for deployment are no Python",

@@ -16,7 +16,7 @@ import pytest
 from api.cli import main
 from api.cli.rule_files.schema import rules_file_schema
 from api.http.routes import OPERATIONS
-from api.schema.openapi.document import document
+from api.schema.openapi import document
 from engine import parse
 from engine.language.diagnostics import ConditionError
 from engine.language.forms.table import FORMS

@@ -1,7 +1,8 @@
 """`rule-detector apply`: makes a running detector equal to rules files, and shows the difference first."""
 
 import sys
-from collections.abc import Container
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import click
@@ -9,15 +10,59 @@ import msgspec
 from msgspec.structs import astuple
 
 from api.cli.applying.difference import ChangedRelation, Difference, changed_relations
-from api.cli.applying.wanted import Wanted, wanted_of
-from api.cli.failures import CommandError, warn
 from api.cli.lookup import relations_of, with_id_or_name
+from api.cli.messages import CommandError, warn
 from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.output import yes_option
 from api.cli.printing.terminal import on_one_line
-from api.cli.rule_files.reading import read_rules_file
+from api.cli.rule_files.members import RuleMembers, bodies_of
+from api.cli.rule_files.reading import RulesFile, read_rules_file
+from api.cli.rule_files.relations import Tuple
 from engine.language.diagnostics import quoted
 from rule_detector_client import Client, Entry, ServiceError, calls
+
+
+@dataclass
+class Wanted:
+    """What a detector is to be."""
+
+    detector: str
+    """Its name or its id."""
+    files: list[RulesFile] = field(default_factory=list)
+    rules: dict[str, RuleMembers] = field(default_factory=dict)
+    relations: dict[str, list[Tuple]] = field(default_factory=dict)
+
+
+def wanted_of(files: Sequence[RulesFile], detector: str | None) -> list[Wanted]:
+    """Return what files want of each detector that they name, or all of one detector.
+
+    Raises CommandError if a file names none, or two files have a rule or a relation of the same name.
+    """
+    found: dict[str, Wanted] = {}
+    places: dict[tuple[str, str, str], str] = {}
+    for file in files:
+        name = detector or file.detector
+        if name is None:
+            raise CommandError(
+                f"{file.path}: it names no detector; add `detector: NAME`, or give --detector NAME"
+            )
+        wanted = found.setdefault(name, Wanted(name))
+        wanted.files.append(file)
+        _check_names(places, name, "rule", file.rules, file.path)
+        _check_names(places, name, "relation", file.relations, file.path)
+        wanted.rules |= file.rules
+        wanted.relations |= file.relations
+    return list(found.values())
+
+
+def _check_names(
+    places: dict[tuple[str, str, str], str], detector: str, kind: str, names: Iterable[str], path: str
+) -> None:
+    for name in names:
+        other = places.setdefault((detector, kind, name), path)
+        if other != path:
+            raise CommandError(f"{other} and {path} both have a {kind} named {quoted(name)}")
+
 
 _BEGINS_ANEW: Final = 2005
 """The code of messages that the difference makes superfluous."""
@@ -140,7 +185,9 @@ class _Plan:
                 warn(on_one_line(f"{code} {said}"))
 
     def _bodies(self, names: Container[str] | None = None) -> msgspec.Raw:
-        return self._wanted.bodies(names, keep_history=self._keep_all)
+        """Return the rules of these names, or all, as the service takes them."""
+        rules = ((name, rule) for name, rule in self._wanted.rules.items() if names is None or name in names)
+        return bodies_of(rules, keep_history=self._keep_all)
 
     def _new(self) -> Difference:
         # Nobody else has read the conditions yet.

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from api.cli.counted import counted
+from api.cli.messages import counted
 from api.cli.printing.terminal import on_one_line
 from api.cli.rule_files.relations import Scalar, Tuple, identity
 from rule_detector_client import RuleDifference

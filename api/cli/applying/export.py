@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import click
 
-from api.cli.failures import CommandError
 from api.cli.lookup import find_detector, relations_of
+from api.cli.messages import CommandError
 from api.cli.options.service_options import service_options
 from api.cli.rule_files.relations import Scalar
 from api.cli.rule_files.writing import rules_file_text

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from api.cli.failures import CommandError, warn
-from api.cli.options.service_options import asynchronous_service_options
-from api.secret_files import SecretFileError, read_secret, readable_by_others
+from api.cli.messages import CommandError, warn
+from api.cli.options.service_options import connection_options, secret_in
+from api.secret_files import SecretFileError
 from rule_detector_client import AsyncClient
 
 if TYPE_CHECKING:
@@ -22,15 +22,10 @@ _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 
 def _secret(_context: click.Context, _option: click.Parameter, path: Path | None) -> str | None:
     """Read the secret in a file."""
-    if path is None:
-        return None
     try:
-        found = read_secret(path)
+        return None if path is None else secret_in(path)
     except SecretFileError as error:
         raise click.BadParameter(str(error)) from None
-    if warning := readable_by_others(path):
-        warn(warning)
-    return found
 
 
 @click.command(
@@ -43,7 +38,7 @@ Examples:
 Exit status: 0 ended by a signal, 1 the service refused or a file cannot be used, 2 wrong usage.
 """
 )
-@asynchronous_service_options
+@connection_options
 @click.option("--detector", "detectors", metavar="ID|NAME", multiple=True, help="Detector. Can be repeated.")
 @click.option("--all", "every", is_flag=True, help="All detectors, also those that are created later.")
 @click.option("--to", metavar="URL|FILE|-", help="Address for POST requests, file to append lines to, or -.")
@@ -124,8 +119,7 @@ def deliver(
     if address is None or None not in (to, to_secret):
         raise click.UsageError("Give either `--to` or `--to-file`.")
     # Slow to import, which --help should not be.
-    from api.cli.delivering.deliveries import DeadLetters, Deliveries  # noqa: PLC0415
-    from api.cli.delivering.figures import Figures  # noqa: PLC0415
+    from api.cli.delivering.deliveries import DeadLetters, Deliveries, Figures  # noqa: PLC0415
     from api.cli.delivering.places import Places, PlacesError  # noqa: PLC0415
     from api.cli.delivering.targets import Appended, TargetError, target_of  # noqa: PLC0415
     from api.cli.delivering.templates import TemplateError, form_of  # noqa: PLC0415
@@ -138,7 +132,7 @@ def deliver(
             port = figures.serve(metrics_host, metrics_port)
             click.echo(f"Metrics at http://{metrics_host}:{port}/metrics", err=True)
         deliveries = Deliveries(
-            connect(connections_max=None),
+            connect(AsyncClient, connections_max=None),
             target,
             form_of(template),
             places,

@@ -1,18 +1,22 @@
-"""Reads feeds and delivers their firings: each at least once, and those of a detector in order."""
+"""Delivers the firings of feeds, each at least once and those of a detector in order, and counts them."""
 
 import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from api.cli.delivering.figures import Figures
+from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector, start_http_server
+
 from api.cli.delivering.places import Places
 from api.cli.delivering.targets import Appended, DeliveryError, Target
 from api.cli.delivering.templates import Form, as_json, generic
 from api.cli.lookup import detector_among
 from rule_detector_client import AsyncClient, Detector, Firing, Gap, ServiceError
 
+M = TypeVar("M", Counter, Gauge)
+
+_PREFIX: Final = "rule_detector_deliver_"
 LOOK_S: Final = 5.0
 """The interval between two looks for new detectors."""
 GRACE_S: Final = 5.0
@@ -23,6 +27,48 @@ _WAIT_S: Final = 1.0
 _DOUBLINGS_MAX: Final = 10
 _NO_SUCH_PLACE: Final = 1006
 _NO_SUCH_DETECTOR: Final = 1200
+
+
+class Figures:
+    """Counts what is delivered, by the id of the detector."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._all: list[Counter | Gauge] = []
+        self.delivered = self._made(Counter, "delivered", "Firings that the target took.")
+        self.failed = self._made(Counter, "failed_attempts", "Attempts to deliver a firing that failed.")
+        self.dead = self._made(Counter, "dead_letters", "Firings that the target refused for good.")
+        meaning = "Firings that the service no longer kept when they were read."
+        self.lost = self._made(Counter, "lost", meaning)
+        self.breaks = self._made(Counter, "feed_breaks", "Connections to a feed that ended.")
+        meaning = "Whether a firing waits because the last attempt to deliver it failed."
+        self.waiting = self._made(Gauge, "waiting", meaning)
+        self.place = self._made(Gauge, "place", "Number of the last firing delivered.")
+
+    def _made(self, kind: type[M], name: str, meaning: str) -> M:
+        metric = kind(f"{_PREFIX}{name}", meaning, ["detector"], registry=self.registry)
+        self._all.append(metric)
+        return metric
+
+    def serve(self, host: str, port: int) -> int:
+        """Serve the metrics from a thread, and return the port. Raises OSError."""
+        try:
+            server, _ = start_http_server(port, host, self.registry)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, f"{host}:{port}") from None
+        return server.server_port
+
+    def follow(self, detector_id: str, place: int) -> None:
+        """Show the figures of a detector, which begins after a place."""
+        for metric in self._all:
+            metric.labels(detector_id)
+        self.place.labels(detector_id).set(place)
+
+    def forget(self, detector_id: str) -> None:
+        """Drop the figures of a detector that was deleted."""
+        for metric in self._all:
+            metric.remove(detector_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """What is sent for a firing: one of three documents, or a file with placeholders."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -120,10 +120,11 @@ PLACEHOLDERS: Final = (
 _OBJECTS: Final = {"keys", "found", "labels"}
 
 
-class _Values(Mapping[str, str]):
+class _Values(dict[str, str]):
     """The values of placeholders for one firing, as texts. A member that an object lacks is empty."""
 
     def __init__(self, detector: Detector, firing: Firing) -> None:
+        super().__init__()
         self._values = {
             **generic(detector, firing),
             **{name: getattr(firing, name) for name in ("suppressed", "timed", "why")},
@@ -150,15 +151,9 @@ class _Values(Mapping[str, str]):
         alone = len(names) == 1 and string in {f"${names[0]}", f"${{{names[0]}}}"}
         return self.value(names[0]) if alone else template.substitute(self)
 
-    def __getitem__(self, name: str) -> str:
+    def __missing__(self, name: str) -> str:
         value = self.value(name)
         return keys_text(value) if isinstance(value, dict) else _text(value)
-
-    def __iter__(self) -> Any:
-        return iter(PLACEHOLDERS)
-
-    def __len__(self) -> int:
-        return len(PLACEHOLDERS)
 
 
 def _cut(text: str) -> str:

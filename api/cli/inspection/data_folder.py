@@ -1,15 +1,14 @@
 """Reads a data folder, or one detector in it, without taking its lock or changing anything."""
 
+import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
 
-from api.cli.failures import CommandError
-from api.cli.inspection.folder_files import Look, look_at
 from api.cli.inspection.report import (
     Catalogue,
     Contents,
@@ -18,8 +17,11 @@ from api.cli.inspection.report import (
     DetectorReport,
     KnownToken,
     RuleEntry,
+    SegmentFile,
+    SnapshotFile,
     Storage,
 )
+from api.cli.messages import CommandError
 from engine.evaluation.detector import Detector
 from engine.language.limits import DEFAULT_LIMITS
 from engine.language.text.printer import format as canonical
@@ -31,14 +33,97 @@ from snapshots.data_folder.identity import IDENTITY_NAME, read_identity
 from snapshots.errors import StorageError
 from snapshots.files import RealFiles, wall_clock_us
 from snapshots.folders import is_unused
+from snapshots.format.file_names import listing
+from snapshots.inspection import FolderReport, inspect_folder, read_only
 from snapshots.takeover.recovered import Recovered
 
+_PLACE: Final = re.compile(r"at offset ([0-9]+), (.*)", re.DOTALL)
 T = TypeVar("T")
-
 _LOOKS: Final = 3
 """How often a folder that looks damaged is read: a file can look so while a service writes it, but hardly
 each time."""
 _PAUSE_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """The findings of one look at a folder. `recovered` is None if a recovery would fail."""
+
+    storage: Storage
+    recovered: Recovered | None = None
+    damage: tuple[Defect, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def look_at(folder: Path) -> Look:
+    """Read the files of a folder without changing anything. Raises StorageError."""
+    found = inspect_folder(folder)
+    damage, warnings = _findings(found)
+    return Look(
+        storage=Storage(
+            folder=str(folder),
+            position=None if found.refusal else found.sequence,
+            refusal=found.refusal,
+            snapshots=[
+                SnapshotFile(file=one.name, sequence=one.sequence, epoch=one.epoch, bytes=one.file_bytes)
+                for one in found.snapshots
+            ],
+            segments=[
+                SegmentFile(
+                    file=one.name,
+                    epoch=one.epoch,
+                    first=one.first if one.records else None,
+                    last=one.last,
+                    records=one.records,
+                    bytes=one.file_bytes,
+                )
+                for one in found.segments
+                # An empty segment only claims the folder, or is about to be written.
+                if one.file_bytes
+            ],
+            set_aside=list(found.set_aside),
+        ),
+        recovered=None if found.refusal else read_only(folder),
+        damage=damage,
+        warnings=warnings,
+    )
+
+
+def _findings(found: FolderReport) -> tuple[tuple[Defect, ...], tuple[str, ...]]:
+    """Separate damage from warnings: an unfinished write, or a defect that no recovery meets."""
+    folder = found.folder
+    damage = [_defect(folder / one.name, one.reason) for one in found.snapshots if one.reason is not None]
+    warnings = []
+    for segment in found.segments:
+        if segment.reason is None:
+            continue
+        path = folder / segment.name
+        defect = _defect(path, segment.reason)
+        if str(path) in (found.refusal or ""):
+            damage.append(defect)
+        elif segment.torn:
+            warnings.append(f"{defect}: a write that was never finished, or is under way")
+        elif found.refusal is not None:
+            damage.append(defect)
+        else:
+            warnings.append(f"{defect}; no recovery needs that")
+    if found.refusal is not None and not damage:
+        damage.append(Defect(path=str(folder), reason=found.refusal))
+    unreadable = {one.name for one in found.snapshots if one.reason is not None}
+    unreadable |= {one.name for one in found.segments if one.reason is not None}
+    for one in found.damage:
+        if listing([one.path.name]).pages:
+            damage.append(_defect(one.path, one.reason))
+        elif one.path.name not in unreadable:
+            warnings.append(str(one))
+    return tuple(damage), tuple(warnings)
+
+
+def _defect(path: Path, reason: str) -> Defect:
+    placed = _PLACE.fullmatch(reason)
+    if placed is None:
+        return Defect(path=str(path), reason=reason)
+    return Defect(path=str(path), offset=int(placed[1]), reason=placed[2])
 
 
 class NoDataFolder(CommandError):
@@ -163,10 +248,7 @@ class _Reader:
 
     def _contents_of(self, recovered: Recovered) -> Contents:
         restored = restore(recovered, IdempotencyCache(0, 0), DEFAULT_LIMITS)
-        return self._contents(restored.detector, restored.diverged)
-
-    def _contents(self, detector: Detector, diverged: str | None = None) -> Contents:
-        rules = detector.rules()
+        detector, rules = restored.detector, restored.detector.rules()
         return Contents(
             clock_us=detector.clock_us,
             events_seen=detector.events_seen,
@@ -179,7 +261,7 @@ class _Reader:
             firings=len(detector.feed),
             newest_firing=detector.feed.last,
             version_bytes=detector.versions.bytes,
-            diverged=diverged,
+            diverged=restored.diverged,
             rules=[
                 RuleEntry(
                     id=rule.id,
@@ -235,11 +317,7 @@ def stored_detector(data: Path, wanted: str) -> Detector:
     """
     _, state = looked_at(data / "directory", recovered_state)
     names: dict[str, str | None] = {} if state is None else dict(state.detectors)
-    found = ids_of(names, wanted)
-    if len(found) != 1:
-        said = "no detector has" if not found else f"{len(found)} detectors have"
-        raise NoDataFolder(f"{data}: {said} the id or name `{wanted}`")
-    folder = data / "detectors" / found[0]
+    folder = data / "detectors" / _only_id(names, wanted, "detector", f"{data}: ")
     look, restored = looked_at(folder, lambda it: restore(it, IdempotencyCache(0, 0), DEFAULT_LIMITS))
     if restored is None:
         reasons = "; ".join(defect.reason for defect in look.damage) or "nothing can be read there"
@@ -249,8 +327,12 @@ def stored_detector(data: Path, wanted: str) -> Detector:
 
 def stored_rule_id(detector: Detector, wanted: str) -> str:
     """Return the id of the rule with that id, else of the only one of that name. Raises NoDataFolder."""
-    found = ids_of({rule.id: rule.name for rule in detector.rules()}, wanted)
+    return _only_id({rule.id: rule.name for rule in detector.rules()}, wanted, "rule")
+
+
+def _only_id(names: Mapping[str, str | None], wanted: str, kind: str, where: str = "") -> str:
+    found = ids_of(names, wanted)
     if len(found) != 1:
-        said = "no rule has" if not found else f"{len(found)} rules have"
-        raise NoDataFolder(f"{said} the id or name `{wanted}`")
+        said = f"{len(found)} {kind}s have" if found else f"no {kind} has"
+        raise NoDataFolder(f"{where}{said} the id or name `{wanted}`")
     return found[0]

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from api.cli.counted import counted
+from api.cli.messages import counted
 from api.cli.recordings.times import iso
 
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import click
 
-from api.cli.recordings.columns import COLUMN_TYPES, ColumnType
 from api.cli.recordings.reading import TIME_FIELDS, ReadingOptions
+from api.cli.recordings.rows import COLUMN_TYPES, ColumnType
 from engine.patterns.compiled_pattern import PatternError
 from engine.patterns.named_groups import NamedGroups
 
@@ -106,9 +106,7 @@ _OPTIONS = (
         "numbered from 1, as lines are.",
     ),
     click.option(
-        "--strict",
-        is_flag=True,
-        help="End at the first line that cannot be read, instead of skipping it.",
+        "--strict", is_flag=True, help="End at the first line that cannot be read, instead of skipping it."
     ),
 )
 _READ: Final = ("time_field", "time_format", "types", "pattern", "zone", "records", "strict")

@@ -3,14 +3,16 @@
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
-from api.cli.failures import warn
+from api.cli.messages import warn
 from api.cli.printing.output import output_option
 from api.secret_files import SecretFileError, read_secret, readable_by_others
-from rule_detector_client import AsyncClient, Client
+from rule_detector_client import Client
+
+C = TypeVar("C")
 
 
 def service_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -20,36 +22,33 @@ def service_options(command: Callable[..., None]) -> Callable[..., None]:
     """
 
     @functools.wraps(command)
-    def with_client(
-        *, url: str, ca_file: Path | None, token: str | None, token_file: Path | None, **given: Any
-    ) -> None:
+    def with_client(*, connect: Callable[..., Client], **given: Any) -> None:
         if given.get("data") is not None:
             command(client=None, **given)
             return
-        with Client(url, _chosen(token, token_file), ca_file=ca_file) as client:
+        with connect(Client) as client:
             command(client=client, **given)
 
-    return _with_options(with_client)
+    return connection_options(with_client)
 
 
-def asynchronous_service_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the same options; the command receives `connect`, which gives an AsyncClient."""
+def connection_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the same options; the command receives `connect`, which makes a client of a class."""
 
     @functools.wraps(command)
     def with_connect(
         *, url: str, ca_file: Path | None, token: str | None, token_file: Path | None, **given: Any
     ) -> None:
-        command(
-            connect=functools.partial(AsyncClient, url, _chosen(token, token_file), ca_file=ca_file), **given
-        )
+        secret = "" if given.get("data") is not None else _chosen(token, token_file)
 
-    return _with_options(with_connect)
+        def connect(client: Callable[..., C], **more: Any) -> C:
+            return client(url, secret, ca_file=ca_file, **more)
 
+        command(connect=connect, **given)
 
-def _with_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+        with_connect = option(with_connect)
+    return with_connect
 
 
 def service_and_output_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -100,12 +99,17 @@ def _chosen(token: str | None, token_file: Path | None) -> str:
         raise click.UsageError("`--token` and `--token-file` exclude each other.")
     if token_file is not None and "token" not in typed:
         try:
-            found = read_secret(token_file)
+            return secret_in(token_file)
         except SecretFileError as error:
             raise click.UsageError(f"--token-file: {error}") from None
-        if warning := readable_by_others(token_file):
-            warn(warning)
-        return found
     if not token:
         raise click.UsageError("A token is needed: `--token`, `--token-file` or RULE_DETECTOR_TOKEN.")
     return token
+
+
+def secret_in(path: Path) -> str:
+    """Return the secret in a file, and warn if others can read it. Raises SecretFileError."""
+    found = read_secret(path)
+    if warning := readable_by_others(path):
+        warn(warning)
+    return found

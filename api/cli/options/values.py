@@ -2,12 +2,12 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import click
 
+from api.cli.printing.output import Option
 from engine.language.diagnostics import json_type
 from engine.language.literals import UNITS_MS, duration_seconds
 from rule_detector_client import ServiceError
@@ -26,7 +26,7 @@ def duration_us(_context: click.Context, _option: click.Parameter, given: str | 
     return round(duration_seconds(found[1], found[2]) * 1_000_000)
 
 
-def lateness_option(otherwise: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def lateness_option(otherwise: str) -> Option:
     """Return the option, whose help ends with what happens without it; the command receives `late_us_max`."""
     return click.option(
         "--max-late",
@@ -57,7 +57,7 @@ def named_values(
     return key
 
 
-key_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
+key_option: Option = click.option(
     "--key",
     metavar="NAME=VALUE",
     multiple=True,
@@ -108,7 +108,7 @@ def _no_number(constant: str) -> NoReturn:
     raise ValueError(f"JSON has no {constant}")
 
 
-vars_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
+vars_option: Option = click.option(
     "--vars",
     "variables",
     metavar="FILE",

@@ -2,26 +2,29 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import click
 import msgspec
 
-from api.cli.failures import warn
+from api.cli.messages import warn
 from api.cli.printing.terminal import on_one_line
 from rule_detector_client.results import Entry
 
-output_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    help="Format.  [default: table]",
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Option: TypeAlias = Callable[[Callable[..., None]], Callable[..., None]]
+"""What adds an option to a command."""
+
+output_option: Option = click.option(
+    "-o", "--output", type=click.Choice(["table", "json"]), default="table", help="Format.  [default: table]"
 )
 
-yes_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
-    "--yes", is_flag=True, help="Do not ask for confirmation."
-)
+yes_option: Option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+
+COUNTS: Final = ("fired", "only new", "only old", "both")
+"""The columns of tables that are aligned to the right."""
 
 KEYS_MAX: Final = 100_000
 """The most keys of a rule that are counted apart."""
@@ -37,9 +40,31 @@ def show(output: str, document: Any, header: Sequence[str], rows: Iterable[Seque
         # Few commands print tables, and rich takes as long to import as some of the others take in all.
         from rich.console import Console  # noqa: PLC0415
 
-        from api.cli.printing.tables import print_table  # noqa: PLC0415
-
         print_table(header, list(rows), Console(soft_wrap=True))
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], console: "Console") -> None:
+    """Print rows under a header. On a terminal, a row whose second cell is `0` is dim.
+
+    Cells may hold what callers sent: control characters are escaped, and nothing in them is markup.
+    """
+    rows = [[on_one_line(cell) for cell in row] for row in rows]
+    if console.is_terminal:
+        from rich.table import Table  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
+        table = Table()
+        for name in header:
+            justify: Literal["left", "right"] = "right" if name in COUNTS else "left"
+            table.add_column(name, overflow="fold", no_wrap=name.endswith(" at"), justify=justify)
+        for row in rows:
+            table.add_row(*map(Text, row), style="dim" if row[1] == "0" else None)
+        console.print(table)
+        return
+    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
+    for row in [header, *rows]:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        console.file.write("  ".join(cells).rstrip() + "\n")
 
 
 def value_text(value: object) -> str:

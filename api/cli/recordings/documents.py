@@ -35,11 +35,8 @@ _HAS_BREAKS: Final = (
 _IS_TEXT: Final = "; lines of text need --pattern"
 
 
-def lines_of(
-    source: io.BufferedReader, name: str, bytes_max: int | None = None
-) -> Iterator[tuple[int, bytes]]:
+def lines_of(source: io.BufferedReader, name: str, bytes_max: int) -> Iterator[tuple[int, bytes]]:
     """Yield the lines with their numbers. Raises RecordingError at one that is too long."""
-    bytes_max = bytes_max or LINE_BYTES_MAX
     for number in count(1):
         raw = source.readline(bytes_max + 1)
         if not raw:
@@ -53,9 +50,9 @@ def _too_long(name: str, number: int, bytes_max: int) -> RecordingError:
     return RecordingError(f"{name}, line {number}: it is longer than {bytes_max >> 20} MiB")
 
 
-def json_rows(source: io.BufferedReader, name: str, skipping: Skipping) -> Generator[list[Row], None, None]:
+def json_rows(source: io.BufferedReader, skipping: Skipping) -> Generator[list[Row], None, None]:
     """Yield the JSON objects on the lines, those of many lines at once; skip other lines."""
-    for first, chunk in _whole_lines(source, name):
+    for first, chunk in _whole_lines(source, skipping.name):
         texts = list(map(bytes.strip, chunk.split(b"\n")))
         if not texts[-1]:
             texts.pop()
@@ -99,15 +96,13 @@ def _whole_lines(source: io.BufferedReader, name: str) -> Iterator[tuple[int, by
             number += 1
 
 
-def document_rows(
-    source: io.BufferedReader, name: str, path: str, skipping: Skipping
-) -> Generator[Row, None, None]:
+def document_rows(source: io.BufferedReader, path: str, skipping: Skipping) -> Generator[Row, None, None]:
     """Yield the elements of the array at `path` in a document, or in the document on each line.
 
     An empty path means that the document is the array. Events are numbered from 1, as if each stood on a
     line. Raises RecordingError if the first document cannot be read.
     """
-    events = 0
+    name, events = skipping.name, 0
     for number, raw in lines_of(source, name, DOCUMENT_BYTES_MAX):
         text = raw.strip()
         if not text:

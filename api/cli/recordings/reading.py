@@ -9,8 +9,7 @@ from datetime import UTC, tzinfo
 from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
 
-from api.cli.counted import counted
-from api.cli.recordings.columns import ColumnType
+from api.cli.messages import counted
 from api.cli.recordings.documents import (
     Row,
     any_may_be_as_sent,
@@ -20,7 +19,7 @@ from api.cli.recordings.documents import (
     reason_of,
 )
 from api.cli.recordings.opening import decoded, opened
-from api.cli.recordings.rows import csv_rows, pattern_rows
+from api.cli.recordings.rows import ColumnType, csv_rows, pattern_rows
 from api.cli.recordings.skipping import HOPELESS, RecordingError, Skipping
 from api.cli.recordings.times import NotATimeError, TimeParser, is_number, iso
 from engine.language.diagnostics import quoted
@@ -106,6 +105,8 @@ class Recording:
     def __init__(self, path: str, standard_input: IO[bytes], reading: ReadingOptions | None = None) -> None:
         """Open a file, or take standard input for `-`. Raises RecordingError."""
         self._reading = reading or ReadingOptions()
+        self._time_field = self._reading.time_field
+        """The first event decides which field has the time, if none is named."""
         self.name = "standard input" if path == "-" else path
         self.size: int | None = None
         """Size of the file in bytes, as stored; None for a pipe."""
@@ -149,16 +150,16 @@ class Recording:
             # If the format is only a guess, the first line must already be valid.
             hopeless=1 if is_guess else HOPELESS,
         )
-        timing = _Timing(self.name, self._reading, self._times(), skipping)
+        times = self._times()
         # The rows read the bytes, so they must be closed first.
         with closing(self._rows(skipping)) as portions:
             try:
                 for rows in portions:
-                    if events := timing.events_of_usual(rows):
+                    if events := self._usual_events(rows, times, skipping):
                         yield events
                         continue
                     for row in rows:
-                        if event := timing.event_of(*row):
+                        if event := self._event(*row, times, skipping):
                             yield [event]
                 skipping.report()
             except RecordingError as error:
@@ -181,28 +182,18 @@ class Recording:
         return self._bytes.peek().lstrip()[:1]
 
     def _rows(self, skipping: Skipping) -> Generator[list[Row], None, None]:
-        reading = self._reading
-        one_a_line = reading.pattern is None and reading.records is None and not self._is_csv()
-        if one_a_line and self._first_character() != b"[":
-            return json_rows(self._bytes, self.name, skipping)
-        return ([row] for row in self._rows_one_by_one(skipping))
-
-    def _rows_one_by_one(self, skipping: Skipping) -> Generator[Row, None, None]:
-        reading = self._reading
+        reading, source = self._reading, self._bytes
         if reading.pattern is not None:
-            return pattern_rows(
-                self._bytes,
-                self.name,
-                reading.pattern,
-                given=reading.types,
-                tell=reading.tell,
-                skipping=skipping,
-            )
-        if reading.records is not None:
-            return document_rows(self._bytes, self.name, reading.records, skipping)
-        if self._is_csv():
-            return csv_rows(self._bytes, self.name, reading.types, reading.tell, skipping)
-        return document_rows(self._bytes, self.name, "", skipping)
+            rows = pattern_rows(source, reading.pattern, reading.types, skipping)
+        elif reading.records is not None:
+            rows = document_rows(source, reading.records, skipping)
+        elif self._is_csv():
+            rows = csv_rows(source, reading.types, skipping)
+        elif self._first_character() == b"[":
+            rows = document_rows(source, "", skipping)
+        else:
+            return json_rows(source, skipping)
+        return ([row] for row in rows)
 
     def _times(self) -> TimeParser:
         """Return the parser of times. Without a year, they go by when the file was written, or by now."""
@@ -211,30 +202,17 @@ class Recording:
         written_us = int(Path(self.name).stat().st_mtime * 1_000_000)
         return TimeParser(self._reading.time_format, latest_us=lambda: written_us, zone=self._reading.zone)
 
-
-class _Timing:
-    """Makes the rows of a recording events with times. The first event decides which field has the time."""
-
-    def __init__(self, name: str, reading: ReadingOptions, times: TimeParser, skipping: Skipping) -> None:
-        self._name = name
-        self._reading = reading
-        self._times = times
-        self._skipping = skipping
-        self._time_field = reading.time_field
-
-    def events_of_usual(self, rows: Sequence[Row]) -> list[RecordedEvent]:
+    def _usual_events(
+        self, rows: Sequence[Row], times: TimeParser, skipping: Skipping
+    ) -> list[RecordedEvent]:
         """Return the events of rows that all have their time in the known field; none if any is unusual."""
-        name, time_field = self._name, self._time_field
-        if (
-            len(rows) == 1
-            or time_field is None
-            or not (self._reading.needs_time and self._skipping.has_events)
-        ):
+        name, time_field = self.name, self._time_field
+        if len(rows) == 1 or time_field is None or not (self._reading.needs_time and skipping.has_events):
             return []
         if not self._reading.time_field and any_may_be_as_sent(rows):
             return []
         try:
-            times_us = self._times.many([fields[time_field] for _, fields, _ in rows], time_field)
+            times_us = times.many([fields[time_field] for _, fields, _ in rows], time_field)
         except (KeyError, NotATimeError):
             return []
         return [
@@ -242,7 +220,9 @@ class _Timing:
             for (line, fields, text), time_us in zip(rows, times_us, strict=True)
         ]
 
-    def event_of(self, line: int, fields: dict[str, Any], text: bytes | None) -> RecordedEvent | None:
+    def _event(
+        self, line: int, fields: dict[str, Any], text: bytes | None, times: TimeParser, skipping: Skipping
+    ) -> RecordedEvent | None:
         """Return the event of a row, or skip it."""
         time_us = 0
         sent = None if self._reading.time_field else event_as_sent(fields)
@@ -252,18 +232,18 @@ class _Timing:
             try:
                 named = "timestamp_ms" if sent else self._time_field or _time_field_of(fields)
                 value = sent[1] if sent else _looked_up(fields, named)
-                time_us = self._times.microseconds_of(value, named)
+                time_us = times.microseconds_of(value, named)
             except NotATimeError as error:
                 hint = _context_hint(fields)
-                if not (hint or self._skipping.has_events):
+                if not (hint or skipping.has_events):
                     hint = _records_hint(fields)
-                self._skipping.skip(line, "without a time", str(error), hint)
+                skipping.skip(line, "without a time", str(error), hint)
                 return None
             self._time_field = self._time_field if sent else named
-            if not self._skipping.has_events and is_number(value):
-                self._check_plausible(time_us, f"{self._name}, line {line}: `{named}` is {value}")
-        self._skipping.has_events = True
-        return RecordedEvent(self._name, line, fields, time_us, text)
+            if not skipping.has_events and is_number(value):
+                self._check_plausible(time_us, f"{self.name}, line {line}: `{named}` is {value}")
+        skipping.has_events = True
+        return RecordedEvent(self.name, line, fields, time_us, text)
 
     def _check_plausible(self, time_us: int, said: str) -> None:
         if 0 <= time_us < _PLAUSIBLE_FROM_US:

@@ -1,31 +1,89 @@
-"""The rows of a recording in CSV, or of lines that match a pattern."""
+"""The rows of a recording in CSV, or of lines that match a pattern: their cells become values of types."""
 
 import csv
 import io
+import math
+import re
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
-from api.cli.counted import counted
-from api.cli.recordings.columns import CellError, ColumnType, decide, is_missing, value_of
+from api.cli.messages import counted
 from api.cli.recordings.documents import LINE_BYTES_MAX, Row, lines_of, reason_of
 from api.cli.recordings.skipping import RecordingError, Skipping
 from engine.language.diagnostics import quoted
+from engine.language.limits import DEFAULT_LIMITS
 from engine.patterns.named_groups import NamedGroups
 
+ColumnType = Literal["text", "number", "boolean"]
+COLUMN_TYPES: Final[tuple[ColumnType, ...]] = get_args(ColumnType)
+
+_BOOLEANS: Final = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+"""As JSON, Python and spreadsheets write them."""
+_NAN: Final = frozenset({"NaN", "nan", "NAN"})
+_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 READ_BYTES: Final = 1024 * 1024
 """How much is read at once. The first read decides the types of columns."""
-
 COLUMNS_MAX: Final = 4096
 """The most columns of CSV."""
-
 _COLUMNS_SHOWN: Final = 100
-
-Tell = Callable[[str], None]
-
 _SEPARATORS: Final = ",;\t"
 """The characters that may separate the cells of CSV. The one that the header has most of does."""
+
+
+class CellError(ValueError):
+    """A cell does not have its column's type; the message shows the cell."""
+
+
+def decide(
+    header: Sequence[str], sample: Iterable[Sequence[str]], given: Mapping[str, ColumnType]
+) -> dict[str, ColumnType]:
+    """Return the type of each column: the `given` one, else one that fits all its cells in the sample.
+
+    Cells that are missing decide nothing. A column with only such cells is text.
+    """
+    rows = list(sample)
+    return {
+        name: given.get(name) or _type_of([row[place] for row in rows if not is_missing(row[place])])
+        for place, name in enumerate(header)
+    }
+
+
+def is_missing(cell: str) -> bool:
+    """Return whether a cell stands for no value: it is empty, or `NaN` as data frames write it."""
+    return not cell or cell in _NAN
+
+
+def value_of(cell: str, type_: ColumnType) -> str | float | bool:
+    """Return the cell as a value of that type. Raises CellError."""
+    match type_:
+        case "text":
+            return cell
+        case "boolean" if cell in _BOOLEANS:
+            return _BOOLEANS[cell]
+        case "number" if (number := _number(cell)) is not None:
+            return number
+        case _:
+            raise CellError(f"`{cell[:40]}` is not a {type_}")
+
+
+def _type_of(cells: Sequence[str]) -> ColumnType:
+    if not cells:
+        return "text"
+    if all(cell in _BOOLEANS for cell in cells):
+        return "boolean"
+    return "number" if all(_number(cell) is not None for cell in cells) else "text"
+
+
+def _number(cell: str) -> float | None:
+    """Return the number that JSON would read; None if there is none, or if it is out of range."""
+    match = _NUMBER.fullmatch(cell)
+    if not match:
+        return None
+    if match[2] is None and match[3] is None:
+        return int(cell) if len(match[1]) <= DEFAULT_LIMITS.digits_max else None
+    return float(cell) if math.isfinite(float(cell)) else None
 
 
 class _Lines:
@@ -91,9 +149,10 @@ class _Lines:
 
 
 def csv_rows(
-    source: io.BufferedReader, name: str, given: Mapping[str, ColumnType], tell: Tell, skipping: Skipping
+    source: io.BufferedReader, given: Mapping[str, ColumnType], skipping: Skipping
 ) -> Generator[Row, None, None]:
     """Yield the rows of a CSV file with a header; skip those that do not fit."""
+    name = skipping.name
     sample_rows = max(1, _lines_begun(source) - 1)
     header_line = source.peek().lstrip(b"\r\n").partition(b"\n")[0]
     separator = max(_SEPARATORS, key=lambda mark: header_line.count(mark.encode()))
@@ -126,22 +185,16 @@ def csv_rows(
     first = next(rows, None)
     if first is not None:
         header = _header(first[1], f"{name}, line {first[0]}")
-        yield from _typed(rows, sample_rows, header, name, given=given, tell=tell, skipping=skipping)
+        yield from _typed(rows, sample_rows, header, given, skipping)
 
 
 def pattern_rows(
-    source: io.BufferedReader,
-    name: str,
-    pattern: NamedGroups,
-    *,
-    given: Mapping[str, ColumnType],
-    tell: Tell,
-    skipping: Skipping,
+    source: io.BufferedReader, pattern: NamedGroups, given: Mapping[str, ColumnType], skipping: Skipping
 ) -> Generator[Row, None, None]:
     """Yield the named groups of each line that matches a pattern; skip the others."""
 
     def matched() -> Iterator[tuple[int, list[str]]]:
-        for number, raw in lines_of(source, name):
+        for number, raw in lines_of(source, skipping.name, LINE_BYTES_MAX):
             line = raw.decode("utf-8", "replace").rstrip("\r\n")
             found = pattern.found_in(line)
             if found is not None:
@@ -149,8 +202,7 @@ def pattern_rows(
             elif line:
                 skipping.skip_unmatched(number, line)
 
-    sample_rows = _lines_begun(source)
-    yield from _typed(matched(), sample_rows, pattern.names, name, given=given, tell=tell, skipping=skipping)
+    yield from _typed(matched(), _lines_begun(source), pattern.names, given, skipping)
 
 
 def _lines_begun(source: io.BufferedReader) -> int:
@@ -166,24 +218,21 @@ def _typed(
     rows: Iterator[tuple[int, list[str]]],
     sample_rows: int,
     header: list[str],
-    name: str,
-    *,
     given: Mapping[str, ColumnType],
-    tell: Tell,
     skipping: Skipping,
 ) -> Iterator[Row]:
     """Yield rows of cells as events, with the types that the cells of the first rows suggest."""
     unknown = [column for column in given if column not in header]
     if unknown:
         raise RecordingError(
-            f"{name}: --types names the column {quoted(unknown[0])}; there are {_listed(header)}"
+            f"{skipping.name}: --types names the column {quoted(unknown[0])}; there are {_listed(header)}"
         )
     sample = _sample(rows, sample_rows)
     whole = [cells for _, cells in sample if len(cells) == len(header)]
     types = decide(header, whole, given)
     listed = _listed([f"{column} {type_}" for column, type_ in types.items()])
     if whole:
-        tell(f"{name}: column types from the first {counted(len(whole), 'row')}: {listed}")
+        skipping.tell(f"{skipping.name}: column types from the first {counted(len(whole), 'row')}: {listed}")
     texts = {column for column in given if types[column] == "text"}
     for line, cells in chain(sample, rows):
         if len(cells) != len(header):

@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from api.cli.counted import counted
-from api.cli.failures import CommandError
+from api.cli.messages import CommandError, counted
 from engine.language.diagnostics import quoted
 
 SHOWN_MAX: Final = 3
@@ -31,8 +30,9 @@ class Skipping:
     def __init__(
         self, name: str, tell: Callable[[str], None], *, strict: bool = False, hopeless: int = HOPELESS
     ) -> None:
-        self._name = name
-        self._tell = tell
+        self.name = name
+        """That of the recording, for messages."""
+        self.tell = tell
         self._strict = strict
         self._hopeless = hopeless
         self.counts = Counter[str]()
@@ -42,7 +42,7 @@ class Skipping:
 
     def skip(self, line: int, kind: str, reason: str, hint: str = "", text: str | None = None) -> None:
         """Skip a line that cannot be read, for this reason. Raises RecordingError where that is the end."""
-        said = f"{self._name}, line {line}: {reason}{hint}"
+        said = f"{self.name}, line {line}: {reason}{hint}"
         self._first = self._first or said
         failed = self.counts.total() - self.counts[UNMATCHED] + 1
         if self._strict or (not self.has_events and failed >= self._hopeless):
@@ -51,7 +51,7 @@ class Skipping:
 
     def skip_unmatched(self, line: int, text: str) -> None:
         """Skip a line that the pattern does not match; it need not be an event."""
-        self._count(UNMATCHED, f"{self._name}, line {line}: no match of the pattern", text)
+        self._count(UNMATCHED, f"{self.name}, line {line}: no match of the pattern", text)
 
     def report(self) -> None:
         """Tell how many lines were skipped. Raises RecordingError if no line could be read."""
@@ -59,12 +59,12 @@ class Skipping:
             raise RecordingError(self._first)
         if len(self.counts) == 1:
             [(kind, times)] = self.counts.items()
-            self._tell(f"{self._name}: skipped {counted(times, 'line')} {kind}")
+            self.tell(f"{self.name}: skipped {counted(times, 'line')} {kind}")
         elif self.counts:
             kinds = ", ".join(f"{times} {kind}" for kind, times in self.counts.items())
-            self._tell(f"{self._name}: skipped {counted(self.counts.total(), 'line')}: {kinds}")
+            self.tell(f"{self.name}: skipped {counted(self.counts.total(), 'line')}: {kinds}")
 
     def _count(self, kind: str, said: str, text: str | None) -> None:
         self.counts[kind] += 1
         if self.counts[kind] <= SHOWN_MAX:
-            self._tell(f"{said}; skipped{'' if text is None else f': {quoted(text)}'}")
+            self.tell(f"{said}; skipped{'' if text is None else f': {quoted(text)}'}")

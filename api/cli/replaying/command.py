@@ -6,14 +6,14 @@ from typing import Any
 import click
 from rich.console import Console
 
-from api.cli.failures import CommandError
 from api.cli.lookup import add_rules, find_detector
+from api.cli.messages import CommandError
 from api.cli.options.reading_options import reading_options
 from api.cli.options.service_options import service_options
 from api.cli.options.values import lateness_option, vars_option
 from api.cli.recordings.reading import ReadingOptions
 from api.cli.recordings.sorting import Sorter
-from api.cli.replaying.run import Replay
+from api.cli.replaying.replay import Replay
 from api.cli.rule_files.reading import read_rules
 from rule_detector_client import Client
 

@@ -8,8 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from api.cli.rule_files.documents import Document
-from api.cli.rule_files.places import Path, offsets_of
+from api.cli.rule_files.documents import Document, Path, offsets_of
 from engine.language.diagnostics import (
     TOO_LARGE,
     UNREADABLE,

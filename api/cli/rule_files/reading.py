@@ -11,16 +11,11 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from api.cli.failures import CommandError
+from api.cli.messages import CommandError
 from api.cli.rule_files.definitions import Definitions, PlacedText
 from api.cli.rule_files.documents import Document, DocumentError
-from api.cli.rule_files.members import (
-    MEMBERS,
-    RuleMembers,
-    draft_defects,
-    listed_rules,
-)
-from api.cli.rule_files.places import Path as Part
+from api.cli.rule_files.documents import Path as Part
+from api.cli.rule_files.members import MEMBERS, RuleMembers, draft_defects, listed_rules
 from api.cli.rule_files.relations import RelationError, RelationFile, Tuple, tuples_in
 from engine.evaluation.rules import check_name
 from engine.evaluation.wire.bodies import without_collector

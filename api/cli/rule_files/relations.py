@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from msgspec import Meta, Struct
 
-from api.cli.counted import counted
+from api.cli.messages import counted
 from engine.language.diagnostics import json_type
 
 Scalar: TypeAlias = str | int | float | bool
@@ -41,10 +41,7 @@ class RelationFile(Struct, frozen=True, forbid_unknown_fields=True):
     types: list[
         Annotated[
             str,
-            Meta(
-                pattern="^(string|number|boolean)$",
-                extra={"expected": "`string`, `number` or `boolean`"},
-            ),
+            Meta(pattern="^(string|number|boolean)$", extra={"expected": "`string`, `number` or `boolean`"}),
         ]
     ] = []
     """The types of the columns of CSV. Without them, every cell is a string."""

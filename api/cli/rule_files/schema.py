@@ -8,8 +8,8 @@ import msgspec
 from api.cli.rule_files.members import Firing, RuleMembers, RuleTest
 from api.cli.rule_files.reading import WholeFile
 from api.cli.rule_files.relations import RelationFile
-from api.schema.openapi.condition_schemas import condition_schemas
-from api.schema.openapi.document import field_texts
+from api.schema.condition_schemas import condition_schemas
+from api.schema.openapi import field_texts
 
 _REFERENCE: Final = "#/$defs/{name}"
 _RULE: Final = {"$ref": "#/$defs/Rule"}

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from api.cli.failures import CommandError
 from api.cli.lookup import add_rules
+from api.cli.messages import CommandError
 from api.cli.recordings.reading import ReadingOptions
-from api.cli.replaying.run import Replay
+from api.cli.replaying.replay import Replay
 from api.cli.rule_files.reading import conditions_of
 from api.cli.sample import RECORDING, RULES
 from api.schema.examples import EVENT

@@ -1,19 +1,18 @@
 """`rule-detector backup`, `restore`, `token` and `retry`: work on a data folder without the service."""
 
 import secrets
-from collections.abc import Callable
 from pathlib import Path
 
 import click
 
-from api.cli.counted import counted
-from api.cli.failures import CommandError, warn
+from api.cli.messages import CommandError, counted, warn
+from api.cli.printing.output import Option
 from snapshots.errors import FolderInUse
 
 
 def data_option(
     meaning: str = "Data folder of the service.",
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+) -> Option:
     """Return the option, which is required; the command receives `data`."""
     return click.option(
         "--data",

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from api.cli.failures import CommandError, warn
+from api.cli.messages import CommandError, warn
 from api.secret_files import readable_by_others
 from api.setting import Setting, SettingsError
 from api.settings import settings

@@ -2,8 +2,7 @@
 
 import click
 
-from api.cli.counted import counted
-from api.cli.failures import CommandError
+from api.cli.messages import CommandError, counted
 from api.cli.printing.terminal import on_one_line
 
 
@@ -63,9 +62,8 @@ def sigma(
         raise CommandError(
             "pySigma is missing; `pip install 'rule-detector[sigma]'` installs what this command needs"
         ) from None
-    from api.cli.sigma.conversion import Converter  # noqa: PLC0415 -- imports pySigma
-    from api.cli.sigma.logsources import read_mapping  # noqa: PLC0415
-    from api.cli.sigma.rules_file import rules_file  # noqa: PLC0415
+    from api.cli.sigma.conversion import Converter, rules_file  # noqa: PLC0415 -- imports pySigma
+    from api.cli.sigma.detections import read_mapping  # noqa: PLC0415
 
     try:
         mappings = [read_mapping(each) for each in logsources]

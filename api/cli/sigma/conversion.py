@@ -1,25 +1,31 @@
-"""Converts Sigma rules: the condition of each, or why it has none."""
+"""Converts Sigma rules: the condition of each, or why it has none, and the rules file of all."""
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, cast
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, cast
 
 from sigma.exceptions import SigmaError
 from sigma.processing.resolver import ProcessingPipelineResolver
 from sigma.rule import SigmaRule
 from sigma.rule.detection import EmptySigmaDetections
 
-from api.cli.failures import CommandError
+from api.cli.messages import CommandError
 from api.cli.rule_files.reading import files_in
+from api.cli.rule_files.writing import rules_file_text
 from api.cli.sigma.correlations import correlation_condition
-from api.cli.sigma.detections import all_of, detection_condition
-from api.cli.sigma.logsources import Mapping, conditions_for
+from api.cli.sigma.detections import Mapping, all_of, conditions_for, detection_condition
 from api.cli.sigma.sources import REFUSALS, Rule, Unread, path_of, read_rules, reason_of
 from api.cli.sigma.values import LeftOut
-from engine.language.condition import All, Any, Condition
+from engine.evaluation.rules import DESCRIPTION_CHARS_MAX, LABEL_CHARS_MAX
+from engine.language import condition as conditions
+from engine.language.condition import All, Condition
 from engine.language.diagnostics import Refusal
 from engine.language.limits import DEFAULT_LIMITS
 from engine.language.text.parser import parse
 from engine.language.text.printer import format as canonical
+
+NAME_CHARS_MAX: Final = 255
+_ID_CHARS: Final = 8
 
 
 class Converted(NamedTuple):
@@ -104,5 +110,49 @@ def laid_out(condition: Condition) -> str:
     if len(members) == 1:
         return canonical(condition)
     return "\nand ".join(
-        f"({canonical(member)})" if isinstance(member, Any) else canonical(member) for member in members
+        f"({canonical(member)})" if isinstance(member, conditions.Any) else canonical(member)
+        for member in members
     )
+
+
+def rules_file(converted: Sequence[Converted]) -> str:
+    """Return the rules file of these rules, in their order."""
+    named = zip(distinct_names([each.rule for each in converted]), converted, strict=True)
+    return rules_file_text({name: _members(each) for name, each in named})
+
+
+def distinct_names(rules: Sequence[Rule]) -> Iterator[str]:
+    """Yield the name of each rule: its title, which is followed by the id where several have that title."""
+    titles = [_one_line(rule.title) or "untitled" for rule in rules]
+    shared = Counter(titles)
+    taken = set[str]()
+    for title, rule in zip(titles, rules, strict=True):
+        suffix = f" ({str(rule.id)[:_ID_CHARS]})" if shared[title] > 1 and rule.id else ""
+        number = 1
+        while (name := title[: NAME_CHARS_MAX - len(suffix)] + suffix) in taken:
+            number += 1
+            suffix = f" ({number})"
+        taken.add(name)
+        yield name
+
+
+def _members(converted: Converted) -> dict[str, Any]:
+    rule = converted.rule
+    members: dict[str, Any] = {}
+    if rule.description:
+        members["description"] = _one_line(rule.description)[:DESCRIPTION_CHARS_MAX]
+    said = {
+        "level": str(rule.level or "").lower(),
+        "status": str(rule.status or "").lower(),
+        "author": rule.author,
+        "id": str(rule.id or ""),
+        "tags": ", ".join(map(str, rule.tags)),
+        "references": " ".join(map(str, rule.references)),
+    }
+    labels = {name: _one_line(value)[:LABEL_CHARS_MAX] for name, value in said.items() if value}
+    return {**members, **({"labels": labels} if labels else {}), "condition": converted.text}
+
+
+def _one_line(text: str) -> str:
+    """Return a text with a space for each run of white space and characters that cannot be printed."""
+    return " ".join("".join(each if each.isprintable() else " " for each in text).split())

@@ -4,7 +4,6 @@ import csv
 import gzip
 import io
 import sys
-from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -12,11 +11,10 @@ from typing import Any, Final
 import click
 import msgspec
 
-from api.cli.counted import counted
-from api.cli.failures import CommandError
 from api.cli.lookup import find_detector
+from api.cli.messages import CommandError, counted
 from api.cli.options.service_options import service_and_output_options
-from api.cli.printing.output import show, tell, value_text, yes_option
+from api.cli.printing.output import Option, show, tell, value_text, yes_option
 from api.cli.recordings.times import iso
 from api.cli.things.rules import detector_option
 from rule_detector_client import Client, Relation, calls
@@ -29,13 +27,7 @@ _CHANGED_AT_ONCE: Final = 2_000
 _CHANGED_BYTES: Final = 512 * 1024
 """The most tuples of one change, and about their size: it is one body of less than a megabyte."""
 
-form_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
-    "--format",
-    "form",
-    type=click.Choice(["csv", "ndjson", "text"]),
-    help="Format of the file.  [default: by its name; text, a value in each line, if that does not tell]",
-)
-more_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
+more_option: Option = click.option(
     "--file", metavar="FILE", help="File with more of them: NDJSON, or text with a value in each line."
 )
 
@@ -90,7 +82,12 @@ Examples:
 )
 @click.argument("name")
 @click.argument("file")
-@form_option
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["csv", "ndjson", "text"]),
+    help="Format of the file.  [default: by its name; text, a value in each line, if that does not tell]",
+)
 @click.option("--header", is_flag=True, help="The first line of CSV names the columns.")
 @click.option("--types", metavar="TYPE,…", help="Types of the columns of CSV: string, number or boolean.")
 @detector_option

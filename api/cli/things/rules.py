@@ -1,6 +1,5 @@
 """`rule-detector rules`: the rules of a detector of a running service."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import msgspec
 from api.cli.lookup import add_rules, find_detector, find_rule
 from api.cli.options.service_options import service_and_output_options
 from api.cli.options.values import named_values
-from api.cli.printing.output import show, tell, tell_messages, value_text, yes_option
+from api.cli.printing.output import Option, show, tell, tell_messages, value_text, yes_option
 from api.cli.printing.terminal import on_one_line
 from api.cli.recordings.times import iso
 from api.cli.rule_files.reading import conditions_of, is_rule_file, read_rules, read_text
@@ -18,7 +17,7 @@ from engine.language.text.printer import format as canonical
 from engine.language.validation.document import condition_from_document
 from rule_detector_client import Client, Rule, ServiceError, calls
 
-detector_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
+detector_option: Option = click.option(
     "--detector", required=True, metavar="ID|NAME", help="Detector that has the rules."
 )
 

@@ -8,14 +8,14 @@ from typing import Final
 import click
 import msgspec
 
-from api.cli.failures import CommandError
 from api.cli.lookup import find_detector, find_rule
+from api.cli.messages import CommandError
 from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.explained_rules import node_lines
 from api.cli.printing.output import show, tell, tell_messages, value_text, yes_option
 from api.cli.recordings.times import iso
 from api.cli.rule_files.reading import read_text
-from rule_detector_client import Client, Comparison, Difference, Example, Identified, Rule, calls
+from rule_detector_client import Client, Comparison, Example, Identified, Rule, calls
 
 _NAME_CHARS_MAX: Final = 255
 _DRAFT: Final = ", draft"
@@ -129,9 +129,7 @@ def _report(comparison: Comparison, output: str, *, explain: bool) -> None:
         return
     for kind, heading in KINDS.items():
         for example in comparison.examples[kind]:
-            click.echo(_line(heading, example))
-            if explain:
-                _tell_trees(example)
+            _tell(heading, example, explain=explain)
     if comparison.young_until_ms is None:
         click.echo("One of the two has seen fewer events than the other, and looks back without a bound.")
     elif not isinstance(comparison.young_until_ms, msgspec.UnsetType):
@@ -156,7 +154,10 @@ def _follow(client: Client, detector_id: str, rule: Rule, output: str, *, explai
             click.echo("The comparison began anew.", err=True)
             before = msgspec.structs.replace(now, only_rule=0, only_draft=0)
         for one in now.differences:
-            _tell_difference(one, output, explain=explain)
+            if output == "json":
+                click.echo(msgspec.json.encode(one))
+            else:
+                _tell(KINDS[one.fired], one, explain=explain)
         missed = _differing(now) - _differing(before) - len(now.differences)
         if missed > 0:
             click.echo(f"{missed} more, which the service counted but did not keep.", err=True)
@@ -172,16 +173,8 @@ def _differing(comparison: Comparison) -> int:
     return comparison.only_rule + comparison.only_draft
 
 
-def _tell_difference(one: Difference, output: str, *, explain: bool) -> None:
-    if output == "json":
-        click.echo(msgspec.json.encode(one))
-        return
-    click.echo(_line(KINDS[one.fired], one))
-    if explain:
-        _tell_trees(one)
-
-
-def _tell_trees(one: Example) -> None:
-    for name, node in (("rule", one.rule), ("draft", one.draft)):
+def _tell(heading: str, one: Example, *, explain: bool) -> None:
+    click.echo(_line(heading, one))
+    for name, node in (("rule", one.rule), ("draft", one.draft)) if explain else ():
         if node is not None:
             click.echo("\n".join([f"  {name}", *node_lines(node, round(one.timestamp_ms * 1_000), "    ")]))

@@ -1,7 +1,8 @@
 """`rule-detector state`: what a detector of a running service holds."""
 
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 import click
 import msgspec
@@ -103,7 +104,9 @@ def _show_rule(found: dict[str, Any], output: str) -> None:
 
 
 def _show_page(found: dict[str, Any], listed: str, output: str) -> None:
-    show(output, found, *_table(listed, found[listed]))
+    columns = _COLUMNS[listed]
+    rows = ([text(entry) for text in columns.values()] for entry in found[listed])
+    show(output, found, list(columns), rows)
     if "after" in found and output == "table":
         click.echo(f"more: --after {found['after']}")
 
@@ -121,36 +124,33 @@ def _readable(name: str, value: Any) -> str:
     return str(value)
 
 
-def _table(listed: str, entries: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    match listed:
-        case "keys":
-            header = ["key", "last event", "memories"]
-            return header, [
-                [_pairs(each["key"]), str(each["last_event"]), str(each["memories"])] for each in entries
-            ]
-        case "nodes":
-            header = ["condition", "per", "entries", "bytes", "uses"]
-            return header, [
-                [each["text"], ", ".join(each["per"]), *(str(each[one]) for one in header[2:])]
-                for each in entries
-            ]
-        case _:
-            header = ["priority", "rule", "true", "evaluated", "time"]
-            return header, [
-                [
-                    str(each["priority"]),
-                    each["name"],
-                    str(each["times_true"]),
-                    _percent(each.get("evaluated_share")),
-                    _percent(each.get("time_share")),
-                ]
-                for each in entries
-            ]
-
-
 def _pairs(key: dict[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in key.items())
 
 
 def _percent(share: float | None) -> str:
     return "" if share is None else f"{100 * share:.3g} %"
+
+
+_COLUMNS: Final[dict[str, dict[str, Callable[[dict[str, Any]], str]]]] = {
+    "keys": {
+        "key": lambda it: _pairs(it["key"]),
+        "last event": lambda it: str(it["last_event"]),
+        "memories": lambda it: str(it["memories"]),
+    },
+    "nodes": {
+        "condition": lambda it: str(it["text"]),
+        "per": lambda it: ", ".join(it["per"]),
+        "entries": lambda it: str(it["entries"]),
+        "bytes": lambda it: str(it["bytes"]),
+        "uses": lambda it: str(it["uses"]),
+    },
+    "rules": {
+        "priority": lambda it: str(it["priority"]),
+        "rule": lambda it: str(it["name"]),
+        "true": lambda it: str(it["times_true"]),
+        "evaluated": lambda it: _percent(it.get("evaluated_share")),
+        "time": lambda it: _percent(it.get("time_share")),
+    },
+}
+"""The columns of each list."""

@@ -1,1 +1,1 @@
-"""Rules tried on recordings in this process, without a service."""
+"""Rules tried on recordings, and tested, in this process without a service."""

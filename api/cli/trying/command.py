@@ -8,11 +8,10 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
-from api.cli.counted import counted, duration_at_least
-from api.cli.failures import CommandError, warn
+from api.cli.messages import CommandError, counted, duration_at_least, warn
 from api.cli.options.reading_options import reading_options
 from api.cli.options.values import lateness_option, vars_option
-from api.cli.printing.tables import print_table
+from api.cli.printing.output import print_table
 from api.cli.recordings.reading import ReadingOptions, RecordedEvent
 from api.cli.recordings.sorting import Sorter
 from api.cli.replaying.feeding import Feeding, are_files

@@ -15,7 +15,7 @@ from typing import IO, Any, Final, cast
 
 import click
 
-from api.cli.failures import CommandError
+from api.cli.messages import CommandError
 from api.cli.printing.output import KEYS_SHOWN, keys_text
 from api.cli.printing.terminal import EscapingStream, on_one_line
 from api.cli.recordings.times import iso

@@ -9,8 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from api.cli.counted import counted
-from api.cli.failures import CommandError
+from api.cli.messages import CommandError, counted
 from api.cli.printing.explained_rules import lines_of
 from api.cli.printing.output import KEYS_MAX, keys_text
 from api.cli.recordings.reading import RecordedEvent

@@ -39,6 +39,12 @@ PAGE: Final = 1_000
 """The number of detectors or rules in a page of their list; the service gives no more."""
 
 
+def _of(detector_id: str, *parts: str, **query: object) -> str:
+    """Return a path of a detector. What is None in the query is left out."""
+    asked = urlencode({name: value for name, value in query.items() if value is not None})
+    return path_of("detectors", detector_id, *parts) + (f"?{asked}" if asked else "")
+
+
 # Tokens, and who changed what
 
 
@@ -91,7 +97,7 @@ def list_detectors(after: str = "", limit: int = PAGE) -> Call[list[Detector]]:
 
 def get_detector(detector_id: str) -> Call[Detector]:
     """Return one detector."""
-    return Call("GET", path_of("detectors", detector_id), typed(Detector))
+    return Call("GET", _of(detector_id), typed(Detector))
 
 
 def create_detector(name: str) -> Call[Identified]:
@@ -101,12 +107,12 @@ def create_detector(name: str) -> Call[Identified]:
 
 def delete_detector(detector_id: str) -> Call[Identified]:
     """Delete a detector with its rules and its state."""
-    return Call("DELETE", path_of("detectors", detector_id), typed(Identified))
+    return Call("DELETE", _of(detector_id), typed(Identified))
 
 
 def fork_detector(detector_id: str, name: str) -> Call[Identified]:
     """Make a detector with the same rules, under new ids, and with all that they remember."""
-    return post(path_of("detectors", detector_id, "fork"), Identified, {"name": name})
+    return post(_of(detector_id, "fork"), Identified, {"name": name})
 
 
 # Rules
@@ -129,25 +135,23 @@ class RuleMembers(TypedDict, total=False):
 
 def list_rules(detector_id: str) -> Call[list[Rule]]:
     """Return the rules of a detector by priority, up to 64 MiB of them; `Client.rules` gives all."""
-    return Call("GET", path_of("detectors", detector_id, "rules"), listed("rules", Rule))
+    return Call("GET", _of(detector_id, "rules"), listed("rules", Rule))
 
 
 def rules_page(detector_id: str, after: int = 0, limit: int = PAGE, name: str = "") -> Call[list[Rule]]:
     """Return a page of the rules after a priority, or of those of a name. It is empty only after the last."""
-    asked = {"limit": limit, "after": after, "name": name}
-    page = urlencode({member: value for member, value in asked.items() if value})
-    return Call("GET", path_of("detectors", detector_id, "rules") + f"?{page}", listed("rules", Rule))
+    path = _of(detector_id, "rules", limit=limit, after=after or None, name=name or None)
+    return Call("GET", path, listed("rules", Rule))
 
 
 def shown_rules_page(detector_id: str, after: int = 0) -> Call[list[ShownRule]]:
     """Return a page of the rules as `rules_page` does, with their conditions as text."""
-    page = f"?source=true&after={after}"
-    return Call("GET", path_of("detectors", detector_id, "rules") + page, listed("rules", ShownRule))
+    return Call("GET", _of(detector_id, "rules", source="true", after=after), listed("rules", ShownRule))
 
 
 def get_rule(detector_id: str, rule_id: str) -> Call[ShownRule]:
     """Return one rule, with its condition as text."""
-    return Call("GET", path_of("detectors", detector_id, "rules", rule_id), typed(ShownRule))
+    return Call("GET", _of(detector_id, "rules", rule_id), typed(ShownRule))
 
 
 def add_rule(
@@ -164,7 +168,7 @@ def add_rule(
     """
     given = {member: value for member, value in members.items() if value or member == "every_by"}
     asked = {"name": name, "condition": condition, "notify": False, "draftOf": draft_of, **given}
-    return Call("POST", path_of("detectors", detector_id, "rules"), with_messages(Identified), _rule(asked))
+    return Call("POST", _of(detector_id, "rules"), with_messages(Identified), _rule(asked))
 
 
 def change_rule(
@@ -184,7 +188,7 @@ def change_rule(
     """
     asked: dict[str, Any] = {"name": name, "condition": condition, "enabled": enabled, **members}
     asked["history"] = "keep" if keep_history else None
-    path = path_of("detectors", detector_id, "rules", rule_id)
+    path = _of(detector_id, "rules", rule_id)
     return Call("PATCH", path, with_messages(Rule), _rule(asked))
 
 
@@ -217,31 +221,28 @@ def put_rules(
         body = msgspec.json.encode({"rules": rules, **document})
     else:
         body = object_json({"rules": [*map(dict, rules)], **document}, "body")
-    path = path_of("detectors", detector_id, "rules")
+    path = _of(detector_id, "rules")
     return Call("PUT", path, with_messages(RulesChanged), body, idempotent=True, timeout_s=660.0)
 
 
 def rule_versions(detector_id: str, rule_id: str) -> Call[list[Version]]:
     """Return the last versions of a rule, newest first."""
-    return Call(
-        "GET", path_of("detectors", detector_id, "rules", rule_id, "versions"), listed("versions", Version)
-    )
+    return Call("GET", _of(detector_id, "rules", rule_id, "versions"), listed("versions", Version))
 
 
 def remove_rule(detector_id: str, rule_id: str) -> Call[Identified]:
     """Delete a rule."""
-    return Call("DELETE", path_of("detectors", detector_id, "rules", rule_id), typed(Identified))
+    return Call("DELETE", _of(detector_id, "rules", rule_id), typed(Identified))
 
 
 def comparison(detector_id: str, rule_id: str, after: int | None = None) -> Call[Comparison]:
     """Return how a rule and its draft differ; with `after`, those differences that come after an event."""
-    path = path_of("detectors", detector_id, "rules", rule_id, "comparison")
-    return Call("GET", path + ("" if after is None else f"?after={after}"), typed(Comparison))
+    return Call("GET", _of(detector_id, "rules", rule_id, "comparison", after=after), typed(Comparison))
 
 
 def promote(detector_id: str, rule_id: str) -> Call[Rule]:
     """Exchange the conditions of a rule and its draft, with their histories, and give the rule."""
-    return post(path_of("detectors", detector_id, "rules", rule_id, "promote"), Rule)
+    return post(_of(detector_id, "rules", rule_id, "promote"), Rule)
 
 
 # Relations
@@ -249,13 +250,13 @@ def promote(detector_id: str, rule_id: str) -> Call[Rule]:
 
 def list_relations(detector_id: str) -> Call[list[Relation]]:
     """Return the relations of a detector, by name."""
-    return Call("GET", path_of("detectors", detector_id, "relations"), listed("relations", Relation))
+    return Call("GET", _of(detector_id, "relations"), listed("relations", Relation))
 
 
 def relation_page(detector_id: str, name: str, after: int = 0, limit: int = PAGE) -> Call[RelationPage]:
     """Return a page of the tuples of a relation; `Client.tuples` gives all."""
-    page = f"?limit={limit}" + (f"&after={after}" if after else "")
-    return Call("GET", path_of("detectors", detector_id, "relations", name) + page, typed(RelationPage))
+    path = _of(detector_id, "relations", name, limit=limit, after=after or None)
+    return Call("GET", path, typed(RelationPage))
 
 
 def put_relation(
@@ -271,7 +272,7 @@ def put_relation(
     """
     lines = (msgspec.json.encode(one) + b"\n" for one in tuples)
     body = tuples if isinstance(tuples, bytes) else b"".join(lines)
-    path = path_of("detectors", detector_id, "relations", name) + (f"?{urlencode(query)}" if query else "")
+    path = _of(detector_id, "relations", name, **query)
     return Call("PUT", path, typed(Relation), body, content_type=content_type, idempotent=True)
 
 
@@ -280,13 +281,13 @@ def patch_relation(
 ) -> Call[Relation]:
     """Remove tuples from a relation and add others, as one change."""
     body = msgspec.json.encode({"add": list(add), "remove": list(remove)})
-    path = path_of("detectors", detector_id, "relations", name)
+    path = _of(detector_id, "relations", name)
     return Call("PATCH", path, typed(Relation), body, idempotent=True)
 
 
 def delete_relation(detector_id: str, name: str) -> Call[Named]:
     """Delete a relation."""
-    return Call("DELETE", path_of("detectors", detector_id, "relations", name), typed(Named))
+    return Call("DELETE", _of(detector_id, "relations", name), typed(Named))
 
 
 # The service
@@ -300,7 +301,7 @@ def show_cluster() -> Call[dict[str, Any]]:
 def move_detector(detector_id: str, node: str | None = None) -> Call[dict[str, Any]]:
     """Move a detector to the node with that id, by default to the other node with the most room."""
     document = {} if node is None else {"node": node}
-    return post(path_of("detectors", detector_id, "move"), dict[str, Any], document)
+    return post(_of(detector_id, "move"), dict[str, Any], document)
 
 
 def drain_node(node: str) -> Call[dict[str, Any]]:
@@ -326,7 +327,7 @@ def evaluate(
     details: bool = False,
 ) -> Call[EventResult]:
     """Evaluate an event; `variables` are its `context.vars`. `details` adds `keys`, `found` to actions."""
-    path = path_of("detectors", detector_id, "evaluate") + "?details=true" * details
+    path = _of(detector_id, "evaluate") + "?details=true" * details
     body = event_body(fields, timestamp_ms, variables)
     return Call("POST", path, with_messages(EventResult), body, key)
 
@@ -342,7 +343,7 @@ def evaluate_batch(
     """Evaluate events in order, each the JSON of `{fields, timestamp_ms}`, with the same variables."""
     context = b"" if variables is None else b',"context":{"vars":%b}' % object_json(variables, "vars")
     body = b'{"events":[' + b",".join(events) + b"]" + context + b"}"
-    path = path_of("detectors", detector_id, "evaluate", "batch") + "?details=true" * details
+    path = _of(detector_id, "evaluate", "batch") + "?details=true" * details
     return Call("POST", path, listed("results", EventResult), body, key)
 
 
@@ -351,14 +352,14 @@ def ingest(
 ) -> Call[Ingested]:
     """Evaluate plain records, or their JSON, in the order of their times, which are in the field `time`."""
     lines = [x if isinstance(x, bytes) else object_json(x, f"records[{n}]") for n, x in enumerate(records)]
-    path = path_of("detectors", detector_id, "ingest") + (f"?{urlencode({'time': time})}" if time else "")
+    path = _of(detector_id, "ingest", time=time or None)
     return Call("POST", path, typed(Ingested), b"\n".join(lines), key, "application/x-ndjson")
 
 
 def tick(detector_id: str, timestamp_ms: float, *, key: str = "") -> Call[EventResult]:
     """Move the clock without an event; the actions are those of timed rules that fire because of it."""
     body = b"{%b}" % time_json(timestamp_ms)
-    return Call("POST", path_of("detectors", detector_id, "tick"), with_messages(EventResult), body, key)
+    return Call("POST", _of(detector_id, "tick"), with_messages(EventResult), body, key)
 
 
 def explain(
@@ -371,13 +372,14 @@ def explain(
 ) -> Call[list[ExplainedRule]]:
     """Explain what an event would do, for all rules or for one; nothing is recorded."""
     body = event_body(fields, timestamp_ms, variables, {} if rule_id is None else {"ruleId": rule_id})
-    return Call("POST", path_of("detectors", detector_id, "explain"), listed("rules", ExplainedRule), body)
+    return Call("POST", _of(detector_id, "explain"), listed("rules", ExplainedRule), body)
 
 
 def state(detector_id: str, **query: str) -> Call[dict[str, Any]]:
     """Return what a detector holds, or what the query asks for, as the service gives it."""
-    path = path_of("detectors", detector_id, "state") + (f"?{urlencode(query)}" if query else "")
-    return Call("GET", path, lambda envelope: dict(json.loads(bytes(envelope.result))))
+    return Call(
+        "GET", _of(detector_id, "state", **query), lambda envelope: dict(json.loads(bytes(envelope.result)))
+    )
 
 
 def parse_condition(condition: str | Mapping[str, Any]) -> Call[ParsedCondition]:

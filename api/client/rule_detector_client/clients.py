@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import secrets
 import ssl
 import time
 from collections.abc import (
@@ -21,11 +22,11 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 
 import httpx
 
-from .calls import PAGE, Call, Value, list_detectors, relation_page, rules_page
+from .calls import PAGE, Call, Value, ingest, list_detectors, relation_page, rules_page
 from .feed import OPENED_AT_ONCE, FeedReader, Firing, Gap, OnBreak, Opened, opened, opened_at_once
 from .json_values import object_json
 from .results import Detector, EventResult, Ingested, Rule, ServiceError
-from .sending import Batches, Event, RetryingSender, send_events, send_records
+from .sending import Batches, Event, RetryingSender, send_events
 from .stream import stream, stream_async
 
 P = ParamSpec("P")
@@ -93,12 +94,17 @@ class _Service:
         time: str | None = None,
     ) -> AsyncGenerator[Ingested, None]:
         batches, place = Batches[bytes](len), 0
+
+        def sent(batch: list[bytes]) -> Awaitable[Ingested]:
+            # The key makes the request safe to retry.
+            return self.send(ingest(detector_id, batch, time=time, key=secrets.token_hex(16)))
+
         async for record in _each(records):
             if ready := batches.add(object_json(record, f"records[{place}]")):
-                yield await send_records(self._sender, detector_id, ready, time)
+                yield await sent(ready)
             place += 1
         if ready := batches.take():
-            yield await send_records(self._sender, detector_id, ready, time)
+            yield await sent(ready)
 
     async def evaluate_batch(
         self,

@@ -136,10 +136,7 @@ class FeedReader:
     jitter: Callable[[], float] = random.random
 
     async def entries(
-        self,
-        detector_id: str,
-        after: int | None = None,
-        on_break: OnBreak | None = None,
+        self, detector_id: str, after: int | None = None, on_break: OnBreak | None = None
     ) -> AsyncGenerator[Firing | Gap, None]:
         """Yield the firings after a place, by default those to come, and what of them is gone.
 

@@ -12,9 +12,9 @@ import httpx
 import msgspec
 
 from .call import Call
-from .calls import evaluate_batch, ingest
+from .calls import evaluate_batch
 from .json_values import event_json
-from .results import Envelope, EventResult, Ingested, ServiceError
+from .results import Envelope, EventResult, ServiceError
 
 T = TypeVar("T")
 
@@ -241,13 +241,6 @@ async def send_events(
         if done < len(batch):
             waiting.append(batch[done:])
     return results
-
-
-async def send_records(
-    sender: RetryingSender, detector_id: str, records: Sequence[bytes], time: str | None
-) -> Ingested:
-    """Evaluate records, each as JSON, once. Raises ServiceError, also if all are refused."""
-    return await sender.carry_out(ingest(detector_id, records, time=time, key=secrets.token_hex(16)))
 
 
 def _did_not_fit(result: EventResult) -> bool:

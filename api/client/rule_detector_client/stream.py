@@ -167,11 +167,7 @@ class _Encrypted:
 
 
 def stream(
-    url: httpx.URL,
-    token: str,
-    detector_id: str,
-    events: Iterable[Event],
-    tls: ssl.SSLContext | None = None,
+    url: httpx.URL, token: str, detector_id: str, events: Iterable[Event], tls: ssl.SSLContext | None = None
 ) -> Iterator[EventResult]:
     """Send events in a thread and yield their results as they arrive. Raises ServiceError."""
     reader = _Reader(url, token, detector_id)

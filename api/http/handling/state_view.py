@@ -8,7 +8,7 @@ import msgspec
 
 from api.http.request.query import read_key
 from api.schema.envelope import RequestRefusal, Response, answered, success
-from api.schema.messages.state import StateQuery
+from api.schema.messages.inspecting import StateQuery
 from engine.evaluation.inspecting.holdings import KeyPlace
 from engine.evaluation.inspecting.states import Ranked, StateAsked, after_of
 from engine.evaluation.wire.events import Answer, Done

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from api.http.routes import changes, cluster, detectors, evaluations, relations, rules, tokens
+from api.http.routes import cluster, detectors, evaluations, relations, rules, tokens
 
 BLUEPRINTS: Final = tuple(
-    file.blueprint for file in (tokens, detectors, evaluations, rules, relations, cluster, changes)
+    file.blueprint for file in (tokens, detectors, evaluations, rules, relations, cluster)
 )
 
 OPERATIONS: Final = tuple(operation for blueprint in BLUEPRINTS for operation in blueprint.operations)

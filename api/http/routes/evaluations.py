@@ -10,10 +10,9 @@ from typing import Any, Final
 import msgspec
 
 from api.http.body.ndjson_stream import NdjsonStream
-from api.http.handling.event_stream import EVENT_STREAM
-from api.http.handling.feed_stream import FeedStream, next_of
-from api.http.handling.otlp.exporting import events_in, exported
-from api.http.handling.otlp.json_form import Exported, ExportLogs
+from api.http.handling import otlp_logs, otlp_protobuf
+from api.http.handling.event_stream import EVENT_STREAM, FeedStream, next_of
+from api.http.handling.otlp_logs import Exported, ExportLogs
 from api.http.handling.state_view import state_view
 from api.http.request.head import accepts, authorization, idempotency_key, last_event_id
 from api.http.request.timeout import EVALUATIONS_STREAM, FIRINGS_STREAM
@@ -22,15 +21,17 @@ from api.http.service import request, service
 from api.schema import examples
 from api.schema.envelope import BATCH_FORMS, JSON, MSGPACK, NDJSON, PROTOBUF, EntryOfReply, Response, answered
 from api.schema.messages import evaluations as messages
-from api.schema.messages import explanations
+from api.schema.messages import inspecting
 from api.schema.messages.catalogue import given
-from api.schema.messages.state import State, StateQuery
+from api.schema.messages.inspecting import State, StateQuery
 from engine.evaluation.inspecting.explanations import ExplainBody
 from engine.evaluation.wire.batches import count_events, count_records
+from engine.evaluation.wire.bodies import decode
 from engine.evaluation.wire.decoding import BatchBody, EvaluateBody, TickBody
 from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.records import Ingest
 from engine.language.diagnostics import Entry, Refusal
+from engine.language.limits import Limits
 from engine.runtime.contract.requests import operations
 
 blueprint = Operations("evaluations")
@@ -178,7 +179,7 @@ async def tick(detectorId: str, query: messages.RecordedQuery, body: bytes) -> R
     "it, and until when it stays so.",
     body=ExplainBody,
     body_example={"event": examples.EVENT},
-    result=explanations.Explanation,
+    result=inspecting.Explanation,
     own_codes=(1201, 1400, 1402),
     result_example={"rules": [examples.EXPLAINED]},
 )
@@ -256,3 +257,30 @@ def check_accepted(result: bytes) -> None:
     kind = errors[0][1].code // 10
     same = [(place, error) for place, error in errors if error.code // 10 == kind][:ERRORS_MAX]
     raise Refusal(*[Entry(error.code, f"events[{place}]: {error.message}") for place, error in same])
+
+
+_TOLD: Final = 3
+"""How many refusals the message of the answer tells."""
+
+
+def events_in(body: bytes, now_us: int, limits: Limits, bytes_max: int, *, in_protobuf: bool) -> bytes:
+    """Return the events of the log records in a body, a line each. Raises Refusal."""
+    if in_protobuf:
+        logs = otlp_protobuf.LogsReader(limits).logs(body)
+    else:
+        logs = otlp_logs.logs_of(decode(body, ExportLogs, limits))
+    return otlp_logs.lines_of(logs, now_us, limits, bytes_max)
+
+
+def exported(answer: Done, *, in_protobuf: bool) -> Response:
+    """Return the response to records that were evaluated, and of which some may have been refused."""
+    said = msgspec.json.decode(answer.result)
+    refused, message = said["refused"], _message(said["errors"])
+    if in_protobuf:
+        return Response(200, otlp_protobuf.partial_success(refused, message), content_type=PROTOBUF)
+    return Response(200, otlp_logs.partial_success(refused, message), content_type=JSON)
+
+
+def _message(errors: list[dict[str, Any]]) -> str:
+    told = [f"log record {error['index']}: {error['code']} {error['message']}" for error in errors[:_TOLD]]
+    return "; ".join(told)

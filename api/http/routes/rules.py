@@ -1,13 +1,13 @@
 """The routes of rules: each has a condition over the history of its detector."""
 
 import asyncio
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from api.http.handling.condition_parsing import parse_condition as parsed
+from api.http.handling.condition_bodies import parse_condition as parsed
+from api.http.handling.condition_bodies import put_rules_operation
 from api.http.handling.event_stream import EVENT_STREAM, TimelineStream
-from api.http.handling.rules_body import put_rules_operation
 from api.http.request.head import accepts, authorization
 from api.http.request.query import read_key
 from api.http.request.timeout import TIMELINE_STREAM
@@ -15,10 +15,10 @@ from api.http.routes.described import Operations, describe
 from api.http.service import request, service
 from api.schema import examples
 from api.schema.envelope import Response, success
-from api.schema.messages import explanations
+from api.schema.messages import inspecting
 from api.schema.messages import rules as messages
 from api.schema.messages.catalogue import PAGE_MAX, given
-from api.schema.messages.explanations import Comparison, ComparisonQuery
+from api.schema.messages.inspecting import Comparison, ComparisonQuery
 from engine.runtime.contract.requests import operations
 
 blueprint = Operations("rules")
@@ -63,18 +63,11 @@ async def list_rules(detectorId: str, query: messages.RulesQuery) -> Response:
 )
 async def create_rule(detectorId: str, body: bytes) -> Response:
     wanted = await service.decode(body, messages.NewRule)
-    operation = operations.add_rule(
-        wanted.name,
-        wanted.condition,
-        notify=wanted.notify,
-        shadow=wanted.shadow,
-        draft_of=given(wanted.draftOf),
-        description=wanted.description,
-        labels=wanted.labels,
-        timed=wanted.timed,
-        every_secs=wanted.every_secs,
-        every_by=given(wanted.every_by),
-    )
+    members: dict[str, Any] = {
+        member: given(value) for member, value in msgspec.structs.asdict(wanted).items()
+    }
+    draft_of = members.pop("draftOf")
+    operation = operations.add_rule(**members, draft_of=draft_of)
     return await service.change(detectorId, operation)
 
 
@@ -171,12 +164,12 @@ async def versions(detectorId: str, id: str) -> Response:
     "rule fired, and which of its temporal conditions were true. With `key`, only events with these "
     "values count. With `Accept: text/event-stream`, events follow as they happen. Each event that is "
     "watched costs an explanation; a timeline that nobody reads for 30 s ends.",
-    query=explanations.TimelineQuery,
-    result=explanations.Timeline,
+    query=inspecting.TimelineQuery,
+    result=inspecting.Timeline,
     own_codes=(1006, 1201, 1400),
     result_example=examples.TIMELINE,
 )
-async def timeline(detectorId: str, id: str, query: explanations.TimelineQuery) -> Response | TimelineStream:
+async def timeline(detectorId: str, id: str, query: inspecting.TimelineQuery) -> Response | TimelineStream:
     key = read_key(query.key)
     if accepts(request.head, EVENT_STREAM):
         request.progress.operation = TIMELINE_STREAM

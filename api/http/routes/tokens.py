@@ -1,4 +1,4 @@
-"""The routes of tokens: the credentials of callers."""
+"""The routes of tokens, the credentials of callers, and of the log of what callers changed."""
 
 import re
 import time
@@ -13,9 +13,10 @@ from api.http.service import request, service
 from api.schema import examples
 from api.schema.envelope import RequestRefusal, Response, success_of
 from api.schema.messages import catalogue
-from api.schema.messages.catalogue import given
+from api.schema.messages.catalogue import PAGE_MAX, given
 from api.schema.operation import ID_PATTERN
 from engine.language.diagnostics import Entry, Refusal
+from engine.runtime.contract.catalogue_changes import LoggedChange
 from engine.runtime.contract.errors import no_such_detector, no_such_token
 from engine.runtime.contract.tokens import FULL, Grant, Scope, TokenEntry
 
@@ -178,3 +179,53 @@ def _bounds(grant: Grant) -> dict[str, Any]:
         "expires_ms": grant.expires_at_ms,
         "events_per_s": grant.events_per_s,
     }
+
+
+_OF_DETECTORS = ("rule", "relation")
+
+
+@blueprint.get("/api/changes")
+@describe(
+    scope="admin",
+    summary="Read the changes log",
+    text="Who changed which token, detector, rule, relation or node, oldest first: at most `limit` changes "
+    "after the number `after`; go on with `next`. A change is there once it was answered. To a token that is "
+    "for some detectors only, it shows the changes of those. It has no secrets.",
+    query=catalogue.ChangesQuery,
+    result=catalogue.Changes,
+    result_example=examples.CHANGES,
+)
+async def list_changes(query: catalogue.ChangesQuery) -> Response:
+    after, limit = given(query.after) or 0, given(query.limit) or PAGE_MAX
+    while True:
+        page = await service.backend.logged_changes(after, limit)
+        seen = [one for one in page.changes if _is_seen(one)]
+        if seen or not page.changes:
+            return success_of(catalogue.Changes([_shown(one) for one in seen], page.next))
+        # None of a whole page is for this caller.
+        after = page.next
+
+
+def _is_seen(change: LoggedChange) -> bool:
+    permit = request.permit
+    if permit.detectors is None:
+        return True
+    detector = change.detector if change.kind in _OF_DETECTORS else change.id
+    return change.kind in ("detector", *_OF_DETECTORS) and permit.sees(detector)
+
+
+def _shown(change: LoggedChange) -> catalogue.LoggedChange:
+    token_id, _, name = change.made.by.partition(" ")
+    return catalogue.LoggedChange(
+        seq=change.seq,
+        time_ms=change.made.time_ms,
+        token=catalogue.TokenOfChange(token_id or None, name) if change.made.by else None,
+        request=change.made.request or None,
+        kind=change.kind,
+        action=change.action,
+        id=change.id,
+        name=change.name,
+        detectorId=change.detector or msgspec.UNSET,
+        old=msgspec.Raw(change.old) if change.old else msgspec.UNSET,
+        new=msgspec.Raw(change.new) if change.new else msgspec.UNSET,
+    )

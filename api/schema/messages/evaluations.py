@@ -6,11 +6,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from api.schema.envelope import EntryOfReply
 from api.schema.messages.catalogue import YesOrNo
-from api.schema.messages.explanations import ExplainedNode
+from api.schema.messages.inspecting import ExplainedNode
 from api.schema.messages.rules import Labels
 from engine.evaluation.inspecting.lists import FIRINGS_PAGE_MAX
 
-_PAGE_SIZES: Final = f"a whole number from 1 to {FIRINGS_PAGE_MAX}"
+_PageSize = Annotated[
+    int, Meta(ge=1, le=FIRINGS_PAGE_MAX, extra={"expected": f"a whole number from 1 to {FIRINGS_PAGE_MAX}"})
+]
 FIRINGS_DEFAULT: Final = 100
 """How many firings a page has at most if the caller does not say."""
 
@@ -154,15 +156,7 @@ class FiringsQuery(Struct):
     """Only firings after the one with this number: the `next` of a page. By default from the oldest that is
     kept, as a stream from the next one on.
     """
-    limit: (
-        Annotated[
-            int,
-            Meta(
-                ge=1, le=FIRINGS_PAGE_MAX, extra={"expected": f"a whole number from 1 to {FIRINGS_PAGE_MAX}"}
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
+    limit: _PageSize | UnsetType = UNSET
     """The maximum number of firings, 100 by default; a stream ignores it."""
 
 

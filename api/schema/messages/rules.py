@@ -16,7 +16,7 @@ from engine.evaluation.rules import (
 )
 
 Condition = Annotated[Any, Meta(extra_json_schema={"$ref": "#/components/schemas/Condition"})]
-"""The OpenAPI document has the schema, which `openapi.condition_schemas` makes."""
+"""The OpenAPI document has the schema, which `condition_schemas` makes."""
 
 
 class Memory(Struct):
@@ -37,8 +37,7 @@ class CostEstimate(Struct):
 
 
 ConditionSource = Annotated[
-    str,
-    Meta(description="A condition in the text language, or the JSON of a Condition object, as a string."),
+    str, Meta(description="A condition in the text language, or the JSON of a Condition object, as a string.")
 ]
 Shadow = Annotated[
     bool, Meta(description="An addition. A shadow rule is evaluated and counted, and yields no action.")
@@ -88,7 +87,7 @@ EverySecs = Annotated[
     Meta(
         description="An addition. At most once in so many seconds, the rule acts for the same values of "
         "`every_by`; the next action says in `suppressed` how many were held back. 0, the default: it acts "
-        "whenever its condition is true.",
+        "whenever its condition is true."
     ),
 ]
 _KeyName = Annotated[

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from api.cli.delivering import deliveries
-from api.cli.delivering.figures import Figures
+from api.cli.delivering.deliveries import Figures
 from api.cli.delivering.places import Places
 from api.cli.delivering.targets import Appended
 from api.cli.delivering.templates import FORMS

@@ -9,8 +9,7 @@ import pytest
 from rich.console import Console
 
 from api.cli.recordings.reading import RecordedEvent
-from api.cli.replaying.firings import FiringsReport
-from api.cli.replaying.run import Replay
+from api.cli.replaying.replay import FiringsReport, Replay
 from api.http.app import Application
 from api.settings import Settings
 from rule_detector_client import Client

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from api.console.pages import console_pages
+from api.http.pages import console_pages
 from tests.api.caller import Caller
 
 PAGES = console_pages()

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from playwright._impl._driver import compute_driver_executable
 
-from api.console import pages
+from api import console
 from engine.language.forms.table import placed_children
 from engine.language.json.writer import condition_to_document
 from engine.language.text.parser import parse
 
-SHARED = Path(pages.__file__).parent / "static/shared"
+SHARED = Path(console.__file__).parent / "static/shared"
 
 
 def evaluated(script: str, expression: str) -> Any:

@@ -5,8 +5,7 @@ import logging
 
 import pytest
 
-from api.observability.logs import JsonFormatter, TextFormatter
-from api.observability.repeats import EVERY_S, RepeatsHandler
+from api.observability.logs import EVERY_S, JsonFormatter, RepeatsHandler, TextFormatter
 
 FULL = "/data/journal-%d has no room for %d more bytes: No space left on device"
 
@@ -85,7 +84,7 @@ def test_the_number_of_known_messages_is_bounded() -> None:
 
 
 def test_what_was_held_back_is_written_without_another_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.observability.repeats._LOOK_S", 0.0)
+    monkeypatch.setattr("api.observability.logs._LOOK_S", 0.0)
     log = Log(JsonFormatter())
     log.write("full")
     log.now_s = EVERY_S

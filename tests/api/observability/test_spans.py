@@ -11,10 +11,16 @@ from typing import Any
 import pytest
 
 from api.http.app import Application
+from api.observability import tracing
 from api.observability.request_metrics import SPANS_LOST, SPANS_QUEUE_FULL, SPANS_SENT
-from api.observability.tracing import tracing
-from api.observability.tracing.http_request import FinishedRequest, HttpRequest, TraceParent, trace_parent
-from api.observability.tracing.tracing import QUEUED_MAX, Tracing
+from api.observability.tracing import (
+    QUEUED_MAX,
+    FinishedRequest,
+    HttpRequest,
+    TraceParent,
+    Tracing,
+    trace_parent,
+)
 from api.server.requests import Fields
 from api.settings import Settings
 from engine.runtime.detector import apply as apply_module

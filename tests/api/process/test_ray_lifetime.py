@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from api.process.ray_lifetime import LastWords, RayLoss, stop_when_lost
-from api.process.supervisor import _started
+from api.process.ray_lifetime import LastWords, stop_when_lost
+from api.process.supervisor import _unless_stopped
 from engine.runtime.cluster.session import ray_processes
 from engine.runtime.cluster.session.ray_processes import RayProcesses, _held_children, agent_name
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
@@ -69,12 +69,12 @@ async def test_what_ended_is_blamed_and_told_to_the_log_and_to_all_who_connect(n
     with ExitStack() as stack:
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         words = stack.enter_context(closing(LastWords([listener])))
-        ray, loss, stopping = Ray(stack), RayLoss(words), asyncio.Event()
-        looking = asyncio.create_task(stop_when_lost(ray, loss, stopping))  # type: ignore[arg-type]
+        ray, stopping = Ray(stack), asyncio.Event()
+        looking = asyncio.create_task(stop_when_lost(ray, words, stopping))  # type: ignore[arg-type]
         await asyncio.sleep(0)
         ray.started[name].kill()
         await stopping.wait()
-        assert loss.reason == reason
+        assert words.reason == reason
         assert f"{reason}: the service ends; it answers 503" in caplog.text
         # The server of requests has closed its socket.
         port = listener.getsockname()[1]
@@ -90,7 +90,7 @@ async def test_what_ended_is_blamed_and_told_to_the_log_and_to_all_who_connect(n
             assert ray.processes.end(lambda: None)
             assert ray.started["raylet"].wait() == -signal.SIGKILL
             await asyncio.sleep(0)
-            assert loss.reason == reason, "the raylet is not blamed for the end of its agent"
+            assert words.reason == reason, "the raylet is not blamed for the end of its agent"
         looking.cancel()
 
 
@@ -119,7 +119,7 @@ class Starting:
 
 async def test_a_start_that_takes_long_ends_with_a_signal_or_the_loss_of_ray():
     backend, stopping = Starting(), asyncio.Event()
-    starting = asyncio.create_task(_started(backend, stopping))  # type: ignore[arg-type]
+    starting = asyncio.create_task(_unless_stopped(backend.start(), stopping))
     await asyncio.sleep(0)
     stopping.set()
     await starting
@@ -131,4 +131,4 @@ async def test_a_start_that_fails_says_why():
         raise DetectorUnavailable(STARTING, "the directory cannot be reached")
 
     with pytest.raises(DetectorUnavailable, match="cannot be reached"):
-        await _started(SimpleNamespace(start=start), asyncio.Event())  # type: ignore[arg-type]
+        await _unless_stopped(start(), asyncio.Event())

@@ -11,7 +11,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from api.http.app import Application
 from api.http.routes import OPERATIONS
 from api.schema.envelope import CODES
-from api.schema.openapi.document import document
+from api.schema.openapi import document
 from api.schema.operation import Operation
 from api.settings import Settings
 from tests.api.caller import Caller

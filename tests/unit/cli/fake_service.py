@@ -10,13 +10,12 @@ import httpx
 import msgspec
 import pytest
 
-from api.http.handling.condition_parsing import parse_condition
-from api.http.handling.rules_body import put_rules_operation
+from api.http.handling.condition_bodies import parse_condition, put_rules_operation
 from api.http.handling.state_view import state_view
 from api.http.request.query import read_query
 from api.schema.messages.catalogue import PAGE_MAX
+from api.schema.messages.inspecting import StateQuery
 from api.schema.messages.rules import RulesQuery
-from api.schema.messages.state import StateQuery
 from engine import Detector, Entry, Refusal
 from engine import format as canonical
 from engine.evaluation.inspecting.comparisons import comparison_of
@@ -69,7 +68,8 @@ class FakeService:
         """Have all commands call this service."""
         options = import_module("api.cli.options.service_options")
         patch.setattr(options, "Client", lambda _url, _token, **_: self.client())
-        patch.setattr(options, "AsyncClient", lambda _url, _token, **_: self.async_client())
+        delivering = import_module("api.cli.delivering.command")
+        patch.setattr(delivering, "AsyncClient", lambda _url, _token, **_: self.async_client())
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.requests.append((request.method, request.url.path))

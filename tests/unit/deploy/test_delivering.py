@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from api.cli.delivering.command import deliver
-from api.cli.delivering.figures import Figures
+from api.cli.delivering.deliveries import Figures
 from api.cli.delivering.templates import form_of
 from rule_detector_client import Detector, Firing
 from tests.unit.deploy.monitoring import DELIVER_ALERTS, DEPLOY, alerts, labels_in, metrics_in

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from api.schema.openapi.condition_schemas import condition_schemas
+from api.schema.condition_schemas import condition_schemas
 from engine.language.condition import (
     Condition,
     FactArg,

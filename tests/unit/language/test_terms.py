@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
-from api.schema.openapi.condition_schemas import condition_schemas
+from api.schema.condition_schemas import condition_schemas
 from engine.language.condition import Compare, children, walk
 from engine.language.diagnostics import ConditionError
 from engine.language.forms.table import facts_of, placed_children, placed_terms

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 
 from api.http.app import Application
-from api.http.handling import event_stream, feed_stream
+from api.http.handling import event_stream
 from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
@@ -32,8 +32,7 @@ async def watched(
     service: LocalService,
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[Watched]:
-    for module in (event_stream, feed_stream):
-        monkeypatch.setattr(module, "LOOK_S", 0.05)
+    monkeypatch.setattr(event_stream, "LOOK_S", 0.05)
     app = Application(settings, service.backend)
     caller = Caller(app, BOOTSTRAP)
     detector = await caller.detector()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from api.http.app import Application
-from api.http.handling import feed_stream
+from api.http.handling import event_stream
 from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
@@ -50,7 +50,7 @@ def settings(settings: Settings) -> Settings:
 async def fed(
     settings: Settings, service: LocalService, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Fed]:
-    monkeypatch.setattr(feed_stream, "LOOK_S", 0.05)
+    monkeypatch.setattr(event_stream, "LOOK_S", 0.05)
     app = Application(settings, service.backend)
     caller = Caller(app, BOOTSTRAP)
     detector = (await caller("POST", "/api/detectors", {"name": "shop"})).result["id"]
@@ -108,7 +108,7 @@ async def test_what_is_gone_is_a_gap(fed: Fed) -> None:
 
 
 async def test_a_stream_is_read_in_pages(fed: Fed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed_stream, "PAGE", 2)
+    monkeypatch.setattr(event_stream, "PAGE", 2)
     await fed.fire(*"abcde")
     connection = await fed.begun("?after=0")
     parts = [[number for number, _ in await told(connection, 1)] for _ in range(3)]
@@ -116,7 +116,7 @@ async def test_a_stream_is_read_in_pages(fed: Fed, monkeypatch: pytest.MonkeyPat
 
 
 async def test_an_idle_stream_says_that_it_is_alive(fed: Fed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed_stream, "ALIVE_S", 0.05)
+    monkeypatch.setattr(event_stream, "ALIVE_S", 0.05)
     connection = await fed.begun()
     async with asyncio.timeout(10):
         for _ in range(3):
@@ -129,7 +129,7 @@ async def test_a_stream_neither_activates_its_detector_nor_keeps_it_active(fed: 
     placed.make_room()
     await until(lambda: placed.worker_name is None)
     epoch = placed.epoch
-    await asyncio.sleep(10 * feed_stream.LOOK_S)
+    await asyncio.sleep(10 * event_stream.LOOK_S)
     assert (placed.worker_name, placed.epoch) == (None, epoch)
     await fed.fire("ann")
     assert users(await told(connection, 1)) == [(1, "ann")]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from api.http.app import Application
-from api.http.handling.otlp import json_form, protobuf
-from api.http.handling.otlp.exporting import events_in
+from api.http.handling import otlp_logs, otlp_protobuf
+from api.http.routes.evaluations import events_in
 from api.settings import Settings
 from engine.language.diagnostics import Refusal
 from engine.language.limits import Limits
@@ -229,7 +229,7 @@ def test_every_cut_and_every_flipped_byte_is_read_or_refused() -> None:
 
 
 def wrapped(tag: int, data: bytes) -> bytes:
-    return bytes([tag]) + protobuf._as_varint(len(data)) + data
+    return bytes([tag]) + otlp_protobuf._as_varint(len(data)) + data
 
 
 def nested(depth: int) -> bytes:
@@ -278,13 +278,13 @@ def test_the_work_for_a_body_is_bounded() -> None:
 
 def test_the_answer_is_what_the_library_of_the_project_reads() -> None:
     answer = logs_service_pb2.ExportLogsServiceResponse
-    assert protobuf.partial_success(0, "") == b""
+    assert otlp_protobuf.partial_success(0, "") == b""
     for count, said in ((1, "x"), (300, "é" * 100), (2**40, "")):
-        read = answer.FromString(protobuf.partial_success(count, said)).partial_success
+        read = answer.FromString(otlp_protobuf.partial_success(count, said)).partial_success
         assert (read.rejected_log_records, read.error_message) == (count, said)
-        other = json_format.Parse(json_form.partial_success(count, said), answer()).partial_success
+        other = json_format.Parse(otlp_logs.partial_success(count, said), answer()).partial_success
         assert other == read
-    assert json_form.partial_success(0, "") == b"{}"
+    assert otlp_logs.partial_success(0, "") == b"{}"
 
 
 async def sent(caller: Caller, detector: str, body: bytes, **headers: str) -> Any:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from api.http.handling.condition_parsing import parse_condition
+from api.http.handling.condition_bodies import parse_condition
 from engine.language.diagnostics import Refusal
 from engine.language.limits import DEFAULT_LIMITS
 from tests.work_growth import grows_linearly

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from api.http.handling.rules_body import put_rules_operation
+from api.http.handling.condition_bodies import put_rules_operation
 from engine.language.limits import DEFAULT_LIMITS
 from engine.runtime.contract.requests.operations import PutRules
 from tests.api.caller import Caller

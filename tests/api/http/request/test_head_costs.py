@@ -12,7 +12,7 @@ from api.http.request.head import canonical_path, media_type_of
 from api.http.request.query import PARAMETERS_MAX, read_key, read_query
 from api.http.routes import OPERATIONS
 from api.schema.envelope import RequestRefusal
-from api.schema.messages.state import StateQuery
+from api.schema.messages.inspecting import StateQuery
 from api.server.requests import RequestError, read_head, skip_empty_lines
 from api.settings import Settings
 from tests.api.scripted import ScriptedBackend

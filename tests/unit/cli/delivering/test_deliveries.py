@@ -15,8 +15,7 @@ import httpx
 import msgspec
 import pytest
 
-from api.cli.delivering.deliveries import DeadLetters, Deliveries
-from api.cli.delivering.figures import Figures
+from api.cli.delivering.deliveries import DeadLetters, Deliveries, Figures
 from api.cli.delivering.places import Places
 from api.cli.delivering.targets import Appended, Webhook
 from api.cli.delivering.templates import FORMS

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import api
-from api.cli.delivering.figures import Figures
+from api.cli.delivering.deliveries import Figures
 from api.cli.delivering.templates import FORMS, PLACEHOLDERS
 from rule_detector_client import Client, Detector, Firing, Gap
 from tests.unit.cli.delivering.feeds import Feeds, served

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from api.cli.inspection import data_folder
-from api.cli.inspection.folder_files import Look
+from api.cli.inspection.data_folder import Look
 from api.cli.inspection.report import Defect, Storage
 from engine.evaluation.detector import Detector
 from engine.runtime.catalogue.catalogue_state import STATE_VERSION, CatalogueState, encode_state

@@ -16,9 +16,9 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from api.cli import COMMANDS, main
-from api.cli.printing.progress import BarGauge
-from api.cli.printing.tables import print_table
+from api.cli.printing.output import print_table
 from api.cli.printing.terminal import EscapingStream, escaped, on_one_line
+from api.cli.replaying.feeding import BarGauge
 from api.schema.examples import CLUSTER
 from rule_detector_client import AsyncClient, Client
 from tests.local_runtime.service import local_service

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from api.cli.recordings import documents, rows
-from api.cli.recordings.columns import ColumnType
 from api.cli.recordings.reading import RecordedEvent
+from api.cli.recordings.rows import ColumnType
 from api.cli.recordings.skipping import RecordingError
 from engine.patterns.named_groups import NamedGroups
 from tests.unit.cli.recorded import read, written

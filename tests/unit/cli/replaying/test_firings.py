@@ -1,10 +1,11 @@
 import json
 
 import msgspec
+import pytest
 
 from api.cli.recordings.reading import RecordedEvent
 from api.cli.recordings.times import now_us
-from api.cli.replaying.firings import FiringsReport
+from api.cli.replaying.replay import FiringsReport
 from rule_detector_client import Action, Entry, Event, EventResult, Rule
 
 
@@ -43,9 +44,10 @@ def test_the_report_tells_how_many_events_were_refused_and_why() -> None:
     assert report.refusals() == ["2 of 7 events refused with 1001; first e, line 3: the reason"]
 
 
-def test_late_events_are_told_in_one_line_with_the_option_that_sorts_them() -> None:
-    told = list[str]()
-    report = FiringsReport(on_first_refusal=told.append)
+def test_late_events_are_told_in_one_line_with_the_option_that_sorts_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    report = FiringsReport(is_live=True)
     for n, (second, code) in enumerate([(9_000, 0), (5_000, 0), (10, 1402), (20, 1402)], 1):
         errors = [Entry(code, f"{second} ms late")] if code else []
         report.count(RecordedEvent("e", n, {}, second * 1_000_000), EventResult([], errors))
@@ -55,7 +57,8 @@ def test_late_events_are_told_in_one_line_with_the_option_that_sorts_them() -> N
             "here events come up to 3h late, and `--max-late 3h` sorts them"
         )
     ]
-    assert [line.partition(";")[0] for line in told] == ["e, line 3: 1402 10 ms late"]
+    told = [line.partition(";")[0] for line in capsys.readouterr().err.splitlines()]
+    assert told == ["refused for the first time: e, line 3: 1402 10 ms late"]
 
 
 def test_times_ahead_are_told_with_the_option_for_their_zone() -> None:

@@ -2,7 +2,7 @@ import io
 import os
 from pathlib import Path
 
-from api.cli.replaying.live_input import LiveInput
+from api.cli.replaying.feeding import LiveInput
 
 
 def test_a_pipe_that_falls_silent_is_told_before_the_read_waits() -> None:

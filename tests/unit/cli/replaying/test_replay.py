@@ -6,8 +6,8 @@ from typing import NoReturn
 import pytest
 from rich.console import Console
 
-from api.cli.printing.tables import print_table
-from api.cli.replaying.run import HEADER, Replay
+from api.cli.printing.output import print_table
+from api.cli.replaying.replay import HEADER, Replay
 from engine import Detector
 from tests.unit.cli.commands import run
 

@@ -9,8 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.cli.rule_files.documents import Document
-from api.cli.rule_files.places import offsets_of
+from api.cli.rule_files.documents import Document, offsets_of
 
 texts = st.text(st.sampled_from("ab'\"\\: #\n\té\u2028😀-|>{[&*!%@`x"), max_size=40)
 STYLES = ["'", '"', "|", ">", None]

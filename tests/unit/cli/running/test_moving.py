@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from api.cli.running import moving
+from api.cli.running import cluster
 from api.schema.examples import CLUSTER
 from rule_detector_client import Client
 from tests.unit.cli.commands import run
@@ -56,8 +56,8 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Service:
         return Client("http://s", "t", transport=httpx.MockTransport(answers.respond))
 
     monkeypatch.setattr(import_module("api.cli.options.service_options"), "Client", connected)
-    monkeypatch.setattr(moving, "_LOOK_S", 0.0)
-    monkeypatch.setattr(moving, "_DONE_AFTER_S", 0.01)
+    monkeypatch.setattr(cluster, "_LOOK_S", 0.0)
+    monkeypatch.setattr(cluster, "_DONE_AFTER_S", 0.01)
     return answers
 
 

@@ -2,7 +2,7 @@ import io
 
 from rich.console import Console
 
-from api.cli.printing.progress import BarGauge, LineGauge
+from api.cli.replaying.feeding import BarGauge, LineGauge
 
 
 def test_plain_lines_come_every_few_seconds_and_at_the_end() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from api.http.routes import OPERATIONS
-from api.schema.openapi.document import document
+from api.schema.openapi import document
 from engine import ConditionError, Detector, explain, format, parse  # noqa: A004
 from engine.evaluation.explanation.nodes import node_document
 from engine.evaluation.inspecting.holdings import memories

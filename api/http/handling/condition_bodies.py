@@ -1,22 +1,28 @@
-"""Parsing a condition without storing it: from the body of a request to the JSON of its result."""
+"""Bodies with conditions: one to parse without storing it, or many rules to put."""
 
 import json
 import re
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final, NoReturn
 
 import msgspec
 
-from api.schema.messages.rules import ConditionToParse
+from api.schema.messages.catalogue import given
+from api.schema.messages.rules import ConditionToParse, RulesToPut, RuleToPut
 from engine.evaluation.kernel.costs import estimate_of
 from engine.evaluation.rule_book.rule_messages import condition_messages
+from engine.evaluation.rules import Labels
 from engine.evaluation.wire.bodies import decode
 from engine.evaluation.wire.events import encode_entries
+from engine.evaluation.wire.violations import MORE_DEFECTS, VIOLATIONS_MAX
 from engine.language.diagnostics import Entry, Refusal
-from engine.language.json.writer import condition_to_document
+from engine.language.json.writer import condition_to_document, json_bytes
 from engine.language.limits import Limits
 from engine.language.text.parser import parse
 from engine.language.text.printer import format as canonical_text
 from engine.language.validation.document import condition_from_json
+from engine.runtime.contract.requests.operations import Operation, PutRule, put_rules
 
 _NOT_JSON: Final = 1000
 _WRONG_SHAPE: Final = 1001
@@ -24,6 +30,9 @@ _WRONG_SHAPE: Final = 1001
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{},:]', re.DOTALL)
 """A string or a punctuation mark of JSON. An unterminated string is one token too: otherwise each quote in it
 would start another attempt, and the search would be quadratic in the size of the body."""
+_OTHER_KINDS: Final = {b"[": "an array", b"n": "null", b"t": "a boolean", b"f": "a boolean"}
+_NESTED: Final = 2
+"""How many objects and arrays are around a rule."""
 
 
 class _Rest(ConditionToParse):
@@ -117,4 +126,44 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 
-_OTHER_KINDS: Final = {b"[": "an array", b"n": "null", b"t": "a boolean", b"f": "a boolean"}
+class _Apart(RulesToPut, forbid_unknown_fields=True):
+    """The body with its rules as JSON, each of which is decoded by itself: all together may be too large."""
+
+    rules: list[msgspec.Raw]  # type: ignore[assignment]
+
+
+def put_rules_operation(body: bytes, limits: Limits) -> Operation:
+    """Return the operation of a body. Raises Refusal."""
+    around = replace(limits, event_values_max=limits.body_values_max)
+    apart = decode(body, _Apart, around, apart=partial(_not_deep, limits.body_depth_max), has_raw=True)
+    rules: list[PutRule] = []
+    defects: list[Entry] = []
+    for place, raw in enumerate(apart.rules):
+        try:
+            rule = decode(bytes(raw), RuleToPut, limits, f"rules[{place}]", _NESTED)
+        except Refusal as refusal:
+            defects += refusal.entries
+            if len(defects) > VIOLATIONS_MAX:
+                raise Refusal(*defects[:VIOLATIONS_MAX], MORE_DEFECTS) from None
+            continue
+        members = (rule.name, rule.condition, rule.notify, rule.enabled, rule.shadow, given(rule.draftOf))
+        labels = _labels(rule.labels) if rule.labels else "{}"
+        acting = (rule.timed, rule.every_secs, given(rule.every_by))
+        rules.append(PutRule(*members, rule.description, labels, *acting, given(rule.history)))
+    if defects:
+        raise Refusal(*defects)
+    return put_rules(rules, prune=apart.prune, dry_run=apart.dryRun, details=apart.details)
+
+
+def _not_deep(depth_max: int, apart: _Apart) -> int:
+    """Return how many objects and arrays are in rules that have too few of them to nest too deep."""
+    counts = (raw.count(b"{") + raw.count(b"[") for raw in map(bytes, apart.rules))
+    return sum(count for count in counts if count <= depth_max - _NESTED)
+
+
+def _labels(labels: Labels) -> str:
+    try:
+        return msgspec.json.encode(labels).decode()
+    except OverflowError:
+        # It has an integer of more than 64 bits.
+        return json_bytes(labels).decode()

@@ -1,6 +1,23 @@
-"""Numbers with their nouns and units."""
+"""What commands say: failures and warnings on standard error, and numbers with their nouns and units."""
 
-from typing import Final
+from typing import IO, Any, Final
+
+import click
+
+
+class CommandError(click.ClickException):
+    """Ends the command with its message and the exit status 1."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the message."""
+        for line in self.message.splitlines():
+            click.echo(f"rule-detector: {line}", file, err=True, color=True)
+
+
+def warn(message: str) -> None:
+    """Print a warning; the command continues."""
+    click.echo(f"rule-detector: warning: {message}", err=True)
+
 
 _UNITS_US: Final = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _AMOUNT_MAX: Final = 120

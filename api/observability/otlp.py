@@ -19,7 +19,7 @@ from opentelemetry.trace import (
 )
 
 from api.observability.request_metrics import CALLER_GONE
-from api.observability.tracing.http_request import FinishedRequest, trace_parent
+from api.observability.tracing import FinishedRequest, trace_parent
 from api.schema.operation import Operation, detector_in
 from engine.runtime.contract.build import build_version
 

@@ -1,22 +1,24 @@
-"""Spans of requests: a bounded queue of finished requests, and the thread that sends their spans."""
+"""Traces: the ids that callers send, and the thread that sends a span of each finished request."""
 
 import logging
+import re
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from api.observability.request_metrics import SPANS_LOST, SPANS_QUEUE_FULL, SPANS_SENT
-from api.observability.tracing.http_request import FinishedRequest, HttpRequest
-from api.schema.operation import Operation
-from api.settings import Settings
+from api.server.requests import Fields
 from engine.runtime.concurrency.threads import off_loop
-from engine.runtime.contract.requests.operations import current_request
+from engine.runtime.contract.requests.operations import CurrentRequest, current_request
 
-_log = logging.getLogger(__name__)
+HEADER: Final = b"traceparent"
 
+_VERSION_0: Final = re.compile(rb"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
+_LATER: Final = re.compile(rb"(?!00|ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-[!-~]*)?")
+"""A later version may have more after another `-`. Version ff is forbidden."""
 QUEUED_MAX: Final = 4096
 """Further spans are dropped: a collector that is away must cost neither time nor much memory."""
 TOGETHER_MAX: Final = 128
@@ -24,6 +26,59 @@ TOGETHER_MAX: Final = 128
 _EVERY_S: Final = 1.0
 _CLOSE_S: Final = 1.0
 """How long the end of a front end waits for a collector."""
+
+
+class TraceParent(NamedTuple):
+    """The trace of a request, and the span of its caller."""
+
+    trace_id: str
+    """32 hexadecimal digits in lower case, not all 0."""
+    span_id: str
+    """16 of them."""
+    flags: int
+    """Bit 0 says that the caller records its span."""
+
+
+def trace_parent(head: Fields) -> TraceParent | None:
+    """Return what the headers say; None if they have no `traceparent`, two, or one that is malformed."""
+    sent = head.only(HEADER)
+    found = None if sent is None else _VERSION_0.fullmatch(sent) or _LATER.fullmatch(sent)
+    if found is None:
+        return None
+    trace_id, span_id, flags = (part.decode("ascii") for part in found.groups())
+    if not trace_id.strip("0") or not span_id.strip("0"):
+        return None
+    return TraceParent(trace_id, span_id, int(flags, 16))
+
+
+class HttpRequest(CurrentRequest):
+    """A request of a caller. Its headers are searched for a trace only when that is asked for."""
+
+    head: Fields
+
+    @property
+    def trace_id(self) -> str:
+        """The id of the trace that the caller has begun; empty if there is none."""
+        parent = trace_parent(self.head)
+        return "" if parent is None else parent.trace_id
+
+
+class FinishedRequest(NamedTuple):
+    """A request that a span tells of."""
+
+    request: HttpRequest
+    operation: str
+    method: str
+    path: bytes
+    status: int
+    code: int | None
+    """The first code of its errors."""
+    ended_ns: int
+    """The time of the wall clock, in nanoseconds since 1970."""
+    took_s: float
+
+
+_log = logging.getLogger(__name__)
 
 
 class Sender(Protocol):
@@ -111,16 +166,3 @@ class Tracing:
         self._outcomes[SPANS_SENT if taken else SPANS_LOST] += spans
         if not taken:
             _log.warning("the collector has not taken %d spans", spans)
-
-
-def tracing_for(settings: Settings, operations: Sequence[Operation]) -> Tracing | None:
-    """Return what sends spans; None if none are to be sent."""
-    endpoint = settings.otlp_endpoint
-    return None if endpoint is None else Tracing(partial(_otlp_sender, endpoint, operations))
-
-
-def _otlp_sender(endpoint: str, operations: Sequence[Operation]) -> Sender:
-    # Nobody else needs these packages, and not everybody has them.
-    from api.observability.tracing.otlp import OtlpSender  # noqa: PLC0415
-
-    return OtlpSender(endpoint, operations)

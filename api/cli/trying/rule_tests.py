@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import UnsetType
 
-from api.cli.counted import counted
+from api.cli.messages import counted
 from api.cli.printing.output import value_text
 from api.cli.recordings.reading import ReadingOptions, RecordedEvent, Recording
 from api.cli.recordings.skipping import RecordingError

@@ -11,30 +11,16 @@ from typing import Any, Final
 
 import msgspec
 
+from api.schema.condition_schemas import condition_schemas
 from api.schema.envelope import CODES, CSV, MESSAGE_CODES, NDJSON, PROTOBUF, Failure
 from api.schema.examples import EVENT, TUPLES
-from api.schema.messages import (
-    catalogue,
-    cluster,
-    evaluations,
-    explanations,
-    rules,
-    state,
-)
-from api.schema.openapi.condition_schemas import condition_schemas
+from api.schema.messages import catalogue, cluster, evaluations, inspecting, rules
 from api.schema.operation import ANY, NONE, Operation
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 _MESSAGES: Final = {
     name: member
-    for module in (
-        catalogue,
-        cluster,
-        evaluations,
-        explanations,
-        rules,
-        state,
-    )
+    for module in (catalogue, cluster, evaluations, inspecting, rules)
     for name, member in vars(module).items()
     if isinstance(member, type)
     and issubclass(member, msgspec.Struct)

@@ -1,20 +1,30 @@
-"""Counts the results of a replay: which rules fired, how often and when first, and what was refused."""
+"""One replay: recordings sent through a detector, and which rules fired, how often and when first."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from api.cli.counted import counted, duration_at_least
-from api.cli.printing.output import KEYS_MAX, KEYS_SHOWN, keys_text
-from api.cli.recordings.reading import RecordedEvent
+import click
+import msgspec
+from rich.console import Console
+
+from api.cli.messages import counted, duration_at_least
+from api.cli.printing.output import KEYS_MAX, KEYS_SHOWN, keys_text, print_table
+from api.cli.printing.terminal import on_one_line
+from api.cli.recordings.reading import ReadingOptions, RecordedEvent
+from api.cli.recordings.sorting import Sorter
 from api.cli.recordings.times import iso, now_us
-from rule_detector_client import Entry, EventResult, Rule
+from api.cli.replaying.feeding import Feeding
+from rule_detector_client import Client, Entry, EventResult, Rule, ServiceError
+from rule_detector_client.sending import Event
 
 _AT_THIS_TIME: Final = 1402
 """The code of events that are refused because they are too late, or too far ahead."""
 _LATE: Final = 2001
 """The code of messages about events that were evaluated later than they happened."""
+HEADER: Final = ("rule", "fired", "first at", "first event")
+KEYED_HEADER: Final = ("rule", "key", "fired", "first at", "first event")
 
 
 @dataclass(slots=True)
@@ -47,10 +57,8 @@ class FiringsReport:
     messages: Counter[int] = field(default_factory=Counter)
     examples: dict[int, str] = field(default_factory=dict)
     """The first message of each code, with its place."""
-    on_first: Callable[[Firing], None] | None = None
-    """Receives each rule when it first fires."""
-    on_first_refusal: Callable[[str], None] | None = None
-    """Receives the first refusal of each code, with its place."""
+    is_live: bool = False
+    """Whether each rule is named when it first fires, and the first refusal of each code told at once."""
     late_us_most: int = 0
     """How much earlier an event was, at most, than one before it that was accepted."""
     is_ahead: bool = False
@@ -64,8 +72,9 @@ class FiringsReport:
             firing = self.firings.get(action.rule_id)
             if firing is None:
                 firing = self.firings[action.rule_id] = Firing(action.name, action.priority, event)
-                if self.on_first is not None:
-                    self.on_first(firing)
+                if self.is_live:
+                    name, place = on_one_line(firing.name), on_one_line(event.place)
+                    click.echo(f"`{name}` fires first at {iso(event.time_us)}, {place}", err=True)
             firing.count += 1
             firing.held_back += action.suppressed
             if action.keys is not None:
@@ -86,8 +95,9 @@ class FiringsReport:
         self.refused[error.code] += 1
         if error.code == _AT_THIS_TIME and event.time_us > now_us():
             self.is_ahead = True
-        if self.refused[error.code] == 1 and self.on_first_refusal is not None:
-            self.on_first_refusal(f"{event.place}: {error.code} {error.message}{self._hint(error.code)}")
+        if self.refused[error.code] == 1 and self.is_live:
+            said = f"{event.place}: {error.code} {error.message}{self._hint(error.code)}"
+            click.echo(f"refused for the first time: {on_one_line(said)}", err=True)
 
     def _hint(self, code: int) -> str:
         """Say which option would have had the events of a code accepted, or evaluated in order."""
@@ -145,3 +155,50 @@ class FiringsReport:
             f"first {self.examples[code]}{self._hint(code)}"
             for code, times in sorted(self.refused.items())
         ]
+
+
+@dataclass(slots=True)
+class Replay:
+    """Sends recordings through one detector and counts the results in `report`."""
+
+    client: Client
+    detector_id: str
+    console: Console
+    report: FiringsReport = field(default_factory=FiringsReport)
+    sorter: Sorter | None = None
+    """Puts the events of all recordings in one order; without it, they are sent as they come."""
+    variables: Mapping[str, Any] | None = None
+    """The `context.vars` of every event."""
+
+    keys: bool = False
+    """Whether to ask for whom rules fire, which costs the service more."""
+
+    def run(self, files: Sequence[str], reading: ReadingOptions) -> str | None:
+        """Send the recordings one after another; give the error that stopped it, or None."""
+        feeding = Feeding(reading, self.console, self.sorter, size_bytes=lambda event: len(event.json))
+        try:
+            for group in [files] if self.sorter else [[path] for path in files]:
+                self.report.is_live = "-" in group
+                if failure := feeding.feed(group, self.send):
+                    return failure
+        except ServiceError as error:
+            return str(error)
+        return None
+
+    def send(self, batch: list[RecordedEvent]) -> None:
+        """Evaluate a batch and count its results. Raises ServiceError."""
+        # The time is exact to the microsecond.
+        sent = [Event(msgspec.Raw(event.json), event.time_us / 1_000).json() for event in batch]
+        results = self.client.evaluate_batch(self.detector_id, sent, self.variables, details=self.keys)
+        for event, result in zip(batch, results, strict=True):
+            self.report.count(event, result)
+
+    def show(self) -> None:
+        """Print which rules fired, and the service's messages. Raises ServiceError."""
+        rules = list(self.client.rules(self.detector_id))
+        if self.keys:
+            print_table(KEYED_HEADER, list(self.report.rows_by_key(rules)), self.console)
+        else:
+            print_table(HEADER, self.report.rows(rules), self.console)
+        for warning in self.report.warnings():
+            click.echo(warning)

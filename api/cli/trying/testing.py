@@ -1,17 +1,19 @@
 """`rule-detector test`: runs the tests that stand in rules files."""
 
+from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import click
 import msgspec
 
-from api.cli.counted import counted
-from api.cli.failures import CommandError
+from api.cli.messages import CommandError, counted
 from api.cli.printing.output import output_option
 from api.cli.printing.terminal import on_one_line
 from api.cli.rule_files.reading import files_in, read_rules_file
-from api.cli.testing.junit import junit_xml
-from api.cli.testing.running import run_tests
+from api.cli.trying.rule_tests import Outcome, run_tests
+from engine.language.diagnostics import printable
 
 
 @click.command(
@@ -76,3 +78,34 @@ def test(paths: tuple[str, ...], junit: Path | None, jobs: int | None, output: s
         raise CommandError(f"{len(failed)} of {counted(len(outcomes), 'test')} failed")
     if output != "json":
         click.echo(f"{counted(len(outcomes), 'test')} passed")
+
+
+def junit_xml(outcomes: Sequence[Outcome]) -> bytes:
+    """Return the report, with a suite for each file."""
+    root = ET.Element("testsuites", _counts(outcomes))
+    for file, each in groupby(outcomes, lambda outcome: outcome.file):
+        of_file = list(each)
+        counts = {"name": printable(file), **_counts(of_file)}
+        suite = ET.SubElement(root, "testsuite", counts)
+        for outcome in of_file:
+            case = ET.SubElement(
+                suite,
+                "testcase",
+                classname=printable(file),
+                name=printable(f"{outcome.rule}, test {outcome.test}"),
+                time=f"{outcome.seconds:.3f}",
+            )
+            if outcome.failures:
+                failure = ET.SubElement(case, "failure", message=printable(outcome.failures[0]))
+                lines = [outcome.place, *outcome.failures]
+                failure.text = "\n".join(printable(line) for text in lines for line in text.split("\n"))
+    report: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return report + b"\n"
+
+
+def _counts(outcomes: Sequence[Outcome]) -> dict[str, str]:
+    return {
+        "tests": str(len(outcomes)),
+        "failures": str(sum(bool(outcome.failures) for outcome in outcomes)),
+        "time": f"{sum(outcome.seconds for outcome in outcomes):.3f}",
+    }

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Any, Final
 
-from api.http.handling.otlp.logs import LogRecord, ScopeLogs, binary, number
+from api.http.handling.otlp_logs import LogRecord, ScopeLogs, binary, number
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
 

@@ -1,1 +1,0 @@
-"""`rule-detector test`: the tests that stand in rules files."""

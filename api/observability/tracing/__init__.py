@@ -1,1 +1,0 @@
-"""Traces: the ids that callers send, and a span of each request for a collector."""
