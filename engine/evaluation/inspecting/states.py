@@ -32,6 +32,7 @@ from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.requirements import keys_of, requirements_of
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.slices.slices import Slices
+from engine.evaluation.timed.queue import event_of
 from engine.evaluation.times import milliseconds
 from engine.evaluation.wire.events import Done
 from engine.language.condition import Scalar
@@ -74,9 +75,8 @@ def standing_node(detector: Detector, live: LiveRule, key: Mapping[str, Any]) ->
 
 
 def _event(live: LiveRule, key: Mapping[str, Any]) -> Event:
-    given = {name: key[name] for name in keys_of(live.rule.condition) if name in key}
-    # No condition looks up a name that begins with `$` among the fields.
-    return given, 0, {name[1:]: value for name, value in given.items() if name.startswith("$")}
+    fields, sent = event_of({name: key[name] for name in keys_of(live.rule.condition) if name in key})
+    return fields, 0, sent
 
 
 def _without_times(node: Node) -> Node:
@@ -139,8 +139,7 @@ def _paths_of(live: LiveRule, names: list[str]) -> list[Path]:
 
 
 def _has(slices: Slices, key: dict[str, Any]) -> bool:
-    sent = {name[1:]: value for name, value in key.items() if name.startswith("$")}
-    return slices.find(slices.key_at(key, sent)) is not None
+    return slices.find(slices.key_at(*event_of(key))) is not None
 
 
 # -- requests -----------------------------------------------------------------------------------------------
