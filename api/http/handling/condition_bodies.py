@@ -14,7 +14,7 @@ from engine.evaluation.kernel.costs import estimate_of
 from engine.evaluation.rule_book.rule_messages import condition_messages
 from engine.evaluation.rules import Labels
 from engine.evaluation.wire.bodies import decode
-from engine.evaluation.wire.results import encode_entries
+from engine.evaluation.wire.events import encode_entries
 from engine.evaluation.wire.violations import MORE_DEFECTS, VIOLATIONS_MAX
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.json.writer import condition_to_document, json_bytes

@@ -10,9 +10,9 @@ from typing import Any, Final
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.operators.present_terms.clock import zones_version
+from engine.evaluation.inspecting.states import StateAsked
+from engine.evaluation.operators.terms.clock import zones_version
 from engine.evaluation.wire.events import Answer, Done
-from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.runtime.contract.figures import DetectorFigures
 from engine.runtime.contract.measures import Counted
 from engine.runtime.contract.requests.operations import EVALUATE, PUT_RELATION, PUT_RULES, Operation

@@ -6,6 +6,16 @@ from typing import Any, NamedTuple
 import msgspec
 
 from engine.evaluation.detector import Detector
+from engine.evaluation.inspecting.comparisons import comparison_asked
+from engine.evaluation.inspecting.explanations import (
+    dry_run_batch_body,
+    dry_run_body,
+    evaluate_explained_body,
+    explain_body,
+)
+from engine.evaluation.inspecting.lists import firings_of, rules_of
+from engine.evaluation.inspecting.states import state_of
+from engine.evaluation.inspecting.timelines import timeline
 from engine.evaluation.relations.stored import StoredRelation
 from engine.evaluation.rule_book.changes.versions import Change
 from engine.evaluation.rule_book.rule_messages import change_messages, condition_messages, equality_messages
@@ -15,23 +25,13 @@ from engine.evaluation.wire.events import (
     Answer,
     Done,
     Refused,
+    encode_entries,
     evaluate_batch_body,
     evaluate_body,
     evaluate_lines,
     tick,
 )
-from engine.evaluation.wire.inspecting.explanations import (
-    dry_run_batch_body,
-    dry_run_body,
-    evaluate_explained_body,
-    explain_body,
-)
-from engine.evaluation.wire.inspecting.looks import comparison_asked, firings_of, timeline
-from engine.evaluation.wire.inspecting.rule_lists import rules_of
-from engine.evaluation.wire.inspecting.states import state_of
-from engine.evaluation.wire.records.decoding import Ingest
-from engine.evaluation.wire.records.evaluating import ingest
-from engine.evaluation.wire.results import encode_entries
+from engine.evaluation.wire.records import Ingest, ingest
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.json.writer import json_bytes
 from engine.runtime.contract.requests import operations

@@ -5,17 +5,13 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from engine.evaluation.inspecting.comparisons import ComparisonAsked
+from engine.evaluation.inspecting.lists import FIRINGS_PAGE_MAX, FiringsAsked, RulesAsked
+from engine.evaluation.inspecting.states import StateAsked
+from engine.evaluation.inspecting.timelines import TimelineAsked
 from engine.evaluation.rules import Labels
 from engine.evaluation.wire.batches import BatchForm
-from engine.evaluation.wire.inspecting.looks import (
-    FIRINGS_PAGE_MAX,
-    ComparisonAsked,
-    FiringsAsked,
-    TimelineAsked,
-)
-from engine.evaluation.wire.inspecting.rule_lists import RulesAsked
-from engine.evaluation.wire.inspecting.states import StateAsked
-from engine.evaluation.wire.records.decoding import Ingest
+from engine.evaluation.wire.records import Ingest
 from engine.language.condition import Scalar
 from engine.language.json.writer import json_bytes
 from engine.runtime.contract.requests.tuples import (

@@ -18,7 +18,7 @@ import msgpack
 from engine.evaluation.detector import Detector
 from engine.evaluation.persistence import saved
 from engine.evaluation.persistence.capturing import Captured, capture
-from engine.evaluation.persistence.figures import figures_of
+from engine.evaluation.persistence.figures import figures_of, load_figures
 from engine.evaluation.persistence.packing import packed
 from engine.language.limits import Limits
 from engine.runtime.detector.persistence.journal_entries import limits_document, limits_from
@@ -86,7 +86,7 @@ def detector_from(body: bytes, version: int) -> Detector:
     _check("detector's state", state_version, saved.OLDEST_VERSION, saved.STATE_VERSION)
     detector = Detector(limits=limits_from(stored_limits))
     saved.load(detector, document, state_version)
-    saved.load_figures(detector, document)
+    load_figures(detector, document)
     return detector
 
 

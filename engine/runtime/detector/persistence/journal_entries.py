@@ -14,7 +14,7 @@ from typing import Final, Literal
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.persistence.conditions import condition_bytes, stored_condition
+from engine.evaluation.persistence.columns import condition_bytes, stored_condition
 from engine.evaluation.persistence.figures import figures_of, restore_figures
 from engine.evaluation.rules import Rule
 from engine.evaluation.wire.batches import BatchForm

@@ -7,12 +7,11 @@ from typing import Any, assert_never
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.operators.present_terms.clock import zones_version
+from engine.evaluation.operators.terms.clock import zones_version
 from engine.evaluation.rule_book.changes.versions import Change
 from engine.evaluation.wire.batches import decode_batch
 from engine.evaluation.wire.decoding import decode_evaluate, decode_lines, event_in, events_in
-from engine.evaluation.wire.records.decoding import Ingest, events_of
-from engine.evaluation.wire.records.evaluating import in_order
+from engine.evaluation.wire.records import Ingest, events_of, in_order
 from engine.language.diagnostics import Refusal
 from engine.language.limits import Limits
 from engine.runtime.contract.requests.operations import BATCH_KINDS, EVALUATE, INGEST, TICK

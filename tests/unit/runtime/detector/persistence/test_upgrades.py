@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.evaluation.persistence.conditions import stored_condition
+from engine.evaluation.persistence.columns import stored_condition
 from engine.language.text.parser import parse
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.detector import apply as apply_module
