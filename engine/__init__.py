@@ -6,7 +6,7 @@ from engine.evaluation.explanation.explaining import explain, explain_row
 from engine.evaluation.explanation.firings import explain_feeds
 from engine.evaluation.explanation.nodes import ExplainedRule, Explanation, Node
 from engine.evaluation.relations.builder import RelationBuilder
-from engine.evaluation.relations.rows import TupleRefused
+from engine.evaluation.relations.stored import TupleRefused
 from engine.evaluation.rules import Rule
 from engine.language.condition import Condition
 from engine.language.diagnostics import ConditionError, Entry, Refusal

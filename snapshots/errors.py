@@ -23,6 +23,16 @@ class OlderFormat(StorageError):
     """A file is whole, but only an older program, which was never released, can read its format."""
 
 
+def other_format(done: str, version: int, newest: int, oldest: int | None = None) -> StorageError:
+    """Return the error for what another program has done, with a version that this one does not know."""
+    newer = version > newest
+    known = f"version {newest}" if oldest is None else f"versions {oldest} to {newest}"
+    return (NewerFormat if newer else OlderFormat)(
+        f"{done} by a{' newer' if newer else 'n older'} program, with version {version}; "
+        f"this one knows {known}"
+    )
+
+
 class NothingUsable(StorageError):
     """No snapshot of a folder can be used. Starting empty would silently lose the others."""
 

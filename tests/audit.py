@@ -17,10 +17,9 @@ from engine.evaluation.kernel.indexing.families import kin_of
 from engine.evaluation.kernel.indexing.members import Members
 from engine.evaluation.kernel.rule_set import ELEMENTS, PATTERN_NODES, TEXT_TEST_NODES
 from engine.evaluation.key_sizes import key_bytes
-from engine.evaluation.operators.counting.panes import PaneSums
-from engine.evaluation.operators.past_terms.extremes import PaneMinima
-from engine.evaluation.operators.past_terms.last import LatestValue
+from engine.evaluation.operators.counting.panes import PaneMinima, PaneSums
 from engine.evaluation.operators.table import remembering
+from engine.evaluation.operators.terms.past import LatestValue
 from engine.evaluation.requirements import is_temporal, requirements_of
 from engine.evaluation.slices.bounds.tracked import Keyed
 from engine.evaluation.slices.histories import Histories

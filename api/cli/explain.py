@@ -95,7 +95,7 @@ def _asked(client: Client | None, detector: str, rule: str | None, call: _Asking
 def _offline(data: Path, detector: str, rule: str | None, call: _Asking) -> bytes:
     """Return the explanation of a detector in a data folder."""
     from api.cli.inspection.data_folder import stored_detector, stored_rule_id  # noqa: PLC0415 -- slow to import
-    from engine.evaluation.wire.inspecting.explanations import explain_body  # noqa: PLC0415
+    from engine.evaluation.inspecting.explanations import explain_body  # noqa: PLC0415
 
     stored = stored_detector(data, detector)
     rule_id = None if rule is None else stored_rule_id(stored, rule)

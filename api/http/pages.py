@@ -12,7 +12,7 @@ import msgspec
 from api.schema.envelope import Headers, Response
 from api.schema.openapi import document
 from api.schema.operation import Operation
-from engine.language.text.lexical.names import contextual_keywords, keywords
+from engine.language.text.lexical import contextual_keywords, keywords
 
 _HTML_TYPE: Final = b"text/html; charset=utf-8"
 _TYPES: Final = {

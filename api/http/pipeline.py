@@ -29,7 +29,7 @@ from api.server.exchange import RESPOND, CallerGone, Message, Receive, Scope, Se
 from api.server.limits import STATE
 from api.server.requests import FIELDS_STATE, REQUEST_ID_STATE, Fields
 from api.settings import Settings
-from engine.evaluation.wire.records.decoding import Ingest
+from engine.evaluation.wire.records import Ingest
 from engine.runtime.contract.requests.operations import begin_request, evaluate, evaluate_batch, ingest
 from engine.runtime.front_end.backend import Backend
 from engine.runtime.front_end.permits import Permit

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from engine.language.diagnostics import enumerated
-from engine.language.forms.form import Content, Form
-from engine.language.forms.shapes import SCALED_FACT
+from engine.language.forms.form import SCALED_FACT, Content, Form
 from engine.language.forms.table import FORMS
 from engine.language.forms.terms import PARTS, TERM_FORMS
 from engine.language.operators import (

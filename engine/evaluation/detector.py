@@ -9,9 +9,17 @@ from typing import Any, ClassVar, Final, Protocol, Self, cast
 
 from engine.evaluation.events import frames
 from engine.evaluation.events.intake import Intake
-from engine.evaluation.events.lateness import late, not_milliseconds, too_far_ahead, too_late
-from engine.evaluation.events.outcomes import BatchRefused, Outcome, Outcomes
-from engine.evaluation.events.warnings import warnings_on, warnings_on_many
+from engine.evaluation.events.outcomes import (
+    BatchRefused,
+    Outcome,
+    Outcomes,
+    late,
+    not_milliseconds,
+    too_far_ahead,
+    too_late,
+    warnings_on,
+    warnings_on_many,
+)
 from engine.evaluation.facts.values import Event
 from engine.evaluation.firings.feed import Feed
 from engine.evaluation.firings.recorder import Recorder
@@ -117,21 +125,16 @@ class Detector(RuleBook):
                 # One at a time: the next event may consist of the same objects, changed.
                 for event in intake.events(given):
                     append(self._acting(self._evaluate(event), event))
+            elif (observe_given := self.rule_set.observe_given()) is not None:
+                observe_given(given, self, results, intake)
             else:
-                self._evaluate_given(given, intake, results)
+                read = intake.read_events(given, self.rule_set.fields_read)
+                self.rule_set.observe_many()(read, self, results)
         except Refusal as refusal:
             raise BatchRefused(*refusal.entries, index=len(results), results=tuple(results)) from None
         finally:
             self.forget_lookups()
         return results
-
-    def _evaluate_given(self, events: Iterable[Event], intake: Intake, results: list[Fired]) -> None:
-        observe_given = self.rule_set.observe_given()
-        if observe_given is not None:
-            observe_given(events, self, results, intake)
-        else:
-            read = intake.read_events(events, self.rule_set.fields_read)
-            self.rule_set.observe_many()(read, self, results)
 
     def evaluate_frame(self, frame: Any, time: str) -> Any:
         """Evaluate the rows of a DataFrame; raises what `frames.events_of` and `evaluate_many` raise."""
@@ -214,11 +217,6 @@ class Detector(RuleBook):
     def awaits_first(self) -> bool:
         """Whether no event has set the clock yet, and there is a current time, so a time can be doubtful."""
         return self.clock_us is None and self._now_us is not None
-
-    @property
-    def answer_bytes_worst(self) -> int:
-        """The most bytes of actions and warnings in the result of one event."""
-        return self.rule_set.answer_bytes_worst
 
     def _stream(self, events: Sequence[Event], outcomes: Outcomes) -> None:
         """Evaluate events, and add their outcomes to those before them."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from snapshots.errors import NewerFormat
 from snapshots.format.segments import (
     HEADER_BYTES,
     MARK,
@@ -29,6 +30,14 @@ class Record(NamedTuple):
     payload: bytes
     path: Path
     offset: int
+
+    def check_version(self, newest: int) -> None:
+        """Raise NewerFormat if its version is later than the newest that the caller knows."""
+        if self.version > newest:
+            raise NewerFormat(
+                f"{self.path} at {self.offset}: the record is of a newer program, with version "
+                f"{self.version}; this one knows versions up to {newest}"
+            )
 
 
 class Stop(NamedTuple):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from engine.evaluation.persistence.conditions import stored_condition
+from engine.evaluation.persistence.columns import stored_condition
 from engine.runtime.detector.persistence import journal_entries as journal
 from snapshots.errors import Damaged
 from snapshots.format.file_names import listing

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.figures import NodeFigures
-from engine.runtime.contract.ports import Survivor
 from engine.runtime.contract.requests.calls import Address
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
+from engine.runtime.scheduler.workers.worker_port import Survivor
 from engine.runtime.transport.link_client import LinkClient
 from snapshots.files import Files, wall_clock_us
 from tests.local_runtime.connections import Before, no_fault
@@ -142,7 +142,7 @@ class LocalActors:
 
     async def _found(self, worker: LocalWorker) -> LocalWorker:
         worker.term = self.term
-        worker.supervise()
+        worker.connect(worker.connected())
         return worker
 
     async def connect(self, address: Address) -> LinkClient:

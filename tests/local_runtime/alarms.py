@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.events.lateness import too_far_ahead
+from engine.evaluation.events.outcomes import too_far_ahead
 from engine.evaluation.timed.timing import FiredByTime
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation

@@ -1,11 +1,12 @@
 """The directory's catalogue without a thread of its own."""
 
+import dataclasses
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
+from engine.runtime.catalogue.catalogue import Catalogue
 from engine.runtime.catalogue.catalogue_client import CatalogueClient
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.persistence import detector_snapshot as kept
@@ -58,17 +59,8 @@ class LocalCatalogues:
         return outcome
 
     def _make(self) -> Catalogue:
-        settings = self._settings
-        known = CatalogueSettings(
-            settings.data,
-            settings.snapshots_kept,
-            lock_wait_s=0,
-            folder_id=settings.folder_id,
-            detectors_max=settings.detectors_max,
-            tokens_max=settings.tokens_max,
-            changes_kept_days=settings.changes_kept_days,
-        )
-        self.started.append(Catalogue(known, files=self._files))
+        settings = dataclasses.replace(self._settings, lock_wait_s=0)
+        self.started.append(Catalogue(settings, files=self._files))
         return self.started[-1]
 
 

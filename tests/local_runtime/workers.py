@@ -2,25 +2,18 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from functools import partial
+from typing import TypeVar
 
-from engine.runtime.activation.detector_service import MAKE_ROOM, DetectorService, Node, make_room_note
+from engine.runtime.activation.detector_service import DetectorService, Node
 from engine.runtime.contract.errors import ActorDied
-from engine.runtime.contract.figures import DetectorFigures, WorkerAnswer
 from engine.runtime.contract.measures import Measures
-from engine.runtime.contract.requests.calls import (
-    REPORT,
-    Activated,
-    Address,
-    Held,
-    Reply,
-    Report,
-    decode_report,
-)
+from engine.runtime.contract.requests.calls import Activated, Address, Reply
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
-from engine.runtime.transport.link import Link, Note, responses
+from engine.runtime.scheduler.workers.worker_port import WorkerPort
+from engine.runtime.transport.link import Link, responses
 from engine.runtime.transport.link_client import LinkClient
 from snapshots.files import wall_clock_us
 from tests.local_runtime.connections import Before, Mortal, Pipe, no_fault, run
@@ -33,47 +26,31 @@ class LocalDetector:
 
     def __init__(self, worker: "LocalWorker", actor: OperationExecutor) -> None:
         self._worker = worker
-        self._actor = actor
+        self.executor = actor
         self._under_way = False
         self.cpu_s = 0.0
 
     async def activate(self, detector_id: str, epoch: int) -> Activated:
-        return await self._call("activate", lambda: self._actor.activate(detector_id, epoch))
+        return await self._call("activate", lambda: self.executor.activate(detector_id, epoch))
 
     def handle_at_once(self, batch: Sequence[Operation]) -> Reply | None:
         assert not self._under_way, "one call at a time"
-        return self._worker.call_at_once("handle", lambda: self._actor.handle(batch), size=len(batch))
+        return self._worker.call_at_once("handle", lambda: self.executor.handle(batch), size=len(batch))
 
     async def handle(self, batch: Sequence[Operation]) -> Reply:
-        return await self._call("handle", lambda: self._actor.handle(batch), size=len(batch))
+        return await self._call("handle", lambda: self.executor.handle(batch), size=len(batch))
 
-    async def sync(self) -> None:
-        await self._call("sync", self._actor.sync)
+    async def call(self, work: Callable[[], T]) -> T:
+        return await self._call(_name(work), work)
 
-    async def begin_saving(self) -> bool:
-        return await self._call("begin_saving", self._actor.begin_saving)
-
-    async def finish_saving(self) -> None:
-        await self._worker.beside("finish_saving", self._actor.finish_saving)
-
-    async def begin_fork(self, fork_id: str) -> Callable[[], None]:
-        return await self._call("begin_fork", lambda: self._actor.begin_fork(fork_id))
-
-    async def finish_fork(self, make_folder: Callable[[], None]) -> None:
-        await self._worker.beside("finish_fork", make_folder)
+    async def beside(self, work: Callable[[], T]) -> T:
+        return await self._worker.beside(_name(work), work)
 
     async def passivate(self) -> int:
-        return await self._call("passivate", self._actor.passivate)
+        return await self._call("passivate", self.executor.passivate)
 
     async def discard(self) -> None:
-        await self._call("discard", self._actor.discard)
-
-    def figures(self) -> DetectorFigures | None:
-        return self._actor.figures()
-
-    @property
-    def due_us(self) -> int | None:
-        return self._actor.due_us
+        await self._call("discard", self.executor.discard)
 
     async def _call(self, what: str, work: Callable[[], T], size: int = 0) -> T:
         assert not self._under_way, "one call at a time"
@@ -84,7 +61,11 @@ class LocalDetector:
             self._under_way = False
 
 
-class LocalWorker(Mortal):
+def _name(work: Callable[[], object]) -> str:
+    return (work.func if isinstance(work, partial) else work).__name__
+
+
+class LocalWorker(Mortal, WorkerPort):
     """A worker in this process. `before` is awaited before each call, and may delay, hang or raise."""
 
     def __init__(
@@ -95,32 +76,22 @@ class LocalWorker(Mortal):
         node: str = "n",
         now_us: Callable[[], int] = wall_clock_us,
     ) -> None:
-        super().__init__()
-        self.name = name
+        Mortal.__init__(self)
         self._make = make
         self.measures = Measures()
         self.actors: list[OperationExecutor] = []
         """One for each activation, those that are over included."""
-        self.address = Address(name, b"", node=node)
-        self.node = node
         place = Node(node, "127.0.0.1")
         self.service = DetectorService(settings, self._hosting, self.measures, place, now_us=now_us)
-        self.reported: Callable[[Report], None] = lambda _: None
+        address = Address(name, node=node)
+        WorkerPort.__init__(self, name, address, self.connected(), lambda: 0)
         self.silent = False
         """Whether it answers no beat, as a stopped process."""
-        self.term: Callable[[], int] = lambda: 0
-        """The term of the scheduler's directory."""
-        self.supervise()
         self.calls: list[tuple[str, int]] = []
         """What was called, with the number of operations of a batch."""
         self.in_flight = 0
         self.in_flight_most = 0
         self.before: Before = no_fault
-
-    def supervise(self) -> None:
-        """Connect it to another scheduler, as its first one did."""
-        self._scheduler = self.connected()
-        self._scheduler.noted = self._noted
 
     def _hosting(self) -> LocalDetector:
         self.actors.append(self._make(measures=self.measures))
@@ -149,10 +120,6 @@ class LocalWorker(Mortal):
         for server in list(self.service.servers):
             server.close()
 
-    def _noted(self, note: Note) -> None:
-        if note.name == REPORT:
-            self.reported(decode_report(note.body))
-
     @property
     def waiting(self) -> int:
         """How many batches wait in its mailbox."""
@@ -163,41 +130,17 @@ class LocalWorker(Mortal):
     def described(self) -> str:
         return f"pid 1 on the node {self.node}"
 
-    async def activate(self, detector_id: str, epoch: int, room_wanted: bool = False) -> Activated:
-        return await self._command("activate", Activated, detector_id, epoch, room_wanted)
-
-    async def held(self) -> list[Held]:
-        return await self._command("held", list[Held])
-
-    def make_room(self, epoch: int, *, wanted: bool = True) -> None:
-        self._scheduler.note(MAKE_ROOM, make_room_note(self.term(), epoch, wanted=wanted))
-
-    async def delete(self, epoch: int) -> None:
-        await self._command("delete", None, epoch)
-
-    async def close(self, epoch: int) -> str | None:
-        return await self._command("close", str | None, epoch)
-
-    async def fork(self, epoch: int, fork_id: str) -> bool:
-        return await self._command("fork", bool, epoch, fork_id)
-
     async def beat(self) -> None:
         while self.silent:  # noqa: ASYNC110 -- for as long as a test wants
             await asyncio.sleep(0.001)
         if self.dead:
             raise ActorDied("it was killed")
 
-    async def figures(self) -> WorkerAnswer:
-        return await self._scheduler.ask_until_answered("figures", WorkerAnswer)
-
     async def watch(self) -> None:
         await self.until_death()
 
     async def end(self) -> None:
         self.die()
-
-    async def _command(self, method: str, kind: type[T] | Any, *arguments: object) -> T:
-        return await self._scheduler.ask_until_answered(method, kind, self.term(), *arguments)
 
     # -- what it does ----------------------------------------------------------------------------------------
 

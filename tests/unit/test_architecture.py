@@ -194,7 +194,7 @@ HELD_BY_IDENTITY = {
     "engine/evaluation/kernel/indexing/rows.py": "a function holds what it is given, and is held weakly",
     "engine/evaluation/rule_book/verdicts.py": "only while the tuples are in the list that it goes through",
     "engine/language/hints/hints.py": "only while the condition is walked, which holds its nodes",
-    "engine/evaluation/wire/results.py": "only while the tuples are in the list that it goes through",
+    "engine/evaluation/wire/events.py": "only while the tuples are in the list that it goes through",
 }
 """The files that look something up by `id`, and what keeps the object alive for as long."""
 

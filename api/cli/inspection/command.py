@@ -57,7 +57,7 @@ def inspect(
 
 def _show_rule(folder: Path, detector: str, rule: str, key: dict[str, Any], *, as_json: bool) -> None:
     from api.cli.inspection.data_folder import stored_detector, stored_rule_id  # noqa: PLC0415 -- as above
-    from engine.evaluation.explanation.looking.standing import standing  # noqa: PLC0415
+    from engine.evaluation.inspecting.states import standing  # noqa: PLC0415
 
     stored = stored_detector(folder, detector)
     tree = standing(stored, stored_rule_id(stored, rule), key)

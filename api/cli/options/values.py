@@ -2,6 +2,7 @@
 
 import json
 import re
+from math import isfinite
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -50,10 +51,12 @@ def named_values(
         if not is_ or not name:
             raise click.BadParameter(f"expected NAME=VALUE, got `{each}`")
         try:
-            value = json.loads(text)
+            value = json.loads(text, parse_constant=str)
         except (ValueError, RecursionError):
             value = text
-        key[name] = value if isinstance(value, str | int | float) else text
+        # A number past the range of a double would be infinite.
+        is_scalar = isinstance(value, str | int) or (isinstance(value, float) and isfinite(value))
+        key[name] = value if is_scalar else text
     return key
 
 

@@ -71,8 +71,9 @@ def csv_output(write: Callable[[str], None]) -> Take:
 
     def write_row(cells: Iterable[object]) -> None:
         line = io.StringIO()
-        csv.writer(line, lineterminator="").writerow(cells)
-        write(line.getvalue())
+        # Of the characters that end lines, Python 3.11 quotes those that end its own.
+        csv.writer(line, lineterminator="\r\n").writerow(cells)
+        write(line.getvalue().removesuffix("\r\n"))
 
     def take(firing: Firing) -> None:
         time_us, *cells = as_cells(firing)

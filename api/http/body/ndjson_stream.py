@@ -15,8 +15,7 @@ from api.http.request.timeout import BACKSTOP_S, RequestTimeout
 from api.schema.envelope import NDJSON, DeadlinePassed, entries_of, refused
 from api.server.exchange import CallerGone, Receive, Send
 from api.settings import Settings
-from engine.evaluation.wire.events import Refused
-from engine.evaluation.wire.results import encode_entries, refused_result
+from engine.evaluation.wire.events import Refused, encode_entries, refused_result
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.contract.errors import SHUTTING_DOWN, DetectorUnavailable
 from engine.runtime.contract.requests.operations import evaluate_lines

@@ -14,7 +14,7 @@ from engine.evaluation.kernel.costs import estimate_of
 from engine.evaluation.rule_book.rule_messages import condition_messages
 from engine.evaluation.rules import Labels
 from engine.evaluation.wire.bodies import decode
-from engine.evaluation.wire.results import encode_entries
+from engine.evaluation.wire.events import encode_entries
 from engine.evaluation.wire.violations import MORE_DEFECTS, VIOLATIONS_MAX
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.json.writer import condition_to_document, json_bytes
@@ -146,10 +146,10 @@ def put_rules_operation(body: bytes, limits: Limits) -> Operation:
             if len(defects) > VIOLATIONS_MAX:
                 raise Refusal(*defects[:VIOLATIONS_MAX], MORE_DEFECTS) from None
             continue
-        members = (rule.name, rule.condition, rule.notify, rule.enabled, rule.shadow, given(rule.draftOf))
+        members = (rule.name, rule.condition, rule.notify, rule.shadow, given(rule.draftOf), rule.description)
         labels = _labels(rule.labels) if rule.labels else "{}"
         acting = (rule.timed, rule.every_secs, given(rule.every_by))
-        rules.append(PutRule(*members, rule.description, labels, *acting, given(rule.history)))
+        rules.append(PutRule(*members, labels, *acting, rule.enabled, given(rule.history)))
     if defects:
         raise Refusal(*defects)
     return put_rules(rules, prune=apart.prune, dry_run=apart.dryRun, details=apart.details)

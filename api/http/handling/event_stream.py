@@ -12,8 +12,7 @@ from api.http.authentication import Authenticator
 from api.http.request.timeout import RequestTimeout
 from api.schema.envelope import entries_of, refused
 from api.server.exchange import CallerGone, Receive, Send, until_gone
-from engine.evaluation.wire.events import Refused
-from engine.evaluation.wire.results import encode_entries
+from engine.evaluation.wire.events import Refused, encode_entries
 from engine.language.diagnostics import Refusal
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests.operations import Operation, firings, timeline

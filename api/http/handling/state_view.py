@@ -9,9 +9,9 @@ import msgspec
 from api.http.request.query import read_key
 from api.schema.envelope import RequestRefusal, Response, answered, success
 from api.schema.messages.inspecting import StateQuery
-from engine.evaluation.explanation.looking.holdings import KeyPlace
+from engine.evaluation.inspecting.holdings import KeyPlace
+from engine.evaluation.inspecting.states import Ranked, StateAsked, after_of
 from engine.evaluation.wire.events import Answer, Done
-from engine.evaluation.wire.inspecting.states import Ranked, StateAsked, after_of
 from engine.runtime.contract.requests.operations import Operation, state
 
 CALLS_MAX = 100

@@ -12,7 +12,7 @@ from api.schema import examples
 from api.schema.envelope import RequestRefusal, Response, success, success_of
 from api.schema.messages import catalogue, cluster
 from api.schema.messages.catalogue import given
-from engine.evaluation.wire.inspecting.rule_lists import LIST_BYTES_MAX
+from engine.evaluation.inspecting.lists import LIST_BYTES_MAX
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.contract.errors import TOO_MANY, TOO_MANY_WAIT, DetectorUnavailable
 from engine.runtime.contract.tokens import TOKEN_DETECTORS_MAX

@@ -24,12 +24,12 @@ from api.schema.messages import evaluations as messages
 from api.schema.messages import inspecting
 from api.schema.messages.catalogue import given
 from api.schema.messages.inspecting import State, StateQuery
+from engine.evaluation.inspecting.explanations import ExplainBody
 from engine.evaluation.wire.batches import count_events, count_records
 from engine.evaluation.wire.bodies import decode
 from engine.evaluation.wire.decoding import BatchBody, EvaluateBody, TickBody
 from engine.evaluation.wire.events import Done
-from engine.evaluation.wire.inspecting.explanations import ExplainBody
-from engine.evaluation.wire.records.decoding import Ingest
+from engine.evaluation.wire.records import Ingest
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
 from engine.runtime.contract.requests import operations

@@ -8,7 +8,7 @@ from api.schema.envelope import EntryOfReply
 from api.schema.messages.catalogue import YesOrNo
 from api.schema.messages.inspecting import ExplainedNode
 from api.schema.messages.rules import Labels
-from engine.evaluation.wire.inspecting.looks import FIRINGS_PAGE_MAX
+from engine.evaluation.inspecting.lists import FIRINGS_PAGE_MAX
 
 _PageSize = Annotated[
     int, Meta(ge=1, le=FIRINGS_PAGE_MAX, extra={"expected": f"a whole number from 1 to {FIRINGS_PAGE_MAX}"})

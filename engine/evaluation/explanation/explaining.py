@@ -4,29 +4,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from math import isfinite
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.events import frames
 from engine.evaluation.events.intake import Intake
-from engine.evaluation.events.lateness import late, not_milliseconds
-from engine.evaluation.events.warnings import warnings_on
-from engine.evaluation.explanation.comparisons import Comparing, future_of
+from engine.evaluation.events.outcomes import late, not_milliseconds, warnings_on
+from engine.evaluation.explanation.decided import Deciding, Entries, decided
 from engine.evaluation.explanation.nodes import ExplainedRule, Explanation, Future, Node, every, negated, some
-from engine.evaluation.explanation.past import Deciding, Entries, LookingBack, Past
-from engine.evaluation.explanation.predicates import Predicates
-from engine.evaluation.explanation.turning.ahead import firings_ahead, held_back_us
-from engine.evaluation.explanation.turning.why_not import Steps, why_not
+from engine.evaluation.explanation.predicates import Predicates, future_of
+from engine.evaluation.explanation.why_not import Steps, why_not
 from engine.evaluation.facts.shown import Shown
 from engine.evaluation.facts.values import Event, key_of
-from engine.evaluation.kernel.code.node_code import memory_code
+from engine.evaluation.firings.at_most_once import AtMostOnce
 from engine.evaluation.kernel.rule_set import RuleSet
-from engine.evaluation.operators.table import parts_of, remembering
+from engine.evaluation.operators.compare import found_in
 from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.requirements import Births, inside, requirements_of
-from engine.evaluation.rules import LiveRule
+from engine.evaluation.rules import LiveRule, Rule
 from engine.evaluation.stamps import stamp_of
+from engine.evaluation.timed.timing import FiredByTime
 from engine.evaluation.times import NEVER
 from engine.language import condition as language
 from engine.language.condition import Condition, Predicate
@@ -45,8 +42,6 @@ _NOT_FOUND: Final = "the search for `why_not` ended at its bound, and found no s
 _DISABLED: Final = "the rule is disabled, so it observes no events"
 
 _HELD_BACK: Final = "the action is held back: for these values, `every_secs` has the rule act again in {} s"
-
-_PAST_RANGE: Final = "what it found is past the range of a double"
 
 
 def explain(
@@ -180,24 +175,22 @@ def reading(
 
 
 def reading_at(
-    detector: Detector, now_us: int, fields: Mapping[str, Any], sent: Mapping[str, Any]
+    detector: Detector,
+    now_us: int,
+    fields: Mapping[str, Any],
+    sent: Mapping[str, Any],
+    entries: Entries | None = None,
 ) -> Reading:
     """Read an event that is evaluated at a time, which is not before the detector's clock.
 
-    It is valid until `forget_lookups`.
+    By default, what is remembered now is read. It is valid until `forget_lookups`.
     """
-    entries = Entries(detector.events_seen + 1, fields, sent)
-    return Reading(now_us, (), predicates_at(detector, fields, sent, now_us), entries, detector.rule_set)
-
-
-def predicates_at(
-    detector: Detector, fields: Mapping[str, Any], sent: Mapping[str, Any], now_us: int
-) -> Predicates:
-    """Return the predicates at an event, valid until `forget_lookups`."""
     rule_set = detector.rule_set
     if rule_set.patterns.bounded:
         rule_set.patterns.begin(fields, sent)
-    return Predicates(fields, sent, rule_set, now_us)
+    predicates = Predicates(fields, sent, rule_set, now_us)
+    entries = entries or Entries(detector.events_seen + 1, fields, sent)
+    return Reading(now_us, (), predicates, entries, rule_set)
 
 
 def _check_size(explained: Sequence[LiveRule]) -> None:
@@ -231,8 +224,6 @@ class Explaining:
     def node(self, condition: Condition, births: Births, path: Path) -> Node:
         """Explain a condition under a path of keys for which the event has values."""
         match condition:
-            case language.Compare():
-                return self._comparing(condition, births, path)
             case language.All(members) | language.Any(members):
                 nodes = tuple(self.node(member, births, path) for member in members)
                 joined, decide = (every, all) if isinstance(condition, language.All) else (some, any)
@@ -247,7 +238,7 @@ class Explaining:
             case _ if isinstance(condition, Predicate):
                 return self._predicate(condition)
             case _:
-                return self._looking_back(condition, births, path)
+                return self._decided(condition, births, path)
 
     def _predicate(self, predicate: Predicate) -> Node:
         predicates = self._predicates
@@ -287,63 +278,32 @@ class Explaining:
             decide=all,
         )
 
-    def _looking_back(self, node: Condition, births: Births, path: Path) -> Node:
+    def _decided(self, node: Condition, births: Births, path: Path) -> Node:
+        """Explain what looks back, or compares terms."""
+        event = self._event
         nodes = tuple(self.node(*child) for child in inside(node, births, path))
-        deciding = self._deciding(node, births, path)
-        looking = LookingBack(deciding, tuple([each.verdict for each in nodes]))
-        found = looking.operator.found(node, looking.at)
-        shown = self._predicates.shown(deciding.facts)
-        notes = _cut(shown)
-        if found is not None and not isfinite(found):
-            notes.append(_PAST_RANGE)
+        truths = tuple([each.verdict for each in nodes])
+        deciding = Deciding.of(event.rule_set.histories, node, births, path)
+        one = decided(deciding, event.entries, self._predicates.value, event.now_us, truths)
+        shown = self._predicates.shown(one.facts)
         return Node(
             condition=node,
-            future=looking.future(),
+            future=one.future(),
             nodes=nodes,
             values={name: shown.value for name, shown in shown.items()},
-            witness_us=looking.operator.witness_us(node, looking.at),
-            found=found,
-            since_us=looking.since_us() if self._event.tells_since else None,
-            note="; ".join(notes) or None,
-            decide=deciding.verdict if nodes else None,
+            witness_us=one.witness_us(),
+            found=_found(node, one.values()),
+            since_us=one.since_us() if event.tells_since else None,
+            note="; ".join([*one.notes(), *_cut(shown)]) or None,
+            decide=one.verdict_if if nodes else None,
         )
 
-    def _comparing(self, node: language.Compare, births: Births, path: Path) -> Node:
-        nodes = tuple(self.node(*child) for child in inside(node, births, path))
-        deciding = self._deciding(node, births, path)
-        comparing = Comparing(deciding, tuple([each.verdict for each in nodes]))
-        found = comparing.found()
-        shown = self._predicates.shown(deciding.facts)
-        notes = [*comparing.notes(found, self._predicates.value), *_cut(shown)]
-        return Node(
-            condition=node,
-            future=comparing.future(),
-            nodes=nodes,
-            values={name: shown.value for name, shown in shown.items()},
-            witness_us=comparing.witness_us(),
-            found={format_term(term): value for term, value in found.items() if value is not None},
-            note="; ".join(notes) or None,
-            decide=deciding.verdict if nodes else None,
-        )
 
-    def _deciding(self, node: Condition, births: Births, path: Path) -> Deciding:
-        event, value = self._event, self._predicates.value
-        pasts = []
-        for place, part in enumerate(parts_of(node)):
-            code, own = memory_code(node, place), births.of(part, path)
-            remembered = self._event.rule_set.histories.of(part, path, own.birth)
-            pasts.append(
-                Past(
-                    memory=remembered.memory,
-                    code=code,
-                    before=event.entries.of(remembered),
-                    values=(*map(value, code.facts), *code.constants),
-                    looks_before=remembering(part).looks_before(part),
-                    born=own.born,
-                )
-            )
-        stamp = stamp_of(event.now_us, event.entries.number)
-        return Deciding(node, pasts, value, stamp)
+def _found(node: Condition, values: Sequence[Any]) -> Any:
+    if not isinstance(node, language.Compare):
+        return values[0]
+    named = zip(map(format_term, found_in(node)), values, strict=True)
+    return {text: value for text, value in named if value is not None}
 
 
 def _noted(node: Node, said: str) -> Node:
@@ -352,3 +312,56 @@ def _noted(node: Node, said: str) -> Node:
 
 def _cut(found: Mapping[str, Shown]) -> list[str]:
     return [f"{quoted(name)} is shown cut" for name, shown in found.items() if shown.is_cut]
+
+
+# -- what fires by time: copies find out --------------------------------------------------------------------
+
+_CHANGES_MAX: Final = 200
+"""The most changes by time, for each timed rule, that are looked at to tell when it fires."""
+
+
+def held_back_us(detector: Detector, rule: Rule, now_us: int, event: Event) -> int:
+    """Return how long a rule that is true at an event is still held back; 0 or less if it acts."""
+    if not rule.acts_at_most_once:
+        return 0
+    fields, _, sent = event
+    at_most_once = acted_before(detector, [rule], now_us, fields, sent or {})
+    return at_most_once.free_us(rule, fields, sent or {}) - now_us
+
+
+def acted_before(
+    detector: Detector, fired: Sequence[Rule], now_us: int, fields: Mapping[str, Any], sent: Mapping[str, Any]
+) -> AtMostOnce:
+    """Return what rules that fire remember of their actions, after what fires by time before the event.
+
+    Of what is still due, that for the keys of the event counts.
+    """
+    now = stamp_of(now_us, 0)
+    held = [detector.live[rule.id] for rule in fired if rule.acts_at_most_once]
+    if detector.timing.queue.due > now or not held:
+        return detector.at_most_once
+    copied = detector.fork([(fields, 0, sent)], held)
+    copied.timing.pass_time(now, copied.events_seen)
+    return copied.at_most_once
+
+
+def firings_ahead(copied: Detector) -> dict[str, int]:
+    """Return when rules, by their ids, fire by time first if no event comes, in microseconds.
+
+    The detector is a copy, whose time passes. What comes after some hundred changes by time is left out.
+    """
+    timing, found = copied.timing, dict[str, int]()
+
+    def fire(fired: FiredByTime, tick: int) -> None:
+        if copied.recorder.by_time(*fired, tick) is not None:
+            found.setdefault(fired.rule.id, fired.time_us)
+
+    timing.fired = fire
+    for _ in range(_CHANGES_MAX * len(timing.watches)):
+        due_us = timing.next_due_us
+        if due_us is None:
+            break
+        timing.pass_time(stamp_of(due_us, 0), copied.events_seen)
+        for priority in [each for each, watch in timing.watches.items() if watch.rule.id in found]:
+            timing.remove(priority)
+    return found

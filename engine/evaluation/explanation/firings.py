@@ -1,23 +1,43 @@
-"""The rules that fire at an event, explained: when it is evaluated, or in a dry run."""
+"""The rules that fire at an event, explained, when it is evaluated or in a dry run; and what they find.
+
+That is a rule's keys, the values of its counting members and terms, and witnesses. How to find it is worked
+out once for each rule: to look up what belongs to a condition takes longer than the rest, since conditions
+are compared by all that is in them.
+"""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import isfinite
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.explanation.explaining import NODES_MAX, Reading, reading, reading_at, time_at
-from engine.evaluation.explanation.found import Plan, plan_of
+from engine.evaluation.explanation.decided import Decided, Deciding, Entries, decided
+from engine.evaluation.explanation.explaining import (
+    NODES_MAX,
+    Explaining,
+    Reading,
+    acted_before,
+    reading,
+    reading_at,
+    time_at,
+)
 from engine.evaluation.explanation.nodes import Node
-from engine.evaluation.explanation.past import Entries
 from engine.evaluation.explanation.predicates import Predicates
-from engine.evaluation.explanation.turning.ahead import acted_before
 from engine.evaluation.facts.values import key_of
 from engine.evaluation.firings.recorder import Recorder, Told
-from engine.evaluation.kernel.rule_set import RuleSet
-from engine.evaluation.requirements import requirements_of
+from engine.evaluation.kernel.rule_set import EnabledRule, RuleSet
+from engine.evaluation.operators.compare import found_in
+from engine.evaluation.operators.table import operator_of
+from engine.evaluation.paths import Path, fact_of
+from engine.evaluation.requirements import Births, inside, keys_of, requirements_of
 from engine.evaluation.rules import Rule
 from engine.evaluation.stamps import EVENT, stamp_of, time_of
+from engine.language import condition as language
+from engine.language.condition import Condition, Predicate
 from engine.language.diagnostics import Entry, Refusal
+from engine.language.text.printer import format as format_condition
+from engine.language.text.printer import format_term
 
 _log = logging.getLogger(__name__)
 
@@ -125,10 +145,11 @@ def told(
     for rule in fired:
         plan = plan_of(event, rule.priority)
         left -= plan.size
-        one = Told(plan.text, _keys(event, plan), {}, {})
+        present = plan.present(event)
+        one = Told(plan.text, plan.keys_at(event, present), {}, {})
         if left >= 0 or not found:
             try:
-                one = Told(plan.text, one.keys, plan.found(event), plan.witnesses(event))
+                one = Told(plan.text, one.keys, plan.found(event, present), plan.witnesses(event, present))
             except Refusal:
                 # It remembers too much to be read at each event at which it fires.
                 left = 0
@@ -143,20 +164,15 @@ def explain_feeds() -> None:
     Recorder.tell = staticmethod(told)
 
 
-def _keys(event: Reading, plan: Plan) -> dict[str, Any]:
-    names = [name for name in plan.keys if key_of(event.predicates.value(name)) is not None]
-    shown = event.predicates.shown(names)
-    return {name: shown[name].value for name in names}
-
-
 def _detailed(event: Reading, fired: tuple[Rule, ...]) -> Iterator[Details]:
     """Yield the keys of each rule, and what it found as long as the rules are small enough together."""
     left = NODES_MAX
     for place, rule in enumerate(fired):
         plan = plan_of(event, rule.priority)
         left -= plan.size
-        found = plan.found(event) if left >= 0 or not place else {}
-        yield Details(_keys(event, plan), found)
+        present = plan.present(event)
+        found = plan.found(event, present) if left >= 0 or not place else {}
+        yield Details(plan.keys_at(event, present), found)
 
 
 def _explained(detector: Detector, event: Reading, fired: tuple[Rule, ...]) -> Iterator[Node]:
@@ -177,3 +193,171 @@ def check_nodes(detector: Detector, nodes_max: int) -> None:
     if detector.rule_set.nodes > nodes_max:
         said = f"the rules have {detector.rule_set.nodes} nodes; a dry run takes at most {nodes_max}"
         raise Refusal(Entry(1400, said))
+
+
+# -- what a rule finds --------------------------------------------------------------------------------------
+
+_FINDING: Final = (
+    *(language.Count, language.CountSince, language.Distinct, language.Sum, language.Avg),
+    language.Compare,
+)
+"""Members that compare what they find."""
+
+_TEXT_CHARS_MAX: Final = 200
+"""The text of what looks back is cut after so many characters."""
+
+_CONDITION_CHARS_MAX: Final = 500
+"""The same for a whole condition."""
+
+_Truth = Callable[[Reading], bool]
+"""Gives the truth of a condition at an event."""
+
+
+class Plan(NamedTuple):
+    """How to find what a rule finds."""
+
+    enabled: EnabledRule
+    """The rule for which this was worked out."""
+    size: int
+    """The number of nodes of its condition."""
+    text: str
+    """That of its condition, cut where it is long."""
+    keys: tuple[str, ...]
+    all_keys: frozenset[str]
+    """Those of the rule, and those around its members."""
+    members: tuple["_Member", ...]
+    """Its counting members and comparisons of terms."""
+    looking_back: tuple["_Member", ...]
+    """Its other members that look back."""
+
+    def present(self, event: Reading) -> set[str]:
+        """Return those of all keys in it that an event has."""
+        value = event.predicates.value
+        return {key for key in self.all_keys if key_of(value(key)) is not None}
+
+    def keys_at(self, event: Reading, present: set[str]) -> dict[str, Any]:
+        """Return the values of its keys, by name. A key that the event lacks is absent."""
+        names = [name for name in self.keys if name in present]
+        shown = event.predicates.shown(names)
+        return {name: shown[name].value for name in names}
+
+    def witnesses(self, event: Reading, present: set[str]) -> dict[str, int]:
+        """Return the times of the events that make what looks back true, by its texts, in microseconds."""
+        return {
+            member.texts[0]: witness_us
+            for member in self.looking_back
+            if present.issuperset(member.keys) and (witness_us := member.witness_us(event)) is not None
+        }
+
+    def found(self, event: Reading, present: set[str]) -> dict[str, Any]:
+        """Return what the counting members and the terms find at an event, by their texts."""
+        found: dict[str, Any] = {}
+        for member in self.members:
+            if present.issuperset(member.keys):
+                for text, number in member.found(event):
+                    # The same text may stand under other keys.
+                    found[member.said_keys + text if text in found else text] = number
+        return found
+
+
+class _Member(NamedTuple):
+    """A member that looks back, or a comparison of terms."""
+
+    keys: tuple[str, ...]
+    """The keys around it, without which there is nothing to find."""
+    said_keys: str
+    texts: tuple[str, ...]
+    """The texts of what it finds."""
+    deciding: Deciding
+    truths: tuple[_Truth, ...]
+    """Those of the conditions in it."""
+
+    def found(self, event: Reading) -> Iterator[tuple[str, Any]]:
+        """Yield what it finds, each with its text. What is missing, or no JSON has, is left out."""
+        for text, one in zip(self.texts, self._at(event).values(), strict=True):
+            if one is not None and not (type(one) is float and not isfinite(one)):
+                yield text, one
+
+    def witness_us(self, event: Reading) -> int | None:
+        """Return the time of the event that makes it true; None if it is not true, or no single one does."""
+        one = self._at(event)
+        return one.witness_us() if one.verdict else None
+
+    def _at(self, event: Reading) -> Decided:
+        truths = tuple([truth(event) for truth in self.truths])
+        return decided(self.deciding, event.entries, event.predicates.value, event.now_us, truths)
+
+
+def plan_of(event: Reading, priority: int) -> Plan:
+    """Return how to find what an enabled rule finds. It is kept until the rule changes."""
+    enabled, plans = event.rule_set.enabled[priority], event.rule_set.plans
+    plan: Plan | None = plans.get(priority)
+    if plan is None or plan.enabled is not enabled:
+        condition = enabled.rule.condition
+        members = [*_members(event, (condition, enabled.births, ()), ())]
+        finding = tuple([one for one in members if isinstance(one.deciding.node, _FINDING)])
+        others = tuple([one for one in members if not isinstance(one.deciding.node, _FINDING)])
+        text = _cut(format_condition(condition), _CONDITION_CHARS_MAX)
+        keys = keys_of(condition)
+        all_keys = frozenset({*keys, *(key for one in members for key in one.keys)})
+        plan = Plan(enabled, requirements_of(condition).size, text, keys, all_keys, finding, others)
+        plans[priority] = plan
+    return plan
+
+
+def _members(
+    event: Reading, placed: tuple[Condition, Births, Path], keys: tuple[str, ...]
+) -> Iterator[_Member]:
+    """Yield the members that find something or look back, in the order of the condition."""
+    condition, births, path = placed
+    if isinstance(condition, language.Keyed):
+        longer = births.step(condition, path)
+        # Without the key, nothing in it is asked for: `where`, too, is explained only with the key.
+        keys = (*keys, condition.key)
+        yield from _members(event, (condition.inner, births, longer), keys)
+        if condition.where is not None:
+            around = births.of_where(condition, path)
+            yield from _members(event, (condition.where, around, path), keys)
+        return
+    children = [*inside(condition, births, path)]
+    if isinstance(condition, _FINDING) or operator_of(condition) is not None:
+        yield _Member(
+            keys=keys,
+            said_keys="".join(f"per {fact_of(step)} " for step in path),
+            texts=_texts(condition),
+            deciding=Deciding.of(event.rule_set.histories, condition, births, path),
+            truths=tuple(_truth(event, *child) for child in children),
+        )
+    for child in children:
+        yield from _members(event, child, keys)
+
+
+def _texts(condition: Any) -> tuple[str, ...]:
+    if isinstance(condition, language.Compare):
+        return tuple(map(format_term, found_in(condition)))
+    if type(condition) not in _FINDING:
+        return (_cut(format_condition(condition), _TEXT_CHARS_MAX),)
+    # Its text before the comparison.
+    return (format_condition(replace(condition, op="gt", value=0)).removesuffix(" > 0"),)
+
+
+def _cut(text: str, chars_max: int) -> str:
+    return text if len(text) <= chars_max else f"{text[:chars_max]}…"
+
+
+def _truth(event: Reading, condition: Condition, births: Births, path: Path) -> _Truth:
+    """Return what gives the truth of a condition under a path at each event."""
+    match condition:
+        case language.All(members) | language.Any(members):
+            truths = [_truth(event, member, births, path) for member in members]
+            joined = all if isinstance(condition, language.All) else any
+            return lambda at: joined(truth(at) for truth in truths)
+        case language.Not(inner):
+            negated = _truth(event, inner, births, path)
+            return lambda at: not negated(at)
+        case language.Leaf() | language.Ref() if code := event.predicates.lasting_code(condition):
+            return lambda at: at.predicates.truth_of(code)
+        case _ if isinstance(condition, Predicate):
+            return lambda at: at.predicates.truth(condition)
+        case _:
+            return lambda at: Explaining(at).node(condition, births, path).verdict

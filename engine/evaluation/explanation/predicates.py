@@ -1,11 +1,13 @@
 """The predicates of conditions at one event: their truths, the values looked up, and notes on types."""
 
 from collections.abc import Collection, Iterator, Mapping
+from heapq import merge
 from math import isfinite
 from typing import Any, Final, assert_never, cast
 
 import msgspec
 
+from engine.evaluation.explanation.nodes import Future
 from engine.evaluation.facts.look_up import ELEMENTS_MAX, split_name, value_of
 from engine.evaluation.facts.lookups import Lookup
 from engine.evaluation.facts.relations import address
@@ -13,9 +15,11 @@ from engine.evaluation.facts.shown import Shown, shown
 from engine.evaluation.facts.values import key_of
 from engine.evaluation.kernel.code.node_code import PredicateCode, predicate_code, verdict_code
 from engine.evaluation.kernel.needs import Needs
+from engine.evaluation.operators.compare import motion_of, steps_us
+from engine.evaluation.operators.term_interface import Motion
 from engine.evaluation.stamps import NUMBER_BITS
 from engine.language import condition as language
-from engine.language.condition import Condition, FactArg, LeafValue, Predicate, children
+from engine.language.condition import Condition, FactArg, LeafValue, Predicate, children, walk
 from engine.language.diagnostics import json_type, quoted
 from engine.language.forms.table import facts_of
 
@@ -180,6 +184,19 @@ class Predicates:
             return [f"none of the event's {len(strings)} strings meets it"]
         found = next(each for each in strings if self.replaced({language.STRINGS: [each]}).truth(anywhere))
         return [f"the string {_element(found)} meets it"]
+
+
+def future_of(predicate: Predicate, now_us: int, *, verdict: bool) -> Future:
+    """Return the verdict of a predicate, and until when it is known to stay if nothing else happens.
+
+    Of predicates, only `some` can ask for the time: in a comparison about each element.
+    """
+    inside = walk(predicate.inner) if isinstance(predicate, language.Some) else ()
+    compared = [node for node, _ in inside if isinstance(node, language.Compare)]
+    if any(motion_of(side) is not Motion.STILL for node in compared for side in (node.left, node.right)):
+        return Future(verdict, (), now_us)
+    steps = merge(*(each for node in compared for each in steps_us(node, now_us)))
+    return Future(verdict, (), next(steps, None))
 
 
 def _variables(node: Condition) -> Iterator[str]:

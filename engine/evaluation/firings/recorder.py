@@ -8,6 +8,7 @@ from engine.evaluation.firings.feed import Feed, Firing, Why
 from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.rules import Fired, Rule
 from engine.evaluation.stamps import stamp_of, time_of
+from engine.evaluation.timed.queue import event_of
 from engine.evaluation.times import milliseconds
 
 FIRING_BYTES_MAX: Final = 16 * 1024
@@ -71,8 +72,7 @@ class Recorder:
         """
         if not rule.is_noted(feeds=self._firings_max > 0):
             return rule
-        fields = {name: value for name, value in keys.items() if not name.startswith("$")}
-        sent = {name[1:]: value for name, value in keys.items() if name.startswith("$")}
+        fields, sent = event_of(dict(keys))
         stamp = stamp_of(time_us, tick)
         acting = self._at_most_once.acting((rule,), fields, sent, stamp)
         for acts in acting:

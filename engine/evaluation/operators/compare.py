@@ -1,13 +1,13 @@
 """`compare`: two terms have values, and these compare so."""
 
-from collections.abc import Callable, Iterable, Iterator
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import count
 from math import inf, nan
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.facts.values import double
-from engine.evaluation.operators.counting.comparison import COMPARED
 from engine.evaluation.operators.interface import Found, Triggers
 from engine.evaluation.operators.table import remembering, term_operator
 from engine.evaluation.operators.term_interface import Kind, Motion
@@ -19,6 +19,15 @@ from engine.language.terms import Abs, CountTerm, Div, Fact, SumTerm, Term, term
 
 MIRRORED: Final = {"gt": "lt", "gte": "lte", "lt": "gt", "lte": "gte", "eq": "eq", "neq": "neq"}
 """The comparison that is true of two values in the other order."""
+
+COMPARED: Final[Mapping[str, Callable[[float, float], bool]]] = {
+    "gt": operator.gt,
+    "gte": operator.ge,
+    "lt": operator.lt,
+    "lte": operator.le,
+    "eq": operator.eq,
+    "neq": operator.ne,
+}
 
 _NUMBERS: Final = frozenset({Kind.COMPUTED, Kind.DOUBLE, Kind.NUMBER})
 _ORDERS: Final = frozenset({"gt", "gte", "lt", "lte"})

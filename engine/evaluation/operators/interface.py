@@ -185,6 +185,10 @@ class Memory(ABC):
     def changed_by(self, triggers: Triggers, path: Path) -> Found:
         """Return triggers for the events whose outcome is not `idle`."""
 
+    def held_after(self, triggers: Triggers, path: Path) -> Found:
+        """Return triggers for the events after which the slice has an entry."""
+        return triggers.union([triggers.holding(self, path), self.changed_by(triggers, path)])
+
     def notable(self, outcome: str) -> tuple[str, str]:
         """Return the test whether an outcome is not `idle`, and the outcome if it passes."""
         return f"(found := {outcome}) is not {self.idle}", "found"
@@ -230,35 +234,13 @@ class Memory(ABC):
         raise AssertionError(entry, keep, weigh)
 
 
-@dataclass(frozen=True)
-class MemoryOfTruth(Memory):
-    """What slices remember of the events at which one condition was true. That is the outcome."""
-
-    inner: Condition
-
-    @property
-    def operands(self) -> tuple[Condition, ...]:
-        """The condition."""
-        return (self.inner,)
-
-    def outcome(self, operands: Sequence[str], names: Names) -> str:  # noqa: ARG002 -- as for other memories
-        """Return the expression for the condition's truth."""
-        return operands[0]
-
-    def changed_by(self, triggers: Triggers, path: Path) -> Found:
-        """Return triggers for the events at which the condition is true."""
-        return triggers.true(self.inner, path)
-
-    def notable(self, outcome: str) -> tuple[str, str]:
-        """Return the test whether the condition is true or, if that is usual, whether it is false."""
-        return (f"not {outcome}", "False") if self.by_exception else (outcome, "True")
-
-
 class Settled(NamedTuple):
     """What an explanation knows of a node at an event."""
 
     entry: Any
     """What the slice remembers: with this event, unless the form `looks_before` it."""
+    seen: int
+    """The stamp of the slice's last event before this one; right only if the slice has an entry."""
     born: int
     """The stamp of the last event before the rule's history began."""
     now_us: int
@@ -287,9 +269,10 @@ class LookingBack(ABC, Generic[NodeT]):
     def memory(self, node: NodeT) -> Memory:
         """Return what is remembered for a node."""
 
-    @abstractmethod
     def window_us(self, node: NodeT) -> int | None:
-        """Return for how long an entry can matter to a node; None: for ever."""
+        """Return for how long an entry can matter to a node: by default, its window. None: for ever."""
+        window_us: int | None = getattr(node, "window_us", None)
+        return window_us
 
     def lookback_us(self, node: NodeT) -> int | None:
         """Return how far back events can matter to a node at an event; None without a bound."""
@@ -310,6 +293,10 @@ class LookingBack(ABC, Generic[NodeT]):
 
     def drift(self, node: NodeT) -> bool | None:  # noqa: ARG002 -- overridden
         """Return the only verdict to which time may turn a node; None if that is not known."""
+        return None
+
+    def witness_us(self, node: NodeT, at: Settled) -> int | None:  # noqa: ARG002 -- overridden
+        """Return the time of the event that settles a verdict or a value, or None if no single event does."""
         return None
 
     def next_us(self, node: NodeT, entry: Any, now_us: int, to: bool | None) -> int | None:  # noqa: ARG002
@@ -369,7 +356,7 @@ class Operator(LookingBack[NodeT]):
     # -- explanations ---------------------------------------------------------------------------------------
 
     def witness_us(self, node: NodeT, at: Settled) -> int | None:
-        """Return the time of the event that settles a verdict, or None if no single event does.
+        """Return that of the entry.
 
         An event outside the window may have been forgotten already, so it is never named.
         """

@@ -59,9 +59,12 @@ class TermOperator(ABC, Generic[TermT]):
     calls: ClassVar[tuple[Callable[..., Any], ...]] = ()
     """What its code calls by its name."""
 
+    gives: ClassVar[Kind] = Kind.DOUBLE
+    """What the code of its terms gives, of all alike."""
+
     def kind(self, term: TermT) -> Kind:  # noqa: ARG002 -- overridden
         """Return what the code of a term gives."""
-        return Kind.DOUBLE
+        return self.gives
 
     def operands(self, term: TermT) -> tuple[Term, ...]:  # noqa: ARG002 -- overridden
         """Return the terms that a term computes with, as doubles."""
@@ -96,13 +99,6 @@ class PastTerm(TermOperator[TermT], LookingBack[TermT]):
     """A kind of term that looks back."""
 
     cost_ns: ClassVar[int] = 60
-
-    def witness_us(self, past: tuple[Any, Any, int], born: int, now_us: int) -> int | None:  # noqa: ARG002 -- overridden
-        """Return the time of the one event that a value comes from, given what there is to read of the past.
-
-        That is the outcome of the event now, the entry, and the stamp of the slice's last event.
-        """
-        return None
 
 
 def observed(node: ConditionNode) -> Condition:

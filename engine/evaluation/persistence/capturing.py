@@ -1,52 +1,174 @@
 """Captures a detector between two events, so that a thread can pack it while the detector goes on.
 
-Immutable objects (rules, conditions, names, relations) are shared. Slices are copied later; see
-`guarding.py`.
+Immutable objects (rules, conditions, names, relations) are shared. Slices are copied later. Guards keep what
+they were when they were captured: a capture puts one in place of each shard. An event reaches a slice through
+the guard, which first keeps a copy for the capture. The packing thread has the other slices copied. Whoever
+is first wins: the event's copy comes before its change, and a copy that the thread makes later is discarded.
+So neither waits for the other.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
+from weakref import ref
 
-from engine.evaluation.firings.at_most_once import AtMostOnce
 from engine.evaluation.firings.feed import Feed
-from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.operators.interface import Memory
 from engine.evaluation.paths import Path
-from engine.evaluation.persistence.figures import Figures
-from engine.evaluation.persistence.guarding import Guard, Kept, copy_of, guard, records_of
+from engine.evaluation.persistence.figures import Counted, Figures
 from engine.evaluation.relations.stored import StoredRelation
 from engine.evaluation.requirements import Births
 from engine.evaluation.rule_book.changes.versions import Versions
 from engine.evaluation.rule_book.shadows import Shadows
-from engine.evaluation.rule_book.verdicts import Verdicts
 from engine.evaluation.rules import LiveRule, Rule
-from engine.evaluation.slices.histories import Histories
-from engine.evaluation.slices.slices import Slice
-from engine.evaluation.timed.table import Entry
+from engine.evaluation.slices.slices import MORE, Remembered, Slice
+from engine.evaluation.timed.queue import Entry
 from engine.evaluation.timed.timing import Timing
 from engine.language.limits import Limits
 from engine.language.nodes import Node
 
+# -- guards -------------------------------------------------------------------------------------------------
 
-class Saved(Protocol):
+
+class Guarded(Protocol):
+    """What is captured: slices in shards."""
+
+    shards: list[MutableMapping[Hashable, Slice]]
+
+    @property
+    def memories(self) -> Mapping[int, Remembered]:
+        """What they have places for."""
+
+
+class Kept(dict[Hashable, Slice | None]):
+    """Copies of slices of one shard as they were when it was captured; None for keys that came later.
+
+    The guard keeps copies for as long as somebody holds this.
+    """
+
+    __slots__ = ("__weakref__",)
+
+
+class Guard(MutableMapping[Hashable, Slice]):
+    """Stands in place of one shard. It gives way at its first use after the last capture has ended.
+
+    Only the evaluating thread uses it as a mapping.
+    """
+
+    __slots__ = ("_captures", "_number", "_records", "_shard", "_shards")
+
+    def __init__(self, slices: Guarded, number: int) -> None:
+        self._shards, self._number = slices.shards, number
+        self._shard = slices.shards[number]
+        self._captures: tuple[ref[Kept], ...] = ()
+        self._records: list[int] = []
+
+    def begin(self, records: list[int]) -> Kept:
+        """Keep slices as they are now, from now on. They have records in these places.
+
+        Memories that come or go later change all slices, so that copies have been made before.
+        """
+        kept, self._records = Kept(), records
+        self._captures = (*self._captures, ref(kept))
+        return kept
+
+    def complete(self, kept: Kept) -> Iterator[None]:
+        """Keep every slice of a capture, one at a time. The packing thread calls this."""
+        # A dict is listed in one step.
+        for key in list(self._shard.keys()):
+            if key not in kept:
+                slice_ = self._shard.get(key)
+                # If its key has been dropped meanwhile, the slice was kept before.
+                if slice_ is not None:
+                    kept.setdefault(key, copy_of(slice_, self._records))
+            yield
+
+    def _keep(self, key: Hashable, slice_: Slice | None) -> None:
+        going_on = True
+        for capture in self._captures:
+            kept = capture()
+            if kept is None:
+                going_on = False
+            elif key not in kept:
+                kept.setdefault(key, None if slice_ is None else copy_of(slice_, self._records))
+        if not going_on:
+            self._captures = tuple([capture for capture in self._captures if capture() is not None])
+            if not self._captures:
+                self._shards[self._number] = self._shard
+
+    # -- as a dict ------------------------------------------------------------------------------------------
+
+    def get(self, key: Hashable, default: Any = None) -> Any:
+        """Return a slice, or else the default."""
+        slice_ = self._shard.get(key)
+        if slice_ is None:
+            return default
+        self._keep(key, slice_)
+        return slice_
+
+    def __getitem__(self, key: Hashable) -> Slice:
+        slice_ = self._shard[key]
+        self._keep(key, slice_)
+        return slice_
+
+    def __setitem__(self, key: Hashable, slice_: Slice) -> None:
+        self._keep(key, self._shard.get(key))
+        self._shard[key] = slice_
+
+    def __delitem__(self, key: Hashable) -> None:
+        self._keep(key, self._shard[key])
+        del self._shard[key]
+
+    def __iter__(self) -> Iterator[Hashable]:
+        return iter(self._shard)
+
+    def __len__(self) -> int:
+        return len(self._shard)
+
+
+def guard(slices: Guarded) -> list[tuple[Guard, Kept]]:
+    """Put guards in place of the shards that have slices, and return what they keep from now on."""
+    guards, records = [], records_of(slices)
+    for number, shard in enumerate(slices.shards):
+        if shard:
+            if not isinstance(shard, Guard):
+                shard = slices.shards[number] = Guard(slices, number)  # noqa: PLW2901 -- in its place
+            guards.append((shard, shard.begin(records)))
+    return guards
+
+
+def copy_of(slice_: Slice, records: Iterable[int]) -> Slice:
+    """Return a copy that shares nothing that changes. Its records are in these places, and elsewhere."""
+    copied = slice_[:]
+    for place in records:
+        if copied[place]:
+            copied[place] = copied[place].copy()
+    if copied[MORE] is not None:
+        # A stamp is a number, and a record has a method to copy it.
+        more = copied[MORE].copy()
+        copied[MORE] = {at: one if type(one) is int else one.copy() for at, one in more.items()}
+    return copied
+
+
+def records_of(slices: Guarded) -> list[int]:
+    """Return the places of lists that have records."""
+    return [place for place, one in slices.memories.items() if one.has_place and one.memory.is_record]
+
+
+# -- captures -----------------------------------------------------------------------------------------------
+
+
+class Saved(Counted, Protocol):
     """The parts of a Detector that a snapshot holds."""
 
-    histories: Histories
-    rule_set: RuleSet
-    clock_us: int | None
-    events_seen: int
     priority_highest: int
     live: dict[str, LiveRule]
-    verdicts: Verdicts
     shadows: Shadows
     stored: dict[str, StoredRelation]
     limits: Limits
     versions: Versions
-    behind_us: int | None
     timing: Timing
     feed: Feed
-    at_most_once: AtMostOnce
 
     def install(self, rule: Rule, births: Births) -> None:
         """Add a rule whose histories have these births."""

@@ -1,4 +1,4 @@
-"""Columns: how numbers, keys and the entries of memories become bytes, and are read again.
+"""Columns: how numbers, keys and the entries of memories become bytes, and are read again; conditions, too.
 
 A column of numbers is a byte string of little-endian 64-bit integers, or doubles. Stamps are two columns:
 times in microseconds, and event numbers. Keys are scalars. Integers beyond 64 bits have an extension type,
@@ -8,15 +8,23 @@ so keys of any size survive. Long texts as keys have another, which holds their 
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from struct import Struct
 from typing import Any, Final
 
 import msgpack
+import msgspec
 
 from engine.evaluation.facts.values import LONG_TEXT, part_of_key, scalar_of, slice_key_of
 from engine.evaluation.operators.interface import Memory
+from engine.evaluation.operators.table import parts_of
+from engine.evaluation.paths import Filter, Path
 from engine.evaluation.stamps import EVENT, NEVER, NUMBER_BITS, stamp_of
+from engine.language.condition import Compare, Condition, Keyed
+from engine.language.json.writer import condition_to_document
+from engine.language.nodes import Node, TermNode
+from engine.language.validation.document import condition_from_stored
 
 BIG_INTEGER: Final = 1
 """The extension type of an integer beyond 64 bits: its decimal digits."""
@@ -212,3 +220,61 @@ def _unpack_extension(code: int, data: bytes) -> int | tuple[str, str]:
         return (LONG_TEXT, data.hex())
     assert code == BIG_INTEGER, code
     return int(data)
+
+
+# -- conditions and paths -----------------------------------------------------------------------------------
+
+_SHORT_BYTES: Final = 1024
+_READ_LATELY: Final = 1024
+"""This many short conditions stay in memory once they are read: a few megabytes."""
+
+
+def condition_bytes(condition: Condition) -> bytes:
+    """Return a condition as JSON."""
+    return msgspec.json.encode(condition_to_document(condition))
+
+
+def stored_condition(data: bytes) -> Condition:
+    """Return a condition that was validated when it was stored. Limits lowered since then do not apply."""
+    return _read_lately(data) if len(data) <= _SHORT_BYTES else _read(data)
+
+
+def _read(data: bytes) -> Condition:
+    return condition_from_stored(_decoder.decode(data))
+
+
+_decoder: Final = msgspec.json.Decoder(float_hook=float)
+"""Python takes less time than the decoder for numbers near the ends of a double's range."""
+
+# A document repeats the conditions of its rules, and a process often activates the same detectors again.
+_read_lately: Final = lru_cache(_READ_LATELY)(_read)
+
+
+def part_bytes(part: Node) -> bytes:
+    """Return a part as JSON: a condition, or a comparison of a term with 0."""
+    whole: Any = part
+    return condition_bytes(Compare(whole, "eq", 0) if isinstance(part, TermNode) else whole)
+
+
+def stored_part(data: bytes) -> Node:
+    """Return a part from its JSON; see `requirements.py`."""
+    condition = stored_condition(data)
+    if isinstance(condition, Keyed):
+        return condition
+    [part] = parts_of(condition)
+    return part
+
+
+def path_document(path: Path) -> list[Any]:
+    """Return a path: for each key its name, or [name, condition as JSON, birth] if it has a `where`."""
+    return [
+        step if isinstance(step, str) else [step.fact, condition_bytes(step.where), step.birth]
+        for step in path
+    ]
+
+
+def stored_path(saved: list[Any]) -> Path:
+    """Return the path of such a list."""
+    return tuple(
+        [step if type(step) is str else Filter(step[0], stored_condition(step[1]), step[2]) for step in saved]
+    )

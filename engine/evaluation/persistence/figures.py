@@ -4,8 +4,9 @@ Verdicts do not depend on it, so only snapshots contain it, and two detectors th
 equal dumps.
 """
 
+from array import array
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -13,6 +14,15 @@ from typing import Any, NamedTuple, Protocol
 from engine.evaluation.firings.at_most_once import AtMostOnce
 from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.paths import Path
+from engine.evaluation.persistence.columns import (
+    numbers_packed,
+    numbers_unpacked,
+    packer,
+    part_bytes,
+    path_document,
+    stored_part,
+    stored_path,
+)
 from engine.evaluation.rule_book.verdicts import CountedSince, Verdicts
 from engine.evaluation.slices.histories import Histories
 from engine.language.nodes import Node
@@ -21,6 +31,8 @@ from engine.language.nodes import Node
 class Counted(Protocol):
     """The parts of a Detector that count and measure."""
 
+    clock_us: int | None
+    events_seen: int
     histories: Histories
     verdicts: Verdicts
     rule_set: RuleSet
@@ -88,3 +100,53 @@ def restore_figures(detector: Counted, figures: Figures) -> None:
         with suppress(KeyError):
             memory_ns[detector.histories.of(node, path, birth)] += time_ns
     detector.rule_set.restore_samples(figures.samples, figures.ran, figures.rule_ns, memory_ns)
+
+
+# -- in a saved state ---------------------------------------------------------------------------------------
+
+
+def figures_packed(figures: Figures) -> Iterator[bytes]:
+    """Yield the bytes of the figures in a saved state; see `saved.py`."""
+    pack = packer()
+    yield pack.pack_map_header(7)
+    yield pack.pack("behind_us") + pack.pack(figures.behind_us)
+    yield pack.pack("since") + pack.pack([*figures.since])
+    yield pack.pack("fired") + pack.pack(_columns(figures.fired))
+    yield pack.pack("held_back") + pack.pack(_columns(figures.held_back))
+    yield pack.pack("ran") + pack.pack([figures.samples, *_columns(figures.ran)])
+    times = array("d", figures.rule_ns.values())
+    yield pack.pack("rule_ns") + pack.pack([numbers_packed(figures.rule_ns), numbers_packed(times)])
+    yield pack.pack("memory_ns") + pack.pack_array_header(len(figures.memory_ns))
+    for node, path, birth, time_ns in figures.memory_ns:
+        yield pack.pack([part_bytes(node), path_document(path), birth, time_ns])
+
+
+def _columns(entries: Mapping[int, int]) -> list[bytes]:
+    return [numbers_packed(entries), numbers_packed(entries.values())]
+
+
+def load_figures(detector: Counted, document: Any) -> None:
+    """Have a loaded detector count on from the figures of its document; from now on, if it has none."""
+    stored = document.get("figures")
+    if stored is None:
+        since = (
+            CountedSince(detector.events_seen, detector.clock_us) if detector.events_seen else CountedSince()
+        )
+        detector.verdicts.restore(since, {})
+        return
+    samples, *ran = stored["ran"]
+    priorities, times = stored["rule_ns"]
+    rule_ns = zip(numbers_unpacked(priorities), numbers_unpacked(times, "d"), strict=True)
+    memory_ns = [
+        MemoryTime(stored_part(node), stored_path(path), birth, time_ns)
+        for node, path, birth, time_ns in stored["memory_ns"]
+    ]
+    since = CountedSince(*stored["since"])
+    behind_us = stored.get("behind_us")
+    fired, held_back = _entries(stored["fired"]), _entries(stored.get("held_back", (b"", b"")))
+    figures = Figures(since, fired, held_back, samples, _entries(ran), dict(rule_ns), memory_ns, behind_us)
+    restore_figures(detector, figures)
+
+
+def _entries(saved: list[bytes]) -> dict[int, int]:
+    return dict(zip(*map(numbers_unpacked, saved), strict=True))

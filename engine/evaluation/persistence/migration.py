@@ -25,21 +25,19 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple, cast
 
-from engine.evaluation.operators.counting.comparison import COMPARED
+from engine.evaluation.operators.compare import COMPARED
 from engine.evaluation.operators.table import operator_of, remembering
 from engine.evaluation.paths import ANY_BIRTH, Path
 from engine.evaluation.persistence.columns import (
     EntryColumns,
+    condition_bytes,
     keys_unpacked,
     numbers_unpacked,
-    stamps_packed,
-    unpack,
-)
-from engine.evaluation.persistence.conditions import (
-    condition_bytes,
     path_document,
+    stamps_packed,
     stored_condition,
     stored_path,
+    unpack,
 )
 from engine.evaluation.requirements import Births, MemoryName, requirements_of
 from engine.evaluation.slices import slices as lists

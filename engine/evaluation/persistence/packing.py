@@ -3,29 +3,28 @@
 `saved.py` describes the document. Between two pieces, the packing thread lets the evaluating thread run.
 """
 
-from array import array
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Final
 
 from engine.evaluation.firings.at_most_once import FREE_US, HELD_BACK
-from engine.evaluation.persistence.capturing import Captured, CapturedSlices, CapturedWatch
+from engine.evaluation.persistence.capturing import Captured, CapturedSlices, CapturedWatch, Guard, Kept
 from engine.evaluation.persistence.columns import (
     EntryColumns,
+    condition_bytes,
     keys,
     numbers,
-    numbers_packed,
     packer,
+    part_bytes,
+    path_document,
     stamps_packed,
 )
-from engine.evaluation.persistence.conditions import condition_bytes, part_bytes, path_document
-from engine.evaluation.persistence.figures import Figures
-from engine.evaluation.persistence.guarding import Guard, Kept
-from engine.evaluation.relations.saving import relations_packed
+from engine.evaluation.persistence.figures import figures_packed
+from engine.evaluation.relations.builder import relations_packed
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.slices.slices import FIRST, MORE, SEEN, Slice
 from engine.evaluation.stamps import LATEST, NUMBER_BITS, UNSET, time_of
-from engine.evaluation.timed.table import Entry
+from engine.evaluation.timed.queue import Entry
 from engine.evaluation.times import FOREVER
 from engine.language.json.writer import json_bytes
 
@@ -51,74 +50,80 @@ _ADDED: Final = 256
 def packed(captured: Captured) -> Iterator[bytes]:
     """Yield the bytes of the document, piece by piece."""
     pack = packer()
-    sources: list[tuple[str, Any]] = []
-    described: list[tuple[int, Any]] = []
-    acting: list[tuple[int, Any]] = []
-    for first in range(0, len(captured.rules), _RULES):
-        some = [live.rule for live in captured.rules[first : first + _RULES]]
-        sources += [(rule.id, rule.source) for rule in some if rule.source is not None]
-        described += [
-            (rule.priority, [rule.description, json_bytes(rule.labels)])
-            for rule in some
-            if rule.description or rule.labels
-        ]
-        acting += [
-            (rule.priority, [rule.timed, rule.every_secs, rule.every_by])
-            for rule in some
-            if rule.timed or rule.every_secs is not None
-        ]
-        yield b""
-    kept = [(live.rule.priority, _kept_rows(live)) for live in captured.rules if live.births.kept]
-    has_relations, waits = bool(captured.relations), bool(captured.waiting)
+    rows = yield from _rows_of_rules(captured)
+    rules = (pack.pack(_rule_row(live)) for live in captured.rules)
+    versions = [_some(each, _VERSIONS) for each in captured.versions]
+    sections: list[tuple[str, Iterable[bytes]]] = [
+        *((name, [pack.pack(mark)]) for name, mark in captured.marks.items()),
+        ("rules", chain([pack.pack_array_header(len(captured.rules))], rules)),
+        ("versions", chain([pack.pack_array_header(2)], *versions)),
+        *((name, _by_rule(of_rules)) for name, of_rules in rows.items() if of_rules),
+    ]
     newest, firings = captured.feed
-    of_rules: dict[str, list[Any]] = {
-        "sources": sources,
-        "described": described,
-        "acting": acting,
-        "kept": kept,
-    }
-    has_more = (has_relations, bool(newest), waits, bool(captured.last_acted), captured.figures is not None)
-    optional = (*map(bool, of_rules.values()), *has_more)
-    yield pack.pack_map_header(len(captured.marks) + 3 + sum(optional))
-    for name, mark in captured.marks.items():
-        yield pack.pack(name) + pack.pack(mark)
-    yield pack.pack("rules") + pack.pack_array_header(len(captured.rules))
-    for live in captured.rules:
-        yield pack.pack(_rule_row(live))
-    yield pack.pack("versions") + pack.pack_array_header(2)
-    for versions in captured.versions:
-        yield pack.pack_array_header(len(versions))
-        for first in range(0, len(versions), _VERSIONS):
-            yield b"".join(map(pack.pack, versions[first : first + _VERSIONS]))
-    for name, rows in of_rules.items():
-        if rows:
-            yield pack.pack(name) + pack.pack_map_header(len(rows))
-            for rule, said in rows:
-                yield pack.pack(rule) + pack.pack(said)
-    if has_relations:
-        yield pack.pack("relations")
-        yield from relations_packed(captured.relations, pack)
+    if captured.relations:
+        sections.append(("relations", relations_packed(captured.relations, pack)))
     if newest:
-        yield pack.pack("feed") + pack.pack_array_header(2) + pack.pack(newest)
-        yield pack.pack_array_header(len(firings))
-        for first in range(0, len(firings), _FIRINGS):
-            yield b"".join(map(pack.pack, firings[first : first + _FIRINGS]))
+        head = pack.pack_array_header(2) + pack.pack(newest)
+        sections.append(("feed", chain([head], _some(firings, _FIRINGS))))
     if captured.last_acted:
-        yield pack.pack("acted") + pack.pack_array_header(2) + pack.pack(captured.last_acted)
-        yield pack.pack_array_header(len(captured.acted))
-        for number in range(len(captured.acted)):
-            kept_entries = yield from _completed(captured.acted, number)
-            yield b""
-            yield from _acted(kept_entries)
-    yield pack.pack("slices") + pack.pack_array_header(len(captured.slices))
-    for slices in captured.slices:
-        yield from _slices(slices)
+        sections.append(("acted", _acted(captured)))
+    slices = chain.from_iterable(map(_slices, captured.slices))
+    sections.append(("slices", chain([pack.pack_array_header(len(captured.slices))], slices)))
     if captured.waiting:
-        yield pack.pack("waiting")
-        yield from _waiting(captured.waiting)
+        sections.append(("waiting", _waiting(captured.waiting)))
     if captured.figures is not None:
-        yield pack.pack("figures")
-        yield from _figures(captured.figures)
+        sections.append(("figures", figures_packed(captured.figures)))
+    yield pack.pack_map_header(len(sections))
+    for name, pieces in sections:
+        yield pack.pack(name)
+        yield from pieces
+
+
+def _rows_of_rules(captured: Captured) -> Generator[bytes, None, dict[str, list[tuple[Any, Any]]]]:
+    """Return the sections that have rows for some rules only, each by id or priority."""
+    rows: dict[str, list[tuple[Any, Any]]] = {"sources": [], "described": [], "acting": [], "kept": []}
+    for number, live in enumerate(captured.rules):
+        rule = live.rule
+        if rule.source is not None:
+            rows["sources"].append((rule.id, rule.source))
+        if rule.description or rule.labels:
+            rows["described"].append((rule.priority, [rule.description, json_bytes(rule.labels)]))
+        if rule.timed or rule.every_secs is not None:
+            rows["acting"].append((rule.priority, [rule.timed, rule.every_secs, rule.every_by]))
+        if live.births.kept:
+            rows["kept"].append((rule.priority, _kept_rows(live)))
+        if not number % _RULES:
+            yield b""
+    return rows
+
+
+def _by_rule(rows: list[tuple[Any, Any]]) -> Iterator[bytes]:
+    pack = packer()
+    yield pack.pack_map_header(len(rows))
+    for rule, said in rows:
+        yield pack.pack(rule) + pack.pack(said)
+
+
+def _some(rows: Sequence[Any], at_once: int) -> Iterator[bytes]:
+    """Yield an array of small rows, so many in a piece."""
+    pack = packer()
+    yield pack.pack_array_header(len(rows))
+    for first in range(0, len(rows), at_once):
+        yield b"".join(map(pack.pack, rows[first : first + at_once]))
+
+
+def _acted(captured: Captured) -> Iterator[bytes]:
+    """Yield the order of the last firing, and the entries of each shard by column."""
+    pack = packer()
+    yield pack.pack_array_header(2) + pack.pack(captured.last_acted)
+    yield pack.pack_array_header(len(captured.acted))
+    for number in range(len(captured.acted)):
+        kept = yield from _completed(captured.acted, number)
+        yield b""
+        yield pack.pack_array_header(4)
+        yield from keys([key for key, _ in kept], several=True)
+        for place in (SEEN, FREE_US, HELD_BACK):
+            yield from numbers([entry[place] for _, entry in kept])
 
 
 def _rule_row(live: LiveRule) -> list[Any]:
@@ -239,30 +244,3 @@ def _waiting(captured: list[CapturedWatch]) -> Iterator[bytes]:
 
 def _times_us(entries: Sequence[Entry]) -> list[int]:
     return [FOREVER if due == LATEST else due >> NUMBER_BITS for due, *_ in entries]
-
-
-def _acted(kept: list[tuple[Any, Slice]]) -> Iterator[bytes]:
-    """Yield the entries of a shard by column."""
-    yield packer().pack_array_header(4)
-    yield from keys([key for key, _ in kept], several=True)
-    for place in (SEEN, FREE_US, HELD_BACK):
-        yield from numbers([entry[place] for _, entry in kept])
-
-
-def _figures(figures: Figures) -> Iterator[bytes]:
-    pack = packer()
-    yield pack.pack_map_header(7)
-    yield pack.pack("behind_us") + pack.pack(figures.behind_us)
-    yield pack.pack("since") + pack.pack([*figures.since])
-    yield pack.pack("fired") + pack.pack(_entries(figures.fired))
-    yield pack.pack("held_back") + pack.pack(_entries(figures.held_back))
-    yield pack.pack("ran") + pack.pack([figures.samples, *_entries(figures.ran)])
-    times = array("d", figures.rule_ns.values())
-    yield pack.pack("rule_ns") + pack.pack([numbers_packed(figures.rule_ns), numbers_packed(times)])
-    yield pack.pack("memory_ns") + pack.pack_array_header(len(figures.memory_ns))
-    for node, path, birth, time_ns in figures.memory_ns:
-        yield pack.pack([part_bytes(node), path_document(path), birth, time_ns])
-
-
-def _entries(entries: Mapping[int, int]) -> list[bytes]:
-    return [numbers_packed(entries), numbers_packed(entries.values())]

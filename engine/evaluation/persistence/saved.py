@@ -59,14 +59,19 @@ import msgspec
 from engine.evaluation.paths import Path
 from engine.evaluation.persistence import columns
 from engine.evaluation.persistence.capturing import Saved, capture
-from engine.evaluation.persistence.columns import entries_in, keys_unpacked, numbers_unpacked, stamps_unpacked
-from engine.evaluation.persistence.conditions import stored_condition, stored_part, stored_path
-from engine.evaluation.persistence.figures import Figures, MemoryTime, restore_figures
+from engine.evaluation.persistence.columns import (
+    entries_in,
+    keys_unpacked,
+    numbers_unpacked,
+    stamps_unpacked,
+    stored_condition,
+    stored_part,
+    stored_path,
+)
 from engine.evaluation.persistence.migration import migrated
 from engine.evaluation.persistence.packing import packed
-from engine.evaluation.relations.saving import relations_unpacked
+from engine.evaluation.relations.builder import relations_unpacked
 from engine.evaluation.requirements import Birth, Births, Part
-from engine.evaluation.rule_book.verdicts import CountedSince
 from engine.evaluation.rules import Rule
 from engine.evaluation.slices.slices import SEEN, Remembered, Slices
 from engine.evaluation.stamps import LATEST, UNSET, stamp_of
@@ -145,29 +150,6 @@ def _born(birth: int, born_us: int | None) -> int:
     return UNSET if born_us is None else stamp_of(born_us, birth)
 
 
-def load_figures(detector: Saved, document: Any) -> None:
-    """Have a loaded detector count on from the figures of its document; from now on, if it has none."""
-    stored = document.get("figures")
-    if stored is None:
-        since = (
-            CountedSince(detector.events_seen, detector.clock_us) if detector.events_seen else CountedSince()
-        )
-        detector.verdicts.restore(since, {})
-        return
-    samples, *ran = stored["ran"]
-    priorities, times = stored["rule_ns"]
-    rule_ns = zip(numbers_unpacked(priorities), numbers_unpacked(times, "d"), strict=True)
-    memory_ns = [
-        MemoryTime(stored_part(node), stored_path(path), birth, time_ns)
-        for node, path, birth, time_ns in stored["memory_ns"]
-    ]
-    since = CountedSince(*stored["since"])
-    behind_us = stored.get("behind_us")
-    fired, held_back = _entries(stored["fired"]), _entries(stored.get("held_back", (b"", b"")))
-    figures = Figures(since, fired, held_back, samples, _entries(ran), dict(rule_ns), memory_ns, behind_us)
-    restore_figures(detector, figures)
-
-
 def _load_slices(detector: Saved, path: Path, width: int, memories: list[Any], portions: list[Any]) -> None:
     histories = detector.histories
     # They are saved in this order.
@@ -205,7 +187,3 @@ def _load_waiting(detector: Saved, priority: int, rest_us: int | None, portions:
         for key, first, time_us in rows:
             watch.put((LATEST if time_us == FOREVER else stamp_of(time_us, 0), priority, first, key))
         watch.long.update((found[place], tuple(values)) for place, values in long.items())
-
-
-def _entries(saved: list[bytes]) -> dict[int, int]:
-    return dict(zip(*map(numbers_unpacked, saved), strict=True))

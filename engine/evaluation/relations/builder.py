@@ -1,19 +1,23 @@
-"""Builds a relation from pieces, apart from the detector that will have it."""
+"""Builds a relation from pieces, apart from the detector that will have it; from a saved state, too."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
-from engine.evaluation.relations.networks import NETWORK_BYTES, StoredNetworks
-from engine.evaluation.relations.parts import PartedDict
-from engine.evaluation.relations.rows import Row, row_bytes, rows_of
+from engine.evaluation.facts.values import scalar_of
 from engine.evaluation.relations.stored import (
     ALL_PLACES,
     CHUNK,
+    NETWORK_BYTES,
     Chunk,
+    PartedDict,
+    Row,
+    StoredNetworks,
     StoredRelation,
     chunks_by_number,
+    row_bytes,
+    rows_of,
     without,
 )
 from engine.language.condition import Scalar
@@ -139,3 +143,30 @@ def no_room(taken: int, limits: Limits) -> Refusal:
     """Return the error 1400 for relations that take too much memory."""
     most = f"limit {limits.relations_bytes_max} (--max-relations-bytes)"
     return Refusal(Entry(1400, f"the relations of the detector take {taken} bytes; {most}"))
+
+
+# -- saved states -------------------------------------------------------------------------------------------
+
+
+def relations_packed(stored: Mapping[str, StoredRelation], pack: Any) -> Iterator[bytes]:
+    """Yield the relations as an array, in pieces of a chunk, each made by the packer `pack`."""
+    yield pack.pack_array_header(len(stored))
+    for name, relation in stored.items():
+        head = [name, relation.changed_ms, relation.arity or 0, relation.next_number]
+        yield pack.pack_array_header(len(head) + 1) + b"".join(map(pack.pack, head))
+        yield pack.pack_array_header(len(relation.chunks))
+        for number, rows, places in relation.chunks:
+            yield pack.pack([number, places, [scalar_of(part) for row in rows for part in row]])
+
+
+def relations_unpacked(saved: list[Any], limits: Limits) -> dict[str, StoredRelation]:
+    """Return the relations of such an array. Bounds that were lowered since then do not matter."""
+    stored: dict[str, StoredRelation] = {}
+    for name, changed_ms, arity, next_number, chunks in saved:
+        builder = RelationBuilder(limits)
+        for number, places, scalars in chunks:
+            parts = iter(scalars)
+            tuples = list(zip(*[parts] * arity, strict=True)) if arity else [()]
+            builder.restore(Chunk(number, tuple(rows_of(tuples, arity)), places))
+        stored[name] = builder.built(changed_ms, next_number)
+    return stored

@@ -1,19 +1,17 @@
 """The relations of a detector, and how they are put, changed, deleted and listed."""
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from engine.evaluation.relations.builder import RelationBuilder, no_room
 from engine.evaluation.relations.stored import RelationPage, RelationSummary, StoredRelation
+from engine.evaluation.rules import check_name
 from engine.language.condition import Scalar
 from engine.language.diagnostics import Entry, Refusal, quoted
 from engine.language.limits import Limits
 
 RELATIONS_MAX: Final = 10_000
 """The most relations of a detector."""
-
-_NAME: Final = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f]{1,255}")
 
 Tuples = Iterable[Sequence[Scalar] | Scalar]
 
@@ -60,7 +58,7 @@ class RelationBook:
 
     def install_relation(self, name: str, relation: StoredRelation) -> None:
         """Store what a RelationBuilder made, in one short step. Raises what `put_relation` raises."""
-        check_relation_name(name)
+        check_name(name)
         before = self.stored.get(name)
         if before is None and len(self.stored) >= RELATIONS_MAX:
             raise Refusal(Entry(1400, f"the detector has {RELATIONS_MAX} relations, which is the limit"))
@@ -104,10 +102,3 @@ class RelationBook:
     def relations_bytes(self) -> int:
         """The estimated memory that all relations take."""
         return sum(relation.bytes for relation in self.stored.values())
-
-
-def check_relation_name(name: str) -> None:
-    """Raise Refusal 1001 unless a relation can have the name."""
-    if not _NAME.fullmatch(name):
-        said = "1 to 255 characters, no control characters but tab and newline"
-        raise Refusal(Entry(1001, f"name: expected {said}"))

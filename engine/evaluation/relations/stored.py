@@ -1,20 +1,217 @@
-"""A relation as it is stored with a detector.
+"""A relation as it is stored with a detector: rows, the networks among them, and dicts that never pause.
 
 It never changes: a change makes another one, which shares most of it. So a snapshot, a fork or an explanation
 just keeps it, however large it is, and nothing pauses for them.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import chain, compress
+from math import isfinite
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from engine.evaluation.relations.networks import StoredNetworks
-from engine.evaluation.relations.parts import PartedDict
-from engine.evaluation.relations.rows import Row, tuple_of
+from engine.evaluation.facts.relations import network_key
+from engine.evaluation.facts.values import key_of, part_of_key, scalar_of
+from engine.evaluation.key_sizes import key_bytes
 from engine.language.condition import Scalar
+from engine.language.diagnostics import Entry, Refusal, json_type
+from engine.language.validation.networks import Network, network_of
+
+# -- rows: tuples in the form in which they are looked up ---------------------------------------------------
+
+Row = tuple[Any, ...]
+
+_TEXTS: Final = frozenset({str})
+_SCALARS: Final = frozenset({str, int, float, bool})
+
+_ROW_BYTES: Final = 64
+"""What a row takes in the set, besides itself."""
+
+
+class TupleRefused(Refusal):
+    """Error 1001 for a tuple. `index` is its place among those that were given together, from 0."""
+
+    def __init__(self, index: int, reason: str) -> None:
+        super().__init__(Entry(1001, f"tuples[{index}]: {reason}"))
+        self.index, self.reason = index, reason
+
+    def __reduce__(self) -> Any:
+        """Pickle the place and the reason."""
+        return type(self), (self.index, self.reason)
+
+
+def rows_of(tuples: Iterable[Sequence[Scalar] | Scalar], arity: int | None, first: int = 0) -> list[Row]:
+    """Return the rows of tuples, which all have one length: `arity`, if that is known.
+
+    A scalar stands for a tuple of one. Raises TupleRefused, which counts the tuples from `first` on.
+    """
+    lists = [[one] if isinstance(one, str) or not isinstance(one, Sequence) else one for one in tuples]
+    lengths = set(map(len, lists))
+    if len(lengths | {arity} - {None}) > 1:
+        expected = len(lists[0]) if arity is None else arity
+        index = next(index for index, one in enumerate(lists) if len(one) != expected)
+        raise TupleRefused(first + index, f"expected a tuple of {expected}, got one of {len(lists[index])}")
+    kinds = set(map(type, chain.from_iterable(lists)))
+    if kinds <= _TEXTS:
+        return list(map(tuple, lists))
+    if not kinds <= _SCALARS:
+        index, value = next(
+            (index, value) for index, one in enumerate(lists) for value in one if type(value) not in _SCALARS
+        )
+        raise TupleRefused(first + index, f"expected strings, numbers and booleans, got {json_type(value)}")
+    if float in kinds:
+        for index, one in enumerate(lists):
+            if any(type(value) is float and not isfinite(value) for value in one):
+                raise TupleRefused(first + index, "expected finite numbers")
+    return [tuple([one if type(one) is str else part_of_key(key_of(one)) for one in row]) for row in lists]
+
+
+def tuple_of(row: Row) -> list[Scalar]:
+    """Return the scalars of a row. A whole number is an integer, however it was given."""
+    return [scalar_of(part) for part in row]
+
+
+def row_bytes(row: Row) -> int:
+    """Estimate the memory that a row takes in a relation, in bytes. It depends on nothing but the row."""
+    return _ROW_BYTES + key_bytes(row)
+
+
+# -- dicts in parts -----------------------------------------------------------------------------------------
+
+_SMALL_MAX: Final = 4_096
+"""Up to this many entries, there is one part."""
+
+_PARTS: Final = 256
+_SHIFT: Final = 32
+"""Which part a key is in follows from other bits of its hash than its place there."""
+
+
+class PartedDict:
+    """Values by key. The order is that of the hashes, which differs between processes."""
+
+    __slots__ = ("_own", "count", "parts")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.parts: list[dict[Any, Any]] = [{}]
+        self._own = bytearray(b"\1")
+        """For each part, whether nothing else has it."""
+
+    def copy(self) -> "PartedDict":
+        """Return a copy to write to. This one is not written to any more."""
+        copied = PartedDict()
+        copied.count, copied.parts, copied._own = self.count, self.parts[:], bytearray(len(self.parts))
+        return copied
+
+    def get(self, key: Hashable, default: Any = None) -> Any:
+        """Return the value of a key, or else the default."""
+        parts = self.parts
+        return parts[hash((key,)) >> _SHIFT & len(parts) - 1].get(key, default)
+
+    def __contains__(self, key: Hashable) -> bool:
+        parts = self.parts
+        return key in parts[hash((key,)) >> _SHIFT & len(parts) - 1]
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Any]:
+        for part in self.parts:
+            yield from part
+
+    def __setitem__(self, key: Hashable, value: Any) -> None:
+        part = self._part(key)
+        before = len(part)
+        part[key] = value
+        self.count += len(part) - before
+        if self.count > _SMALL_MAX and len(self.parts) == 1:
+            self._divide()
+
+    def __delitem__(self, key: Hashable) -> None:
+        del self._part(key)[key]
+        self.count -= 1
+
+    def _part(self, key: Hashable) -> dict[Any, Any]:
+        """Return the part of a key, to write to."""
+        number = hash((key,)) >> _SHIFT & len(self.parts) - 1
+        if not self._own[number]:
+            self.parts[number] = self.parts[number].copy()
+            self._own[number] = 1
+        return self.parts[number]
+
+    def _divide(self) -> None:
+        whole = self.parts[0]
+        self.parts = [{} for _ in range(_PARTS)]
+        self._own = bytearray(b"\1" * _PARTS)
+        for key, value in whole.items():
+            self.parts[hash((key,)) >> _SHIFT & _PARTS - 1][key] = value
+
+
+# -- networks among the tuples ------------------------------------------------------------------------------
+
+NETWORK_BYTES: Final = 128
+"""The estimated memory that a network takes, in bytes."""
+
+_DIGITS: Final = frozenset("0123456789abcdefABCDEF:")
+
+
+class StoredNetworks:
+    """Networks, each with the number of tuples that name it.
+
+    An address costs one look-up for each different length that a prefix ever had.
+    """
+
+    __slots__ = ("_counts", "_shifts")
+
+    def __init__(self) -> None:
+        self._counts = PartedDict()
+        self._shifts: set[int] = set()
+
+    def copy(self) -> "StoredNetworks":
+        """Return a copy to write to. This one is not written to any more."""
+        copied = StoredNetworks()
+        copied._counts, copied._shifts = self._counts.copy(), self._shifts.copy()
+        return copied
+
+    def __len__(self) -> int:
+        return self._counts.count
+
+    def add(self, row: Row) -> None:
+        """Add a tuple, if it is a network."""
+        network = _network(row)
+        if network is not None:
+            key = network_key(network.key)
+            self._counts[key] = self._counts.get(key, 0) + 1
+            self._shifts.add(network.shift)
+
+    def remove(self, row: Row) -> None:
+        """Remove a tuple that was added."""
+        network = _network(row)
+        if network is not None:
+            key = network_key(network.key)
+            left = self._counts.get(key) - 1
+            if left:
+                self._counts[key] = left
+            else:
+                del self._counts[key]
+
+    def have(self, address: int) -> bool:
+        """Return whether an address lies in one of them."""
+        counts = self._counts
+        return any(network_key(address >> shift) in counts for shift in self._shifts)
+
+
+def _network(row: Row) -> Network | None:
+    if len(row) != 1:
+        return None
+    (text,) = row
+    # Most texts are no networks. What they begin with tells faster.
+    return network_of(text) if type(text) is str and text[:1] in _DIGITS else None
+
+
+# -- relations ----------------------------------------------------------------------------------------------
 
 CHUNK: Final = 256
 """The most tuples of a chunk."""

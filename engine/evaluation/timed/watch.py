@@ -18,8 +18,18 @@ from engine.evaluation.timed.changes import (
     parts_under,
 )
 from engine.evaluation.timed.next_turn import Looks, looks
-from engine.evaluation.timed.queue import ALL, Bucket, Buckets, Queue
-from engine.evaluation.timed.table import NO_SOONEST, Entry, Event, RuleKeys, Table, event_of
+from engine.evaluation.timed.queue import (
+    ALL,
+    NO_SOONEST,
+    Bucket,
+    Buckets,
+    Entry,
+    Event,
+    Queue,
+    RuleKeys,
+    Table,
+    event_of,
+)
 from engine.evaluation.times import FOREVER
 
 _NOTHING: Final[Mapping[str, Any]] = {}
@@ -333,11 +343,6 @@ class Watch:
                 self.table.put(again)
                 self._queue.push(again)
 
-    def look_again(self, now_us: int) -> None:
-        """Find for all slices anew when time may turn their verdicts."""
-        for entry in [*self.table]:
-            self._look_again(entry, now_us)
-
     def _look_again(self, entry: Entry, now_us: int) -> None:
         """Find anew when time may turn the verdict of a slice; forget it if it is live no more."""
         next_us, until_us = self._ahead(entry[3], now_us)
@@ -359,7 +364,8 @@ class Watch:
             if self.keys.is_long(key):
                 self.long[key] = tuple([values[name] for name in self.names])
             self.put((LATEST, self.rule.priority, first, key))
-        self.look_again(now_us)
+        for entry in [*self.table]:
+            self._look_again(entry, now_us)
 
     def _ahead(self, key: Hashable, now_us: int) -> tuple[int, int]:
         """Return when time may turn a verdict next, after a time, and until when the slice is live."""

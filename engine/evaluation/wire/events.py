@@ -1,23 +1,210 @@
-"""Evaluates the events of bodies, and gives the answers as JSON."""
+"""Evaluates the events of bodies, and gives the answers as JSON, within a bound on their size.
 
-from collections.abc import Callable, Sequence
+The largest possible result of an event is known before it is evaluated: every enabled rule fires, and
+every message is given. So every evaluated event gets its result, and no more is held in memory than
+is answered.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from time import perf_counter
 from typing import Any, Final
 
 import msgspec
 
 from engine.evaluation.detector import Detector
+from engine.evaluation.events.outcomes import Outcomes
+from engine.evaluation.explanation.firings import Firings, evaluate_explained
+from engine.evaluation.facts.shown import shown
 from engine.evaluation.facts.values import Event
 from engine.evaluation.rules import actions_json
+from engine.evaluation.timed.timing import FiredByTime
+from engine.evaluation.times import milliseconds
 from engine.evaluation.wire.batches import BatchForm, decode_batch
 from engine.evaluation.wire.bodies import without_collector
 from engine.evaluation.wire.decoding import decode_evaluate, decode_lines, event_in, events_in
-from engine.evaluation.wire.results import (
-    encode_entries,
-    encode_firings,
-    no_room,
-    results_within,
-)
 from engine.language.diagnostics import Entry, Refusal
+from engine.language.json.writer import json_bytes
+
+FIRST_EVENTS: Final = 128
+PART_S: Final = 0.01
+"""Events are evaluated in parts that take about this long, and the first in one of so many."""
+
+_RESULT_BYTES_MAX: Final = 1024
+"""The most bytes of a result besides actions and warnings."""
+
+
+DETAILS_BYTES_MAX: Final = 1024 * 1024
+"""The most bytes of `keys` and `found` in the result of one event; the actions after them have neither."""
+_DETAILS_BYTES: Final = 20
+"""The bytes that the names of the two take in an action."""
+
+
+class ReportedEntry(msgspec.Struct, frozen=True):
+    """An entry as JSON has it."""
+
+    code: int
+    message: str
+
+
+def encode_entries(entries: list[Entry] | tuple[Entry, ...]) -> bytes:
+    """Return the JSON array for `errors` or `messages`."""
+    if not entries:
+        return b"[]"
+    return msgspec.json.encode([ReportedEntry(*entry) for entry in entries])
+
+
+def encode_firings(firings: Iterable[FiredByTime], bytes_max: int) -> tuple[bytes, int]:
+    """Return what fired by time as a JSON array of actions within a bound, and how many had no room."""
+    actions: list[bytes] = []
+    left, without_room = bytes_max, 0
+    for firing in firings:
+        members: dict[str, Any] = {
+            "keys": {name: shown(value).value for name, value in firing.keys.items()},
+            "time_ms": milliseconds(firing.time_us),
+            "timed": True,
+        }
+        action = firing.rule.action_json()[:-1] + b"," + json_bytes(members)[1:]
+        left -= len(action) + 1
+        if left < 0:
+            without_room += 1
+        else:
+            actions.append(action)
+    return b"[" + b",".join(actions) + b"]", without_room
+
+
+def detailed_actions(firings: Firings) -> list[bytes]:
+    """Return the actions of the rules that fired, with `keys` and `found` as long as there is room."""
+    actions = [rule.action_json() for rule in firings.rules]
+    left = DETAILS_BYTES_MAX
+    for place, details in enumerate(firings.details):
+        members = json_bytes({"keys": details.keys, "found": details.found})
+        left -= len(members) - _DETAILS_BYTES
+        if left < 0:
+            break
+        actions[place] = actions[place][:-1] + b"," + members[1:]
+    return actions
+
+
+def _detailed(
+    detector: Detector, events: Sequence[Event | Refusal]
+) -> tuple[list[bytes], dict[int, Refusal]]:
+    """Evaluate events one by one; return their results with details, and the refusals by place."""
+    results: list[bytes] = []
+    refused: dict[int, Refusal] = {}
+    for place, event in enumerate(events):
+        try:
+            if isinstance(event, Refusal):
+                raise event
+            firings = evaluate_explained(detector, *event, explained=False, detailed=True)
+        except Refusal as refusal:
+            refused[place] = refusal
+            results.append(refused_result(refusal))
+            continue
+        result = b'{"actions":[' + b",".join(detailed_actions(firings)) + b"]"
+        if firings.messages:
+            result += b',"messages":' + encode_entries(firings.messages)
+        results.append(result + b"}")
+    return results, refused
+
+
+def refused_result(refusal: Refusal) -> bytes:
+    """Return the result of a refused event of a batch as JSON."""
+    return b'{"actions":[],"errors":' + encode_entries(refusal.entries) + b"}"
+
+
+def results_of(outcomes: Outcomes) -> list[bytes]:
+    """Return the result of each event as JSON."""
+    # The same rules often fire together, and are then mostly one tuple.
+    known: dict[int, bytes] = {}
+    results = []
+    for fired in outcomes.fired:
+        result = b'{"actions":[]}'
+        if fired:
+            result = known.get(id(fired), b"")
+            if not result:
+                result = known[id(fired)] = b'{"actions":' + actions_json(fired) + b"}"
+        results.append(result)
+    for place, messages in outcomes.messages.items():
+        results[place] = results[place][:-1] + b',"messages":' + encode_entries(messages) + b"}"
+    for place, refusal in outcomes.refused.items():
+        results[place] = refused_result(refusal)
+    return results
+
+
+def no_room(limit_bytes: int) -> bytes:
+    """Return the result of an event that was not evaluated because the answer was full."""
+    return refused_result(without_room(limit_bytes))
+
+
+def without_room(limit_bytes: int) -> Refusal:
+    """Return the Refusal of an event for which the answer had no room."""
+    said = f"event not evaluated: the response limit of {limit_bytes} bytes is reached; resend it"
+    return Refusal(Entry(1400, said))
+
+
+def room_for(detector: Detector, size_bytes: int, *, detailed: bool = False) -> int:
+    """Return how many events certainly have room in an answer of some bytes so far; 0 if it is full."""
+    bytes_max = detector.limits.answer_bytes_max
+    worst = detector.rule_set.answer_bytes_worst + _RESULT_BYTES_MAX
+    if detailed:
+        worst += DETAILS_BYTES_MAX + _DETAILS_BYTES * len(detector.live)
+    left = bytes_max - size_bytes
+    # If one result can exceed half of the limit, only half of the limit has to be free.
+    return 0 if left < min(worst, bytes_max // 2) else max(1, left // worst)
+
+
+def results_within(
+    detector: Detector,
+    events: Sequence[Event | Refusal],
+    between: Callable[[], None] = lambda: None,
+    *,
+    detailed: bool = False,
+) -> tuple[list[bytes], tuple[int, ...]]:
+    """Evaluate events in order while the answer has room, at least one of them.
+
+    An event that is already a Refusal keeps its place. Gives the results, fewer than events if the answer is
+    full, and the indices of the refused events. `between` is called from time to time between two events.
+    """
+    results: list[bytes] = []
+    refused: list[int] = []
+    size = 0
+
+    def room() -> int:
+        return room_for(detector, size, detailed=detailed)
+
+    try:
+        for part in parts_in_turn(len(events), room, between):
+            if detailed:
+                of_part, refusals = _detailed(detector, events[part])
+            else:
+                outcomes = detector.submit_clean(events[part])
+                of_part, refusals = results_of(outcomes), outcomes.refused
+            size += sum(map(len, of_part)) + len(of_part)
+            results += of_part
+            for place, refusal in refusals.items():
+                refused.append(part.start + place)
+                detector.refused[refusal.entries[0].code] += 1
+    finally:
+        detector.forget_lookups()
+    return results, tuple(refused)
+
+
+def parts_in_turn(count: int, room: Callable[[], float], between: Callable[[], None]) -> Iterator[slice]:
+    """Yield the parts in which to evaluate so many events, while there is room for more, at least one.
+
+    A part is evaluated before the next is asked for, and takes about PART_S. `between` is called after each.
+    """
+    start, size = 0, FIRST_EVENTS
+    while start < count and ((most := room()) or not start):
+        stop = min(count, start + max(1, int(min(size, most))))
+        began_s = perf_counter()
+        yield slice(start, stop)
+        size = 2 * size if perf_counter() - began_s < PART_S else max(1, size // 2)
+        start = stop
+        between()
+
+
+# -- answers ------------------------------------------------------------------------------------------------
 
 _DROPPED_TOGETHER: Final = 100
 

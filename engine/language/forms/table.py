@@ -11,8 +11,7 @@ from typing import Final, TypeVar, cast, get_args
 
 from engine.language import condition as language
 from engine.language.condition import Condition, FactArg, ScaledFact
-from engine.language.forms.form import TERM_CONTENTS, Content, Form, Shape
-from engine.language.forms.shapes import INNER, WHERE
+from engine.language.forms.form import INNER, TERM_CONTENTS, WHERE, Content, Form, Shape
 from engine.language.forms.terms import TERM_FORM_OF
 from engine.language.nodes import ConditionNode, Node, TermNode
 

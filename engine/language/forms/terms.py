@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from engine.language import terms
-from engine.language.forms.form import Content, Form
-from engine.language.forms.shapes import INNER, WHERE, WINDOW
+from engine.language.forms.form import INNER, WHERE, WINDOW, Content, Form
 
 PARTS: Final = ("hour", "minute", "weekday", "day", "month", "clock")
 """The parts of the local time. Each is also the word of its term in a text."""

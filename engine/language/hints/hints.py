@@ -7,15 +7,14 @@ from typing import Any, Final
 from engine.language import condition as language
 from engine.language.condition import Condition, FactArg, Scalar, walk
 from engine.language.diagnostics import nearest, quoted
-from engine.language.forms.form import Content, Form, Shape
-from engine.language.forms.shapes import CALLS, PREFIXES
+from engine.language.forms.form import CALLS, PREFIXES, Content, Form, Shape
 from engine.language.forms.table import FORM_OF, FORMS, first_form
 from engine.language.hints.comparisons import about_comparison, windowed_term
 from engine.language.hints.contradictions import excluded_alternatives, idle_alternative
 from engine.language.hints.truths import Truths
 from engine.language.terms import Fact, Prev
 from engine.language.text.errors.foreign_words import instead_of
-from engine.language.text.lexical.words import words_of
+from engine.language.text.lexical import words_of
 from engine.language.text.printer import format as text_of
 from engine.language.text.sugar import SUGAR, pattern_of, sugar_of
 

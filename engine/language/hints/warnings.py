@@ -11,9 +11,9 @@ from engine.language.forms.table import FORM_OF, facts_of, placed_children, plac
 from engine.language.forms.terms import TERM_FORM_OF
 from engine.language.hints.samples import Sample
 from engine.language.terms import AggregateTerm, Length, Time
-from engine.language.text.comparisons import ARITHMETIC
 from engine.language.text.printer import comparison_text
 from engine.language.text.printer import format as text_of
+from engine.language.text.sugar import ARITHMETIC
 
 _SCALARS = frozenset({"a string", "a number", "a boolean"})
 _NUMBER = frozenset({"a number"})

@@ -1,10 +1,14 @@
-"""Text to conditions, in the text language or in JSON."""
+"""Text to conditions, in the text language or in JSON.
+
+The grammar of the text language is that of the file, and the words of the operators in their shapes.
+"""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import partial
-from typing import NoReturn
+from importlib import resources
+from typing import Final, NoReturn
 
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedToken
@@ -12,21 +16,65 @@ from lark.parsers.lalr_interactive_parser import InteractiveParser
 
 from engine.language.condition import Condition
 from engine.language.diagnostics import Source
-from engine.language.forms.form import Shape
-from engine.language.forms.shapes import INFIXES, PREFIXES
-from engine.language.forms.table import derived
+from engine.language.forms.form import INFIXES, PREFIXES, Shape
+from engine.language.forms.table import FORMS, derived
+from engine.language.forms.terms import AGGREGATE_WORDS
 from engine.language.json.spans import SpannedObject
 from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.language.literals import explain_string, number_value, split_duration, string_value
 from engine.language.text.errors.suggestions import explain, explain_character
-from engine.language.text.grammar import grammar
-from engine.language.text.lexical.contextual_keywords import is_keyword
-from engine.language.text.lexical.names import contextual_keywords, keywords
-from engine.language.text.lexical.words import Filtered, Part, Word, terminals_of
+from engine.language.text.lexical import (
+    Filtered,
+    Part,
+    Word,
+    contextual_keywords,
+    is_keyword,
+    keywords,
+    terminals_of,
+)
+from engine.language.text.sugar import SUGAR
 from engine.language.text.transformer import document_of, is_amount
 from engine.language.validation.document import condition_from_document, condition_from_json
 from engine.language.validation.size import check_size, check_text_size, too_deep
 from engine.language.validation.validator import validated
+
+# -- the grammar --------------------------------------------------------------------------------------------
+
+_RULES: Final = {
+    Shape.PREFIX: ("prefixed", "{word} prefixed"),
+    Shape.PREFIX_WITHIN: ("prefixed", '{word} "within" ages prefixed'),
+    Shape.PREFIX_FOR: ("prefixed", '{word} "for" ages boundary? prefixed'),
+    Shape.INFIX: ("link", "prefixed {word} prefixed"),
+    Shape.INFIX_WITHIN: ("link", 'prefixed {word} "within" ages prefixed'),
+    Shape.CALL_OF_CONDITION: ("predicate", '{word} "(" disjunction ")" span comparison literal'),
+    Shape.CALL_SINCE: ("predicate", '{word} "(" disjunction ")" SINCE prefixed comparison literal'),
+    Shape.CALL_OF_FACT: ("predicate", '{word} "(" filtered ")" span comparison literal'),
+}
+"""The rule that each shape extends, and with what. The transformer has a method for each shape."""
+
+
+def grammar() -> str:
+    """Return the whole grammar, for lark."""
+    own = resources.files("engine.language.text").joinpath("grammar.lark").read_text(encoding="utf-8")
+    return "\n".join([own, *dict.fromkeys(_lines())])
+
+
+def _lines() -> Iterator[str]:
+    # These are lexed as WORD. The reader finds out where they are keywords.
+    yield f"%declare {' '.join(sorted(contextual_keywords())).upper()}"
+    yield f"sugar: {' | '.join(SUGAR).upper()}"
+    for form in FORMS.values():
+        if form.shape is not None:
+            terminal = form.word.upper()
+            if not form.is_addition:
+                yield f'{terminal}: "{form.word}"'
+            if form.word not in AGGREGATE_WORDS or form.shape is Shape.CALL_SINCE:
+                # The others are read as comparisons of terms.
+                rule, expansion = _RULES[form.shape]
+                yield f"%extend {rule}: {expansion.format(word=terminal)} -> {form.shape.name.lower()}"
+
+
+# -- parsing ------------------------------------------------------------------------------------------------
 
 _PREFIXES = {"NOT", "PER", "ALL", "ANY", "SOME", "ANYWHERE"}
 """The terminals that, like prefixes and calls over conditions, open a condition around another."""

@@ -8,17 +8,22 @@ from typing import Any, Final, assert_never, cast
 from engine.language import condition as language
 from engine.language import terms
 from engine.language.condition import Condition, FactArg, LeafValue, Scalar, ScaledFact
-from engine.language.forms.form import Shape
-from engine.language.forms.shapes import PREFIXES
+from engine.language.forms.form import PREFIXES, Shape
 from engine.language.forms.table import FORM_OF
 from engine.language.forms.terms import TERM_FORM_OF
 from engine.language.literals import EXACT, UNITS_MS, duration_seconds, is_number
 from engine.language.nodes import TermNode
 from engine.language.operators import COMPARISONS, LARGEST, OPERATORS
 from engine.language.terms import Term
-from engine.language.text.comparisons import ARITHMETIC, are_of_one_term, is_scalar, reads_otherwise
-from engine.language.text.lexical.names import WORD, contextual_keywords, in_backquotes, keywords
-from engine.language.text.sugar import alternatives_of, sugar_of
+from engine.language.text.lexical import WORD, contextual_keywords, in_backquotes, keywords
+from engine.language.text.sugar import (
+    ARITHMETIC,
+    alternatives_of,
+    are_of_one_term,
+    is_scalar,
+    reads_otherwise,
+    sugar_of,
+)
 
 _HIDDEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"

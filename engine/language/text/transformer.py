@@ -6,14 +6,12 @@ from typing import Any, Final
 
 from lark import Token, Tree
 
-from engine.language.forms.form import Content
-from engine.language.forms.shapes import SCALED_FACT
+from engine.language.forms.form import SCALED_FACT, Content
 from engine.language.forms.table import FORMS
 from engine.language.json.spans import SpannedArray, SpannedObject
 from engine.language.literals import duration_seconds, is_number, split_duration
 from engine.language.operators import COMPARISONS, LARGEST, OPERATORS
-from engine.language.text.lexical.names import from_backquotes
-from engine.language.text.lexical.words import Ages, Filtered, Part
+from engine.language.text.lexical import Ages, Filtered, Part, from_backquotes
 from engine.language.text.sugar import pattern_of
 
 _OPERATOR_NAMES = {operator.text: operator.name for operator in OPERATORS.values()}

@@ -15,8 +15,7 @@ from engine.language.diagnostics import (
     json_type,
     quoted,
 )
-from engine.language.forms.form import Content, Form
-from engine.language.forms.shapes import SCALED_FACT
+from engine.language.forms.form import SCALED_FACT, Content, Form
 from engine.language.forms.table import FORMS
 from engine.language.forms.terms import PARTS, TERM_FORMS
 from engine.language.limits import Limits

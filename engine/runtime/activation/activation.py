@@ -4,17 +4,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from engine.runtime.activation.detector_thread import DetectorThread
 from engine.runtime.activation.schedule import Reporter, Schedule
 from engine.runtime.contract.errors import ActorDied
-from engine.runtime.contract.measures import (
-    FENCED,
-    FORKS,
-    SNAPSHOTS_FAILED,
-    SNAPSHOTS_WRITTEN,
-)
+from engine.runtime.contract.measures import FENCED, FORKS, SNAPSHOTS_FAILED, SNAPSHOTS_WRITTEN
 from engine.runtime.contract.requests.calls import Activated, Reply, Report
 from engine.runtime.contract.requests.operations import LONG, Operation
 from engine.runtime.contract.settings import RuntimeSettings
@@ -55,6 +51,7 @@ class Activation:
         self.hung = False
         """Whether a call has not returned in time, and may still run."""
         self.port = port
+        self._executor = port.executor
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._stir = stir
@@ -62,7 +59,6 @@ class Activation:
         self._forking: asyncio.Task[None] | None = None
         """The task that makes the folder of another detector."""
         self._in_trouble = False
-        self._is_stalled = False
         self._forks: deque[tuple[str, asyncio.Future[bool]]] = deque()
         """The ids of the detectors to make from this one, each with the future that tells when it is made."""
 
@@ -83,7 +79,7 @@ class Activation:
 
     async def sync(self) -> None:
         """Sync the journal to the disk. Raises ActorDied and StorageError."""
-        await self._call(self.port.sync())
+        await self._call(self.port.call(self._executor.sync))
         self.schedule.note_sync()
         self.reporter.note_synced()
         self._tell_firings()
@@ -97,7 +93,7 @@ class Activation:
         assert self._saving is None, "one snapshot at a time"
         self.schedule.note_save_begun()
         try:
-            begun = await self._call(self.port.begin_saving())
+            begun = await self._call(self.port.call(self._executor.begin_saving))
         except (WriteFailed, SyncFailed, Fenced):
             raise
         except StorageError as error:
@@ -137,7 +133,7 @@ class Activation:
             # Nobody waits for it any more.
             return
         try:
-            make_folder = await self._call(self.port.begin_fork(fork_id))
+            make_folder = await self._call(self.port.call(partial(self._executor.begin_fork, fork_id)))
         except BaseException as error:
             if not made.done():
                 made.set_exception(StorageError(str(error) or "its process ended"))
@@ -160,8 +156,8 @@ class Activation:
             self.reporter.tell(stays=True)
             return "its snapshot has not come to the disk yet"
         try:
-            if empty_journal and await self._call(self.port.begin_saving()):
-                await self._call(self.port.finish_saving())
+            if empty_journal and await self._call(self.port.call(self._executor.begin_saving)):
+                await self._call(self.port.beside(self._executor.finish_saving))
             resident_bytes = await self._call(self.port.passivate())
         except (WriteFailed, SyncFailed):
             # The detector was dropped.
@@ -193,7 +189,7 @@ class Activation:
 
     async def _finish_saving(self) -> None:
         try:
-            await self.port.finish_saving()
+            await self.port.beside(self._executor.finish_saving)
         except StorageError as error:
             self._not_saved(error)
             if isinstance(error, Fenced):
@@ -214,7 +210,7 @@ class Activation:
 
     async def _finish_fork(self, make_folder: Callable[[], None], made: asyncio.Future[bool]) -> None:
         try:
-            await self.port.finish_fork(make_folder)
+            await self.port.beside(make_folder)
         except Exception as error:  # noqa: BLE001 -- whoever asked is told
             if not made.done():
                 made.set_exception(error)
@@ -248,7 +244,9 @@ class Activation:
         """Await a call of the detector; after `hung_s` it counts as hung, and long before as a problem."""
         hung_s = hung_s or self._settings.hung_s
         stalled_s = hung_s / _STALLED
-        stalled = self._loop.call_later(stalled_s, self._tell_stalled, stalled_s)
+        # The event loop of a worker that detectors share goes on meanwhile, so nobody else notices.
+        problem = f"it has been at one step for {stalled_s:g} s; does its disk answer?"
+        stalled = self._loop.call_later(stalled_s, self.reporter.tell_stalled, problem)
         try:
             async with asyncio.timeout(hung_s):
                 return await call
@@ -257,16 +255,10 @@ class Activation:
             raise ActorDied(f"it has not answered for {hung_s:g} s") from None
         finally:
             stalled.cancel()
-            if self._is_stalled and not self.hung:
-                self._is_stalled = False
+            if not self.hung:
                 self.reporter.tell_stalled("")
-
-    def _tell_stalled(self, for_s: float) -> None:
-        # The event loop of a worker that detectors share goes on meanwhile, so nobody else notices.
-        self._is_stalled = True
-        self.reporter.tell_stalled(f"it has been at one step for {for_s:g} s; does its disk answer?")
 
     def _tell_firings(self) -> None:
         """Report firings that have become durable, if any have."""
-        if (figures := self.port.figures()) is not None:
+        if (figures := self._executor.figures()) is not None:
             self.reporter.tell_firings(figures.newest_firing)

@@ -70,17 +70,14 @@ class DetectorQueue:
         """The exception that a batch has raised in `_serve_soon`; the task ends because of it."""
         self._due: asyncio.TimerHandle | None = None
         """Wakes the idle task when something is due, or earlier."""
-        self._ticking = False
-        """Whether a tick of the service waits or is under way."""
         self._overdue_since_s = float("inf")
-        """From when on, on the loop's clock, something has been due that no tick has let happen."""
+        """Since when, on the loop's clock, something has been due for which a tick waits or is under way."""
         self._deleted = False
         self._closing = False
         self._shut_down = False
         """Whether the time allowed for answering waiting requests is over."""
         self._ended: Ended | None = None
         self._lost_because = "it did not end in time"
-        self._cancelled = False
         self._alone = False
         """Whether the detector needs a worker of its own."""
         self._leaves = False
@@ -121,14 +118,13 @@ class DetectorQueue:
 
     def tick_if_due(self, now_us: int) -> None:
         """Tick the detector after the batches that wait, if something is due. At most one tick waits."""
-        due_us = self.activation.port.due_us
-        if due_us is not None and due_us <= now_us and not self._ticking:
-            self._ticking = True
+        due_us = self.activation.port.executor.due_us
+        if due_us is not None and due_us <= now_us and self._overdue_since_s == float("inf"):
             self._overdue_since_s = self._loop.time() - (now_us - due_us) / 1e6
             self.submit(Submission([Operation(TICK_DUE, b"")], self._ticked, self._loop.time()))
 
     def _ticked(self, outcome: Outcome) -> None:
-        self._ticking, self._overdue_since_s = False, float("inf")
+        self._overdue_since_s = float("inf")
         if isinstance(outcome, Reply) and outcome.crash is not None:
             # No front end reports it.
             fields = {"detector": self.detector_id, "operation": TICK_DUE}
@@ -138,7 +134,7 @@ class DetectorQueue:
     def figures(self) -> DetectorFigures:
         """Return what waits, and what the detector holds as far as that is known."""
         unanswered = [one for one in (*self._in_flight, *self._waiting.submissions) if not one.done]
-        held = self.activation.port.figures() or DetectorFigures(self.detector_id, self.epoch)
+        held = self.activation.port.executor.figures() or DetectorFigures(self.detector_id, self.epoch)
         return msgspec.structs.replace(
             held,
             epoch=self.epoch,
@@ -207,12 +203,13 @@ class DetectorQueue:
         await asyncio.wait({task})
 
     async def _run(self) -> None:
+        hung = False
         try:
             while self._ended is None:
                 await self._step()
         except asyncio.CancelledError:
             # The code that cancelled it has answered the waiting requests; nobody awaits the result.
-            self._cancelled = True
+            hung = True
         except Exception as error:  # noqa: BLE001 -- every batch must be answered
             fields = {"detector": self.detector_id}
             _log.exception("the queue of the detector %s failed", self.detector_id, extra={"fields": fields})
@@ -223,7 +220,7 @@ class DetectorQueue:
             if self._due is not None:
                 self._due.cancel()
             self._refuse_waiting()
-            hung = self._cancelled or self.activation.hung
+            hung = hung or self.activation.hung
             ended = Ended(self._lost_because, hung=hung) if self._ended is None or hung else self._ended
             self.activation.reporter.tell_end(ended)
 
@@ -274,7 +271,7 @@ class DetectorQueue:
 
     async def _passivate(self) -> None:
         journal = not self._closing and self.activation.schedule.has_journal
-        due_us = self.activation.port.due_us
+        due_us = self.activation.port.executor.due_us
         outcome = await self.activation.passivate(empty_journal=self._closing)
         if isinstance(outcome, int):
             self._ended = Ended(resident_bytes=outcome, alone=self._alone, journal=journal, due_us=due_us)

@@ -12,13 +12,22 @@ import msgspec
 
 from engine.runtime.activation.detector_queue import DetectorQueue
 from engine.runtime.activation.detector_thread import DetectorThread
-from engine.runtime.activation.loads import MEASURED_S, Load, RateMeter, Totals, leaver
+from engine.runtime.activation.loads import RateMeter, Totals, leaver
 from engine.runtime.concurrency.background import Background
 from engine.runtime.concurrency.beats import LoopLag
 from engine.runtime.contract.errors import ActorDied, Superseded
-from engine.runtime.contract.figures import ProcessFigures, WorkerAnswer
+from engine.runtime.contract.figures import ProcessFigures, WorkerAnswer, WorkerFigures
 from engine.runtime.contract.measures import Measures
-from engine.runtime.contract.requests.calls import LEFT, REPORT, Activated, Ended, Held, Report, encode_report
+from engine.runtime.contract.requests.calls import (
+    LEFT,
+    MAKE_ROOM,
+    REPORT,
+    Activated,
+    Ended,
+    Held,
+    Report,
+    encode_report,
+)
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.process.log_records import LOGGED, Logged
 from engine.runtime.process.processes import resident_bytes, usage
@@ -27,8 +36,6 @@ from engine.runtime.transport.server_connection import MOVED, ServerConnection, 
 from snapshots.files import wall_clock_us
 
 _log = logging.getLogger(__name__)
-
-MAKE_ROOM = "make room"
 
 _ABANDONED_FACTOR = 2
 """After `abandoned_s`, the directory tells its workers to save. If it does not, they save after this multiple
@@ -80,7 +87,6 @@ class DetectorService:
         self._abandoned = abandoned
         self._show = show
         self._lag = LoopLag()
-        self._lag.start()
         self._leaving: asyncio.Task[None] | None = None
         self.queues: dict[int, DetectorQueue] = {}
         """The queues of the active detectors, by the epochs of their activations."""
@@ -92,14 +98,9 @@ class DetectorService:
         self._activating: dict[int, DetectorQueue] = {}
         """The queues of the detectors that are being activated, by the epochs of their activations."""
         self._discards = Background()
-        self._cpu_s: dict[int, float] = {}
-        """The processor time of each active detector at the last look."""
-        self._looking: asyncio.TimerHandle | None = None
         self._meter = RateMeter()
-        self._measuring = False
-        """Whether the rates of the detectors are measured regularly: as long as there are any."""
-        self._ticking = False
-        """The same for what is due by time."""
+        self._repeated: set[Callable[[], None]] = set()
+        """What is done regularly, as long as there are detectors."""
         self._used: dict[int, bytes] = {}
         """The reports that detectors are in use, by the epochs of their activations, until they are sent."""
 
@@ -191,56 +192,41 @@ class DetectorService:
         self.queues[queue.epoch] = queue
         self._show_detectors()
         queue.start()
-        if self._looking is None:
-            self._look()
-        if not self._measuring:
-            self._measure()
-        if self._settings.tick_s and at_once:
+        settings = self._settings
+        if settings.tick_s and at_once:
             # It may have been activated for that, and is to leave as soon as it can.
             queue.tick_if_due(self._now_us())
-        if self._settings.tick_s and not self._ticking:
-            self._tick()
+        for every_s, work in ((settings.load_s, self._measure), (settings.tick_s, self._tick)):
+            if every_s and work not in self._repeated:
+                self._repeated.add(work)
+                self._repeat(every_s, work)
         return activated
 
-    def _tick(self) -> None:
-        """Have the detectors ticked for which something is due, and look again."""
-        self._ticking = bool(self.queues)
-        if not self._ticking:
+    def _repeat(self, every_s: float, work: Callable[[], None]) -> None:
+        """Do some work now, and again and again as long as there are detectors."""
+        if not self.queues:
+            self._repeated.discard(work)
             return
+        work()
+        asyncio.get_running_loop().call_later(every_s, self._repeat, every_s, work)
+
+    def _tick(self) -> None:
+        """Have the detectors ticked for which something is due."""
         now_us = self._now_us()
         for queue in self.queues.values():
             queue.tick_if_due(now_us)
-        asyncio.get_running_loop().call_later(self._settings.tick_s, self._tick)
 
     def _measure(self) -> None:
-        """Measure how busy the detectors are, and do so again."""
-        self._measuring = bool(self.queues)
-        if not self._measuring:
-            return
-        loop = asyncio.get_running_loop()
+        """Measure how busy the detectors are; have one leave that takes too much from the others here."""
         totals = {
             epoch: Totals(queue.figures().events, queue.activation.port.cpu_s)
             for epoch, queue in self.queues.items()
         }
-        for epoch, rates in self._meter.measure(loop.time(), totals).items():
-            self.queues[epoch].rates = rates
-        loop.call_later(MEASURED_S, self._measure)
-
-    def _look(self) -> None:
-        """Have a detector leave if it takes too much from the others in this worker."""
-        if len(self.queues) <= 1:
-            self._looking, self._cpu_s = None, {}
-            return
-        self._looking = asyncio.get_running_loop().call_later(self._settings.load_s, self._look)
-        before_s = self._cpu_s
-        self._cpu_s = {epoch: queue.activation.port.cpu_s for epoch, queue in self.queues.items()}
-        loads = {
-            epoch: Load(cpu_s - before_s[epoch], self.queues[epoch].figures().held_bytes)
-            for epoch, cpu_s in self._cpu_s.items()
-            if epoch in before_s
-        }
-        settings = self._settings
-        found = leaver(loads, settings.load_s, resident_bytes(), settings.actor_bytes_max)
+        rates = self._meter.measure(asyncio.get_running_loop().time(), totals)
+        for epoch, measured in rates.items():
+            self.queues[epoch].rates = measured
+        figures = [self.queues[epoch].figures() for epoch in rates]
+        found = leaver(figures, resident_bytes(), self._settings.actor_bytes_max)
         if found is not None:
             leaving = self.queues[found.epoch].detector_id
             _log.warning(
@@ -308,16 +294,18 @@ class DetectorService:
         return queue is not None and await queue.fork(fork_id)
 
     async def _figures(self) -> WorkerAnswer:
-        node = self._node
-        return WorkerAnswer(
-            **msgspec.structs.asdict(self._measures),
-            process=ProcessFigures(*usage()),
-            node=node.id,
-            address=node.address,
+        process = ProcessFigures(*usage())
+        figures = WorkerFigures(
+            name="",
+            answers=True,
+            node=self._node.id,
+            address=self._node.address,
+            process=process,
             connections=Counter(self.servers.values()),
             detectors=[queue.figures() for queue in self.queues.values()],
             loop_lag_s=self._lag.longest_s,
         )
+        return WorkerAnswer(figures, msgspec.structs.replace(self._measures, cpu_s=process.cpu_s))
 
     def _noted(self, note: Note) -> None:
         if note.name == MAKE_ROOM:
@@ -325,11 +313,6 @@ class DetectorService:
             queue = self.queues.get(epoch)
             if queue is not None and term >= self._term:
                 queue.make_room(wanted=bool(wanted))
-
-
-def make_room_note(term: int, epoch: int, *, wanted: bool = True) -> bytes:
-    """Return the body of the note that says whether another detector waits for the slot of an activation."""
-    return f"{term} {epoch} {wanted:d}".encode()
 
 
 async def _discard(port: DetectorThread) -> None:

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Final, TypeVar
 
 from engine.runtime.concurrency.threads import Threads, Turns
-from engine.runtime.contract.figures import DetectorFigures
 from engine.runtime.contract.requests.calls import Activated, Reply
 from engine.runtime.contract.requests.operations import PUT_RULES, TICK, TICK_DUE, Operation
 from engine.runtime.detector.executor import OperationExecutor
@@ -58,10 +57,11 @@ class WorkerThreads:
 class DetectorThread:
     """A detector inside a worker, as the worker's event loop calls it; a thread executes what takes long.
 
-    Calls are made one at a time, except `finish_saving` and `finish_fork`. They raise StorageError.
+    Calls are made one at a time, except those of `beside`. They raise StorageError.
     """
 
-    _actor: OperationExecutor
+    executor: OperationExecutor
+    """Executes them. What needs no thread is asked of it directly."""
     _threads: WorkerThreads
     alone: Callable[[], bool] = lambda: True
     """Returns whether no other detector is active in this process."""
@@ -82,10 +82,10 @@ class DetectorThread:
 
         Returns None if it is large, or if other detectors wait already or would wait for long.
         """
-        if _payload_bytes(batch) > _SMALL_BYTES or self._actor.may_fire_much:
+        if _payload_bytes(batch) > _SMALL_BYTES or self.executor.may_fire_much:
             return None
         if self.alone():
-            return self._actor.handle(batch)
+            return self.executor.handle(batch)
         if self._slow or self.others_wait():
             return None
         return self._handle(batch)
@@ -96,50 +96,32 @@ class DetectorThread:
         if reply is not None:
             return reply
         threads, payload_bytes = self._threads, _payload_bytes(batch)
-        if payload_bytes <= _SMALL_BYTES and not (self._long or self._actor.may_fire_much):
-            return await threads.calls.call(partial(self._handle, batch))
+        if payload_bytes <= _SMALL_BYTES and not (self._long or self.executor.may_fire_much):
+            return await self.call(partial(self._handle, batch))
         return await threads.for_long(payload_bytes).call(partial(self._handle, batch, threads.turns))
 
-    async def sync(self) -> None:
-        await self._threads.calls.call(self._actor.sync)
+    async def call(self, work: Callable[[], T]) -> T:
+        """Do some work of the executor in a thread."""
+        return await self._threads.calls.call(work)
 
-    async def begin_saving(self) -> bool:
-        return await self._threads.calls.call(self._actor.begin_saving)
-
-    async def finish_saving(self) -> None:
-        await self._threads.saving.call(self._actor.finish_saving)
-
-    async def begin_fork(self, fork_id: str) -> Callable[[], None]:
-        """Copy the state for another detector; return what makes the folder of that."""
-        return await self._threads.calls.call(partial(self._actor.begin_fork, fork_id))
-
-    async def finish_fork(self, make_folder: Callable[[], None]) -> None:
-        """Make the folder of the other detector, while batches continue."""
-        await self._threads.saving.call(make_folder)
+    async def beside(self, work: Callable[[], T]) -> T:
+        """Do some work in another thread, while batches continue."""
+        return await self._threads.saving.call(work)
 
     async def passivate(self) -> int:
         """Save and drop the detector; return the bytes that the process holds."""
         # As in `handle`: a thread is only woken for what takes long.
-        if self._actor.passivates_at_once and not self._threads.heap.holds_many:
-            return self._dropping(self._actor.passivate)
-        return await self._threads.calls.call(partial(self._dropping, self._actor.passivate))
+        if self.executor.passivates_at_once and not self._threads.heap.holds_many:
+            return self._dropping(self.executor.passivate)
+        return await self.call(partial(self._dropping, self.executor.passivate))
 
     async def discard(self) -> None:
-        await self._threads.calls.call(partial(self._dropping, self._actor.discard))
-
-    @property
-    def due_us(self) -> int | None:
-        """When the active detector has to be ticked by the service; None if never, or if it is read-only."""
-        return self._actor.due_us
-
-    def figures(self) -> DetectorFigures | None:
-        """Return what the active detector holds, even while a call is under way; None if there is none."""
-        return self._actor.figures()
+        await self.call(partial(self._dropping, self.executor.discard))
 
     def _handle(self, batch: Sequence[Operation], turn: Turns | None = None) -> Reply:
         began_s, before_s = time.perf_counter(), time.thread_time()
         try:
-            return self._actor.handle(batch, turn)
+            return self.executor.handle(batch, turn)
         finally:
             cpu_s = time.thread_time() - before_s
             self.cpu_s += cpu_s
@@ -147,7 +129,7 @@ class DetectorThread:
             self._slow = time.perf_counter() - began_s > _SLOW_S
 
     def _activate(self, detector_id: str, epoch: int) -> Activated:
-        activated = self._actor.activate(detector_id, epoch)
+        activated = self.executor.activate(detector_id, epoch)
         self._threads.heap.activated()
         return activated
 

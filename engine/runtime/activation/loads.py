@@ -1,24 +1,15 @@
 """How busy each detector of a worker is, and which one has to leave because it takes too much."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
+
+from engine.runtime.contract.figures import DetectorFigures
 
 SHARE_MAX: Final = 0.25
 """The share of a processor from which on a detector gets a worker of its own."""
 LARGE: Final = 0.25
 """The share of the worker's memory from which on a detector that has to leave gets a worker of its own."""
-
-MEASURED_S: Final = 5.0
-"""The interval over which rates are measured."""
-
-
-class Load(NamedTuple):
-    """What a detector takes of its worker."""
-
-    cpu_s: float
-    """Processor time in the period looked at."""
-    held_bytes: int
 
 
 class Leaver(NamedTuple):
@@ -29,20 +20,19 @@ class Leaver(NamedTuple):
     """Whether it must have a worker of its own, or only a place in another worker."""
 
 
-def leaver(loads: Mapping[int, Load], seconds: float, resident_bytes: int, bytes_max: int) -> Leaver | None:
-    """Return which detector must leave, given loads by epoch; None if none must.
+def leaver(detectors: Sequence[DetectorFigures], resident_bytes: int, bytes_max: int) -> Leaver | None:
+    """Return which of the detectors of a worker must leave it; None if none must.
 
-    `seconds` is the length of the period. At most one detector leaves at a time: without it, the loads of the
-    others may be fine.
+    At most one detector leaves at a time: without it, the loads of the others may be fine.
     """
-    if len(loads) <= 1:
+    if len(detectors) <= 1:
         return None
-    busiest = max(loads, key=lambda epoch: loads[epoch].cpu_s)
-    if loads[busiest].cpu_s > SHARE_MAX * seconds:
-        return Leaver(busiest, alone=True)
+    busiest = max(detectors, key=lambda one: one.cpu)
+    if busiest.cpu > SHARE_MAX:
+        return Leaver(busiest.epoch, alone=True)
     if resident_bytes > bytes_max:
-        largest = max(loads, key=lambda epoch: loads[epoch].held_bytes)
-        return Leaver(largest, alone=loads[largest].held_bytes > LARGE * bytes_max)
+        largest = max(detectors, key=lambda one: one.held_bytes)
+        return Leaver(largest.epoch, alone=largest.held_bytes > LARGE * bytes_max)
     return None
 
 

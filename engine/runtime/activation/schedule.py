@@ -179,11 +179,9 @@ class Reporter:
 
     def tell_stalled(self, problem: str) -> None:
         """Report that a call takes long; empty once it is over."""
-        self._stalled = problem
-        if problem:
-            self._report(Report(self._epoch, problem=problem))
-        else:
-            self.tell(problem=self._problem or "")
+        if problem != self._stalled:
+            self._stalled = problem
+            self._report(Report(self._epoch, problem=self.problem or ""))
 
     def tell_firings(self, newest: int) -> None:
         """Report the newest firing that is durable, unless it was told."""
@@ -208,21 +206,15 @@ class Reporter:
         self._unsaved, self._unsynced = reply.unsaved, reply.unsynced
         self._last_firing = reply.last_firing
         if reply.no_room is not None and (reply.no_room or self._without_room):
-            self._note_room(reply.no_room)
+            # The disk is full for the detector, or has room again.
+            self._without_room = bool(reply.no_room)
+            self.tell(counts={WITHOUT_ROOM: 1} if reply.no_room else {}, problem=reply.no_room)
         if reply.missing != self._missing:
-            self._note_missing(reply.missing)
+            self._missing = reply.missing
+            if reply.missing is not None:
+                said = f"{reply.missing} was removed or replaced while in use; a snapshot replaces it"
+                self.tell(removed=said)
         return is_used
-
-    def _note_room(self, no_room: str) -> None:
-        """Report that the disk is full for the detector, or has room again."""
-        self._without_room = bool(no_room)
-        self.tell(counts={WITHOUT_ROOM: 1} if no_room else {}, problem=no_room)
-
-    def _note_missing(self, missing: str | None) -> None:
-        """Report a file of the journal that is missing, once."""
-        self._missing = missing
-        if missing is not None:
-            self.tell(removed=f"{missing} was removed or replaced while in use; a snapshot replaces it")
 
     def note_synced(self) -> None:
         """Note that everything written remains: it is synced, or the machine goes on."""

@@ -34,7 +34,7 @@ from engine.runtime.contract.catalogue_changes import (
     Opened,
     TableVersions,
 )
-from engine.runtime.contract.settings import CatalogueSettings
+from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.contract.tokens import KnownToken, StoredToken, TokenEntry, known_token
 from engine.runtime.detector.persistence import detector_snapshot
 from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
@@ -73,8 +73,9 @@ class Catalogue:
 
     def __init__(
         self,
-        settings: CatalogueSettings,
+        settings: RuntimeSettings,
         *,
+        lock: FolderLock | None = None,
         files: Files | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -83,13 +84,7 @@ class Catalogue:
         self._folder = settings.data / "directory"
         self._detectors_folder = settings.data / "detectors"
         self._data = settings.data
-        self._lock = FolderLock(
-            settings.data,
-            pid=settings.service_pid,
-            host=settings.service_host,
-            wait_s=settings.lock_wait_s,
-            cluster=settings.cluster,
-        )
+        self._lock = lock or FolderLock(settings.data, wait_s=settings.lock_wait_s)
         kept = settings.snapshots_kept
         self._store = Store(self._folder, snapshots_kept=kept, reads_without_room=True, files=self._files)
         self._state = CatalogueState()
@@ -192,7 +187,7 @@ class Catalogue:
         self.check_owner()
         if token_id not in self._state.tokens:
             if len(self._state.tokens) >= self._settings.tokens_max:
-                raise errors.too_many_tokens(self._settings.tokens_max)
+                raise errors.too_many("tokens", self._settings.tokens_max)
             self._change(TokenAdded(token_id, *astuple(token), *((made,) if made else ())))
             self._tokens.note(token.digest, known_token(token_id, token))
         return self._tokens.version
@@ -265,7 +260,7 @@ class Catalogue:
         if detector_id not in self._state.detectors:
             new = self._within_limits([DetectorCreated(detector_id, name, owner, made, source)])
             if not new:
-                raise errors.too_many_detectors(self._settings.detectors_max, owner)
+                raise errors.too_many("detectors", self._settings.detectors_max, owner)
             if not has_snapshot(self._detectors_folder / detector_id, self._files):
                 raise errors.DetectorUnavailable(
                     errors.STARTING, "nothing was created: its files passed for leftovers"

@@ -2,27 +2,22 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from engine.language.diagnostics import Refusal
 from engine.runtime.catalogue.catalogue import Catalogue
+from engine.runtime.catalogue.catalogue_state import DetectorCreated
 from engine.runtime.concurrency.background import Background
 from engine.runtime.concurrency.threads import Threads
 from engine.runtime.contract.catalogue_changes import Made, Opened
-from engine.runtime.contract.errors import (
-    OUTCOME_UNKNOWN,
-    STARTING,
-    DetectorUnavailable,
-    too_many_detectors,
-)
+from engine.runtime.contract.errors import OUTCOME_UNKNOWN, STARTING, DetectorUnavailable, too_many
 from engine.runtime.contract.settings import RuntimeSettings
 from snapshots.errors import ClaimRemoved, Fenced, NoRoom, StorageError, WriteFailed
 
 T = TypeVar("T")
-R = TypeVar("R")
 
 _log = logging.getLogger(__name__)
 
@@ -41,49 +36,6 @@ _CHANGES: Final[frozenset[Callable[..., Any]]] = frozenset(
     }
 )
 """The methods of which callers must know whether they may have been executed."""
-
-
-class Batches(Generic[T, R]):
-    """Joins calls to batches, one under way at a time.
-
-    `execute` returns the results of a batch, in order. What it raises is raised by all calls of the batch.
-    """
-
-    def __init__(self, execute: Callable[[Sequence[T]], Awaitable[Sequence[R]]], calls_max: int) -> None:
-        self._execute = execute
-        self._calls_max = calls_max
-        self._waiting: list[tuple[T, asyncio.Future[R]]] = []
-        self._under_way = False
-        self._background = Background()
-
-    async def call(self, wanted: T) -> R:
-        """Return the result of one call. Cancelling the caller does not cancel the call."""
-        result: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        self._waiting.append((wanted, result))
-        if not self._under_way:
-            self._under_way = True
-            self._background.begin(self._run())
-        return await result
-
-    async def _run(self) -> None:
-        try:
-            while batch := self._waiting[: self._calls_max]:
-                del self._waiting[: self._calls_max]
-                await self._run_one(batch)
-        finally:
-            self._under_way = False
-
-    async def _run_one(self, batch: Sequence[tuple[T, asyncio.Future[R]]]) -> None:
-        try:
-            results = await self._execute([wanted for wanted, _ in batch])
-        except Exception as error:  # noqa: BLE001 -- the callers raise it
-            for _, result in batch:
-                if not result.done():
-                    result.set_exception(error)
-        else:
-            for (_, result), value in zip(batch, results, strict=True):
-                if not result.done():
-                    result.set_result(value)
 
 
 def _asked(
@@ -121,9 +73,9 @@ class CatalogueClient:
     _opened: Catalogue | None = None
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     _background: Background = field(default_factory=Background)
-
-    def __post_init__(self) -> None:
-        self._creations = Batches(self._create, _CREATED_AT_ONCE_MAX)
+    _wanted: list[tuple[DetectorCreated, asyncio.Future[int | None]]] = field(default_factory=list)
+    """The detectors to create, each with what receives its version."""
+    _creating: asyncio.Task[None] | None = None
 
     async def start(self) -> Opened:
         """Open the catalogue. Raises StorageError, including FolderInUse."""
@@ -149,19 +101,34 @@ class CatalogueClient:
 
         `owner` is the id of the token that makes it, if that is for some detectors only.
         """
-        version = await self._creations.call((detector_id, name, owner, made))
-        if version is None:
-            raise too_many_detectors(self._settings.detectors_max, owner)
-        return version
+        version: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+        self._wanted.append((DetectorCreated(detector_id, name, owner, made), version))
+        if self._creating is None or self._creating.done():
+            self._creating = self._background.begin(self._create())
+        if (created := await version) is None:
+            raise too_many("detectors", self._settings.detectors_max, owner)
+        return created
 
-    async def _create(self, wanted: Sequence[tuple[str, str, str, Made | None]]) -> list[int | None]:
-        names = {detector_id: name for detector_id, name, _, _ in wanted}
-        owners = {detector_id: owner for detector_id, _, owner, _ in wanted}
-        made = {detector_id: one for detector_id, _, _, one in wanted if one is not None}
-        versions = await self.ask(Catalogue.create_detectors, names, owners, made)
-        # A front end that has lost its connection may ask again while its first call still waits.
-        by_id = dict(zip(names, versions, strict=True))
-        return [by_id[detector_id] for detector_id, _, _, _ in wanted]
+    async def _create(self) -> None:
+        """Create the detectors that are wanted, in one call those that have come during the one before."""
+        while batch := self._wanted[:_CREATED_AT_ONCE_MAX]:
+            del self._wanted[:_CREATED_AT_ONCE_MAX]
+            # A front end that has lost its connection may ask again while its first call still waits.
+            by_id = {one.id: one for one, _ in batch}
+            names = {one.id: one.name for one in by_id.values()}
+            owners = {one.id: one.owner for one in by_id.values()}
+            made = {one.id: one.made for one in by_id.values() if one.made is not None}
+            try:
+                versions = await self.ask(Catalogue.create_detectors, names, owners, made)
+            except Exception as error:  # noqa: BLE001 -- the callers raise it
+                for _, version in batch:
+                    if not version.done():
+                        version.set_exception(error)
+            else:
+                found = dict(zip(names, versions, strict=True))
+                for one, version in batch:
+                    if not version.done():
+                        version.set_result(found[one.id])
 
     changes = _asked(Catalogue.changes)
     add_token = _asked(Catalogue.add_token)

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Final, assert_never
@@ -12,7 +12,7 @@ import msgspec
 from engine.runtime.catalogue.change_log import ChangeLog
 from engine.runtime.contract.catalogue_changes import LoggedChange, Made
 from engine.runtime.contract.tokens import FULL, TOKEN_DETECTORS_MAX, Grant, StoredToken
-from snapshots.errors import Damaged, NewerFormat, NothingUsable, OlderFormat
+from snapshots.errors import Damaged, NothingUsable, other_format
 from snapshots.files import Files, storage_errors
 from snapshots.folders import create_folder, destroy_folder, is_unused
 from snapshots.takeover.recovered import Recovered
@@ -97,12 +97,12 @@ Change = TokenAdded | TokenRevoked | DetectorCreated | DetectorRemoved | Detecto
 
 _ID: Final = re.compile("[0-9a-f]{32}")
 
-_decode: Final = msgspec.msgpack.Decoder(Change).decode
-
-
-def encode(change: Change) -> bytes:
-    """Encode a change as a payload of `record_version`."""
-    return msgspec.msgpack.encode(change)
+encode: Final[Callable[[Change], bytes]] = msgspec.msgpack.Encoder().encode
+"""Encodes a change as a payload of `record_version`."""
+decode: Final[Callable[[bytes], Change]] = msgspec.msgpack.Decoder(Change).decode
+encode_state: Final[Callable[[CatalogueState], bytes]] = msgspec.msgpack.Encoder().encode
+"""Encodes a snapshot's body, of `state_version`."""
+decode_state: Final = msgspec.msgpack.Decoder(CatalogueState).decode
 
 
 def record_version(change: Change) -> int:
@@ -119,26 +119,10 @@ def record_version(change: Change) -> int:
     return _RECORD_OLDEST if is_plain else RECORD_VERSION
 
 
-def decode(payload: bytes) -> Change:
-    """Decode a change."""
-    change: Change = _decode(payload)
-    return change
-
-
-def encode_state(state: CatalogueState) -> bytes:
-    """Encode a snapshot's body, of `state_version`."""
-    return msgspec.msgpack.encode(state)
-
-
 def state_version(state: CatalogueState) -> int:
     """Return the lowest version that says all of a state."""
     is_plain = not state.log.last and all(token.grant == FULL for token in state.tokens.values())
     return _STATE_OLDEST if is_plain else STATE_VERSION
-
-
-def decode_state(data: bytes) -> CatalogueState:
-    """Decode a snapshot's body."""
-    return msgspec.msgpack.decode(data, type=CatalogueState)
 
 
 def apply(change: Change, state: CatalogueState) -> None:
@@ -234,18 +218,10 @@ def _recovered(recovered: Recovered) -> CatalogueState:
     snapshot = recovered.snapshot
     assert snapshot is not None, "a folder begins with one"
     if not _STATE_OLDEST <= snapshot.version <= STATE_VERSION:
-        newer = snapshot.version > STATE_VERSION
-        raise (NewerFormat if newer else OlderFormat)(
-            f"the directory was saved by a{' newer' if newer else 'n older'} program, "
-            f"with version {snapshot.version}; this one knows version {STATE_VERSION}"
-        )
+        raise other_format("the directory was saved", snapshot.version, STATE_VERSION)
     state = decode_state(snapshot.body)
     for record in recovered.records:
-        if record.version > RECORD_VERSION:
-            raise NewerFormat(
-                f"{record.path} at {record.offset}: the record is of a newer program, with version "
-                f"{record.version}; this one knows versions up to {RECORD_VERSION}"
-            )
+        record.check_version(RECORD_VERSION)
         apply(decode(record.payload), state)
     return state
 

@@ -1,6 +1,7 @@
 """A data folder that no service uses is opened; one that may be in use is copied; backups are restored."""
 
 import shutil
+import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import Final
 from engine.runtime.catalogue.catalogue import Catalogue
 from engine.runtime.catalogue.catalogue_state import UNFINISHED_COPY, recovered_state
 from engine.runtime.contract.catalogue_changes import Made
-from engine.runtime.contract.settings import CatalogueSettings
+from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.contract.tokens import MintedToken, mint
 from snapshots.backup import copy_folder
 from snapshots.data_folder.identity import begin_folder
@@ -31,8 +32,9 @@ def opened_offline(data: Path) -> Iterator[Catalogue]:
 
     Creates the folder if it is missing. Raises FolderInUse at once if a service uses it.
     """
-    folder_id = begin_folder(data)
-    directory = Catalogue(CatalogueSettings(data, snapshots_kept=3, lock_wait_s=0, folder_id=folder_id))
+    most = sys.maxsize
+    settings = RuntimeSettings(data=data, folder_id=begin_folder(data), detectors_max=most, tokens_max=most)
+    directory = Catalogue(settings, lock=FolderLock(data))
     directory.open()
     try:
         yield directory

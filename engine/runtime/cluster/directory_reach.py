@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from engine.runtime.cluster.ray_calls import RayActor
+from engine.runtime.concurrency.background import cancel
 from engine.runtime.concurrency.beats import Beats, answer_within
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.requests.calls import Address
@@ -25,8 +26,9 @@ _ATTEMPTS: Final = 3
 
 
 class Places(NamedTuple):
-    """Where a directory listens."""
+    """Where a directory listens: what `ServingActor.listen` returns."""
 
+    pid: int
     address: Address
     beats: Address
     """Where a thread of its own answers beats, however busy the directory is."""
@@ -96,8 +98,7 @@ class DirectoryReach:
             # Ray would wait for the answer of one that was lost with its node.
             return self._answered[1]
         async with asyncio.timeout(_ANSWER_S):
-            _, beats = await actor.ask("listen_for_beats")
-            return Places(await actor.ask("listen"), beats)
+            return Places(*await actor.ask("listen"))
 
     def answered(self, actor: RayActor, places: Places) -> None:
         """Note that the directory has answered this service. Callable from any thread."""
@@ -116,7 +117,7 @@ async def _answers(actor: RayActor) -> bool:
     """Whether the directory answers Ray."""
     try:
         async with asyncio.timeout(_PING_S):
-            await actor.ask("pid")
+            await actor.ask("folder")
     except (ActorDied, TimeoutError):
         return False
     return True
@@ -170,9 +171,7 @@ class DirectoryWatch:
         except ActorDied:
             return None
         finally:
-            for watch in watches:
-                watch.cancel()
-            await asyncio.gather(*watches, return_exceptions=True)
+            await cancel(watches)
 
     async def _until_silent(
         self, client: LinkClient, prepare: Callable[[], object], needed: Callable[[], bool]

@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
@@ -25,7 +26,7 @@ from engine.runtime.concurrency.background import mark_retrieved
 from engine.runtime.concurrency.threads import LoopThread, off_loop
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
 from engine.runtime.contract.figures import OtherSetting
-from engine.runtime.contract.settings import CatalogueSettings, RuntimeSettings
+from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.backend import Backend
 from engine.runtime.front_end.scheduler_client import SchedulerClient, Unreachable
 from engine.runtime.process.log_records import LOGGED, Logged
@@ -36,7 +37,6 @@ from snapshots.errors import StorageError
 
 _log = logging.getLogger(__name__)
 
-_PID_S: Final = 1.0
 _REAPED_S: Final = 0.2
 """How long after the end of its connections the kernel may take to tell how a process ended."""
 _PREPARED_S: Final = 10.0
@@ -57,23 +57,13 @@ class RayDirectory:
         """The settings of this service that are not in force."""
         data = settings.data.resolve()
         settings = dataclasses.replace(settings, data=data)
-        directory = CatalogueSettings(
-            data,
-            settings.snapshots_kept,
-            settings.lock_wait_s,
-            service_pid=os.getpid(),
-            service_host=socket.gethostname(),
-            folder_id=settings.folder_id,
-            cluster=control_store().cluster_id.hex(),
-            detectors_max=settings.detectors_max,
-            tokens_max=settings.tokens_max,
-            changes_kept_days=settings.changes_kept_days,
-        )
+        cluster = control_store().cluster_id.hex()
+        service = {"pid": os.getpid(), "host": socket.gethostname(), "cluster": cluster}
         self._folder = str(data)
         self._name = f"{DIRECTORY}{settings.folder_id}"
         remote: Any = ray.remote(**OPTIONS)(DirectoryActor)
         self._options = partial(remote.options, name=self._name, get_if_exists=True)
-        self._arguments = settings, directory, self._shared_settings
+        self._arguments = settings, service, self._shared_settings
         self._lost_on = ""
         """The node of the last directory, which may be gone with it."""
         self._lost = 0
@@ -100,7 +90,11 @@ class RayDirectory:
         found.served = client, asyncio.get_running_loop()
         try:
             folder: str = await client.ask("open", str, node)
-            self._check_not_a_copy(folder)
+            if folder != self._folder:
+                raise Unreachable(  # noqa: TRY301 -- as from a call
+                    f"{self._folder} has the identity of {folder}, which this cluster serves; "
+                    "remove the file `identity` if it is a copy"
+                )
             await self._compare(client)
         except BaseException as error:
             client.link.abort()
@@ -112,13 +106,6 @@ class RayDirectory:
             raise
         self._reach.answered(found.actor, found.places)
         return client
-
-    def _check_not_a_copy(self, served: str) -> None:
-        if served != self._folder:
-            raise Unreachable(
-                f"{self._folder} has the identity of {served}, which this cluster serves; "
-                "remove the file `identity` if it is a copy"
-            )
 
     async def _compare(self, client: LinkClient) -> None:
         """Log which settings of this service are not in force, unless they are the same as last time."""
@@ -156,13 +143,8 @@ class RayDirectory:
         self._lost_on = places.address.node
         if found is not None:
             found.watching.cancel()
-        pid = 0
-        # It only makes a line of the log more useful.
-        with suppress(ActorDied, TimeoutError):
-            async with asyncio.timeout(_PID_S):
-                pid = await actor.ask("pid")
         here = places.address.node == node
-        process = Process(pid, places.address.host or places.address.node[:12], here=here)
+        process = Process(places.pid, places.address.host or places.address.node[:12], here=here)
         found = self._found = _Found(actor, places, process)
         found.watching = asyncio.create_task(self._end_if_lost(found, beats))
         return found
@@ -224,17 +206,16 @@ class RayDirectory:
             beats.link.abort()
 
 
+@dataclass(eq=False)
 class _Found:
     """A directory that was found, and the connection of the loop that serves callers."""
 
-    watching: "asyncio.Task[None]"
-
-    def __init__(self, actor: RayActor, places: Places, process: Process) -> None:
-        self.actor = actor
-        self.places = places
-        self.process = process
-        self.served: tuple[LinkClient, asyncio.AbstractEventLoop] | None = None
-        """The connection to the directory, and the loop that has it; None until there is one."""
+    actor: RayActor
+    places: Places
+    process: Process
+    watching: asyncio.Task[None] = field(init=False)
+    served: tuple[LinkClient, asyncio.AbstractEventLoop] | None = None
+    """The connection to the directory, and the loop that has it; None until there is one."""
 
     @property
     def is_watched(self) -> bool:

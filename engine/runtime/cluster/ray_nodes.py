@@ -11,7 +11,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from engine.runtime.cluster.ray_calls import control_store
 from engine.runtime.concurrency.threads import off_loop
 from engine.runtime.contract.figures import NodeFigures
-from engine.runtime.contract.ports import NodesPort
+from engine.runtime.scheduler.workers.cluster_nodes import NodesPort
 
 T = TypeVar("T")
 

@@ -1,9 +1,14 @@
 """Tasks in the background, and values that are made once for all who ask within a while."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from engine.runtime.contract.errors import DetectorUnavailable
+
+_log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -24,6 +29,29 @@ class Background(set[asyncio.Task[Any]]):
     async def finish(self, work: Coroutine[Any, Any, T]) -> T:
         """Execute work to its end even if the caller is cancelled meanwhile, and return its result."""
         return await asyncio.shield(self.begin(work))
+
+
+async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks, and wait until they have ended."""
+    ending = list(tasks)
+    for task in ending:
+        task.cancel()
+    await asyncio.gather(*ending, return_exceptions=True)
+
+
+async def repeat(
+    work: Callable[[], Awaitable[None]], every_s: float, what: str, *, after_s: float = 0.0
+) -> None:
+    """Do some work again and again. What it raises is logged: the error may be gone the next time."""
+    await asyncio.sleep(after_s)
+    while True:
+        try:
+            await work()
+        except DetectorUnavailable as error:
+            _log.debug("%s failed: %s", what, error.message)
+        except Exception:  # noqa: BLE001 -- see above
+            _log.exception("%s failed", what)
+        await asyncio.sleep(every_s)
 
 
 def finished(

@@ -92,23 +92,20 @@ class LoopLag:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
         self._lags_s: deque[float] = deque([0.0], maxlen=_KEPT)
+        self._begin()
 
     @property
     def longest_s(self) -> float:
         """The longest delay in the last seconds, including that of a timer that is overdue now."""
-        overdue_s = 0.0 if self._timer is None else self._loop.time() - self._timer.when()
-        return max(*self._lags_s, overdue_s)
-
-    def start(self) -> None:
-        self._timer = self._loop.call_later(_LOOK_S, self._look)
+        return max(*self._lags_s, self._loop.time() - self._timer.when())
 
     def end(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
+
+    def _begin(self) -> None:
+        self._timer = self._loop.call_later(_LOOK_S, self._look)
 
     def _look(self) -> None:
-        assert self._timer is not None, "it was set"
         self._lags_s.append(self._loop.time() - self._timer.when())
-        self.start()
+        self._begin()

@@ -16,6 +16,8 @@ from typing import Any, Final, Self, TypeVar
 
 import uvloop
 
+from engine.runtime.concurrency.background import cancel
+
 T = TypeVar("T")
 
 _Call = tuple[Callable[[], Any], asyncio.Future[Any]]
@@ -94,10 +96,7 @@ class LoopThread:
         self.loop.close()
 
     async def _stop(self) -> None:
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel(task for task in asyncio.all_tasks() if task is not asyncio.current_task())
         self.loop.stop()
 
 

@@ -37,10 +37,6 @@ class DetectorUnavailable(Exception):
         self.message = message
         self.retry_after_s = retry_after_s
 
-    def __reduce__(self) -> tuple[type["DetectorUnavailable"], tuple[int, str, float | None]]:
-        """Pickle by the arguments of the constructor."""
-        return type(self), (self.code, self.message, self.retry_after_s)
-
 
 class ActorDied(Exception):
     """A worker is dead or unreachable. Whether it executed the last call is unknown."""
@@ -69,17 +65,12 @@ def no_such_name(name: str, count: int) -> Refusal:
     return Refusal(Entry(NO_SUCH_DETECTOR, said if count else f"no detector is named {shown}"))
 
 
-def too_many_detectors(detectors_max: int, owner: str = "") -> Refusal:
-    """Return the refusal for a detector past the limit, or past that of its owner, a token."""
-    said = f"the service has {detectors_max} detectors"
+def too_many(what: str, most: int, owner: str = "") -> Refusal:
+    """Return the refusal for a detector or a token past the limit, or past that of its owner, a token."""
+    said = f"the service has {most} {what}"
     if owner:
-        said = f"the token is for {TOKEN_DETECTORS_MAX} detectors, or {said}"
+        said = f"the token is for {TOKEN_DETECTORS_MAX} {what}, or {said}"
     return Refusal(Entry(TOO_MANY, f"{said}, which is the limit"))
-
-
-def too_many_tokens(tokens_max: int) -> Refusal:
-    """Return the refusal for a token past the limit."""
-    return Refusal(Entry(TOO_MANY, f"the service has {tokens_max} tokens, which is the limit"))
 
 
 def no_such_token(token_id: str) -> Refusal:
@@ -118,7 +109,12 @@ class _RemoteTraceback(Exception):
 class _Failure(msgspec.Struct, frozen=True, array_like=True):
     type_name: str
     text: str
-    trace: str
+    trace: str = ""
+    entries: tuple[Entry, ...] = ()
+    """Those of a Refusal."""
+    code: int = 0
+    """That of a DetectorUnavailable."""
+    retry_after_s: float | None = None
 
 
 def _of_one_text(module: object, family: type[Exception]) -> dict[str, type[Exception]]:
@@ -149,6 +145,11 @@ _decoder: Final = msgspec.msgpack.Decoder(_Failure)
 def encode_failure(error: Exception) -> bytes:
     """Encode an exception."""
     type_name, text = type(error).__name__, str(error)
+    if isinstance(error, Refusal):
+        return _encoder.encode(_Failure(type_name, text, entries=error.entries))
+    if isinstance(error, DetectorUnavailable):
+        code, retry_s = error.code, error.retry_after_s
+        return _encoder.encode(_Failure(type_name, text, code=code, retry_after_s=retry_s))
     if len(error.args) == 1 and isinstance(error.args[0], str):
         # `str` of a KeyError adds quotes; its argument does not.
         text = error.args[0]
@@ -166,6 +167,10 @@ def encode_failure(error: Exception) -> bytes:
 def decode_failure(data: bytes | bytearray) -> Exception:
     """Return an exception like the encoded one, to be raised."""
     failure = _decoder.decode(data)
+    if failure.entries:
+        return Refusal(*failure.entries)
+    if failure.code:
+        return DetectorUnavailable(failure.code, failure.text, failure.retry_after_s)
     error = _TYPES.get(failure.type_name, ActorFailed)(failure.text)
     error.__cause__ = _RemoteTraceback(f"\n{failure.trace}")
     return error

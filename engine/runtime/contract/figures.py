@@ -12,38 +12,34 @@ from msgspec import Meta
 from engine.runtime.contract.measures import Measured
 
 
+def _said(description: str) -> Meta:
+    """Have the OpenAPI document describe a member so."""
+    return Meta(description=description)
+
+
 class DetectorFigures(msgspec.Struct, frozen=True, omit_defaults=True):
     """An active detector."""
 
     id: str
-    epoch: Annotated[int, Meta(description="The number of the activation; a later owner has a higher one.")]
-    since_ms: Annotated[int, Meta(description="When it became active.")] = 0
+    epoch: Annotated[int, _said("The number of the activation; a later owner has a higher one.")]
+    since_ms: Annotated[int, _said("When it became active.")] = 0
     name: str = ""
     waiting: Annotated[
-        int,
-        Meta(
-            description="Operations that the worker has received and not answered, including those in flight."
-        ),
+        int, _said("Operations that the worker has received and not answered, including those in flight.")
     ] = 0
-    waiting_s: Annotated[float, Meta(description="How long the oldest of them has been there.")] = 0.0
+    waiting_s: Annotated[float, _said("How long the oldest of them has been there.")] = 0.0
     overdue_s: Annotated[
-        float, Meta(description="How long something has been due by time that no tick has let happen yet.")
+        float, _said("How long something has been due by time that no tick has let happen yet.")
     ] = 0.0
     rules: int = 0
-    keys: Annotated[int, Meta(description="Live keys.")] = 0
-    state_bytes: Annotated[int, Meta(description="The estimated memory of keys and histories.")] = 0
-    relations_bytes: Annotated[int, Meta(description="The estimated memory of stored relations.")] = 0
-    journal_bytes: Annotated[
-        int, Meta(description="The journal that the newest snapshot does not include.")
-    ] = 0
-    events: Annotated[int, Meta(description="The events that it has evaluated since it was created.")] = 0
-    newest_firing: Annotated[int, Meta(description="The number of the newest firing of its feed.")] = 0
-    events_per_s: Annotated[float, Meta(description="Events a second, in the last five to ten seconds.")] = (
-        0.0
-    )
-    cpu: Annotated[
-        float, Meta(description="The processors that it takes in the same time: 1 is all of one.")
-    ] = 0.0
+    keys: Annotated[int, _said("Live keys.")] = 0
+    state_bytes: Annotated[int, _said("The estimated memory of keys and histories.")] = 0
+    relations_bytes: Annotated[int, _said("The estimated memory of stored relations.")] = 0
+    journal_bytes: Annotated[int, _said("The journal that the newest snapshot does not include.")] = 0
+    events: Annotated[int, _said("The events that it has evaluated since it was created.")] = 0
+    newest_firing: Annotated[int, _said("The number of the newest firing of its feed.")] = 0
+    events_per_s: Annotated[float, _said("Events a second, in the last five to ten seconds.")] = 0.0
+    cpu: Annotated[float, _said("The processors that it takes in the same time: 1 is all of one.")] = 0.0
 
     @property
     def held_bytes(self) -> int:
@@ -55,66 +51,55 @@ class ProcessFigures(msgspec.Struct, frozen=True):
     """A process of the service."""
 
     pid: int
-    host: Annotated[str, Meta(description="The name of its machine.")]
+    host: Annotated[str, _said("The name of its machine.")]
     started_ms: int
-    resident_bytes: Annotated[int, Meta(description="Its resident memory.")]
-    cpu_s: Annotated[float, Meta(description="The CPU time that it has used.")]
-
-
-class WorkerAnswer(Measured, kw_only=True):
-    """A worker's own figures, as it answers, and what it has measured."""
-
-    process: ProcessFigures
-    node: str
-    """Ray's id of the node; empty if unknown."""
-    address: str
-    """The node's address."""
-    connections: dict[str, int]
-    """The connections of front ends and of the scheduler, by transport."""
-    detectors: list[DetectorFigures]
-    loop_lag_s: float = 0.0
+    resident_bytes: Annotated[int, _said("Its resident memory.")]
+    cpu_s: Annotated[float, _said("The CPU time that it has used.")]
 
 
 class WorkerFigures(msgspec.Struct, frozen=True, omit_defaults=True):
     """A detector worker, as it answered, or as it last did."""
 
     name: str
-    answers: Annotated[bool, Meta(description="Whether it has just answered; if not, its numbers are old.")]
-    node: Annotated[str, Meta(description="Ray's id of its node; absent before its first answer.")] = ""
-    address: Annotated[str, Meta(description="The node's address.")] = ""
+    answers: Annotated[bool, _said("Whether it has just answered; if not, its numbers are old.")]
+    node: Annotated[str, _said("Ray's id of its node; absent before its first answer.")] = ""
+    address: Annotated[str, _said("The node's address.")] = ""
     process: ProcessFigures | None = None
     connections: Annotated[
         dict[str, int],
-        Meta(
-            description="Connections of front ends and the scheduler, by transport: `unix`, `tcp` or `tls`."
-        ),
+        _said("Connections of front ends and the scheduler, by transport: `unix`, `tcp` or `tls`."),
     ] = {}
-    detectors: Annotated[list[DetectorFigures], Meta(description="The detectors that are active in it.")] = []
-    loop_lag_s: Annotated[
-        float, Meta(description="The longest delay of its event loop in the last seconds.")
-    ] = 0.0
+    detectors: Annotated[list[DetectorFigures], _said("The detectors that are active in it.")] = []
+    loop_lag_s: Annotated[float, _said("The longest delay of its event loop in the last seconds.")] = 0.0
+
+
+class WorkerAnswer(msgspec.Struct, frozen=True):
+    """What a worker tells of itself. It does not know its name."""
+
+    figures: WorkerFigures
+    measured: Measured
 
 
 class MemoryFigures(msgspec.Struct, frozen=True):
     """What a front end holds for its callers, within `--max-memory-mb`."""
 
-    bodies: Annotated[int, Meta(description="Bytes of bodies that are being read.")] = 0
+    bodies: Annotated[int, _said("Bytes of bodies that are being read.")] = 0
     requests: Annotated[
-        int, Meta(description="Bytes of requests for detectors, each twice because sending copies it.")
+        int, _said("Bytes of requests for detectors, each twice because sending copies it.")
     ] = 0
-    answers: Annotated[int, Meta(description="Bytes of answers that are not read yet.")] = 0
+    answers: Annotated[int, _said("Bytes of answers that are not read yet.")] = 0
 
 
 class FrontEndFigures(msgspec.Struct, frozen=True):
     """A front end."""
 
     process: ProcessFigures
-    waiting: Annotated[int, Meta(description="Requests for detectors that are not answered yet.")]
-    waiting_s: Annotated[float, Meta(description="How long the oldest of those that are not sent yet waits.")]
+    waiting: Annotated[int, _said("Requests for detectors that are not answered yet.")]
+    waiting_s: Annotated[float, _said("How long the oldest of those that are not sent yet waits.")]
     directory_answer_age_s: Annotated[
-        float, Meta(description="Seconds since the directory last answered about tokens and detectors.")
+        float, _said("Seconds since the directory last answered about tokens and detectors.")
     ]
-    loop_lag_s: Annotated[float, Meta(description="The longest delay of its event loop in the last seconds.")]
+    loop_lag_s: Annotated[float, _said("The longest delay of its event loop in the last seconds.")]
     memory_bytes: MemoryFigures = MemoryFigures()
 
 
@@ -127,11 +112,11 @@ class NodeFigures(msgspec.Struct, frozen=True):
     alive: bool
     cpus: float
     memory_bytes: int
-    cpus_free: Annotated[float, Meta(description="What Ray has not given to anyone.")] = 0.0
-    memory_free_bytes: Annotated[int, Meta(description="The same of its memory.")] = 0
+    cpus_free: Annotated[float, _said("What Ray has not given to anyone.")] = 0.0
+    memory_free_bytes: Annotated[int, _said("The same of its memory.")] = 0
     draining: Annotated[
         Literal["", "operator", "ray"],
-        Meta(description="Who has it drained: no worker is started there, and its detectors are moved."),
+        _said("Who has it drained: no worker is started there, and its detectors are moved."),
     ] = ""
 
 
@@ -139,8 +124,8 @@ class OtherSetting(msgspec.Struct, frozen=True, omit_defaults=True):
     """A setting that a service was started with, and that is not in force: another one came first."""
 
     pid: int
-    host: Annotated[str, Meta(description="The name of the service's machine.")]
-    setting: Annotated[str, Meta(description="The option of `serve`.")]
+    host: Annotated[str, _said("The name of the service's machine.")]
+    setting: Annotated[str, _said("The option of `serve`.")]
     in_force: str
     given: str
 

@@ -72,7 +72,7 @@ class Measured(msgspec.Struct):
     keys_evicted: int = 0
     """Live keys that were evicted because a detector reached its limits."""
     cpu_s: float = 0.0
-    """The processor time of the workers of a node."""
+    """The processor time of the process, or of all workers of a node."""
     shadows: dict[str, int] = {}
     """How often shadow rules fired, and the events of each kind in all comparisons."""
     events: int = 0
@@ -88,13 +88,13 @@ class Measured(msgspec.Struct):
     """Firings that feeds have got."""
 
     def add(self, other: "Measured") -> None:
-        """Add what another process has measured, but for its processor time."""
+        """Add what another process has measured."""
         for name, histogram in other.histograms.items():
             if name in self.histograms:
                 self.histograms[name].add(histogram)
             else:
                 self.histograms[name] = msgspec.structs.replace(histogram)
-        for number in ("keys_evicted", "events", "actions", "ticks", "firings_by_time", "firings"):
+        for number in ("keys_evicted", "cpu_s", "events", "actions", "ticks", "firings_by_time", "firings"):
             setattr(self, number, getattr(self, number) + getattr(other, number))
         self.count_refused(other.refused)
         for name, times in other.shadows.items():

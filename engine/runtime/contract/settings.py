@@ -1,7 +1,6 @@
 """The settings of the runtime and their defaults. Names end in their unit."""
 
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -88,7 +87,8 @@ class RuntimeSettings:
     """A worker whose process holds more memory after a passivation takes no more detectors, and is ended once
     it has none."""
     load_s: float = 5.0
-    """How often a worker checks whether one of its detectors takes too much from the others."""
+    """How often a worker measures how busy its detectors are, and looks whether one takes too much from the
+    others."""
     node_timeout_s: float = 3.0
     """A worker or directory whose process has not answered for this long counts as dead, however busy it is:
     it was stopped, or its node is stopped, cut off or gone."""
@@ -115,24 +115,3 @@ class RuntimeSettings:
     """How long waiting requests are still answered while the service shuts down."""
     save_passive_s: float = 20.0
     """How long a shutdown may take to empty the journals of passive detectors."""
-
-
-# Without slots, as RuntimeSettings: pickled by the names of the fields.
-@dataclass(frozen=True)
-class CatalogueSettings:
-    """The settings of a directory."""
-
-    data: Path
-    snapshots_kept: int
-    lock_wait_s: float
-    service_pid: int | None = None
-    """The process id that the folder's lock names; None for the directory's own."""
-    service_host: str = ""
-    """The machine of that process; empty for the directory's own."""
-    folder_id: str | None = None
-    """The id that the data folder must have; None accepts any."""
-    cluster: str = ""
-    """The cluster in which this directory may succeed another one that still holds the lock."""
-    detectors_max: int = sys.maxsize
-    tokens_max: int = sys.maxsize
-    changes_kept_days: int = 90

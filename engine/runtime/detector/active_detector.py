@@ -10,17 +10,12 @@ from typing import Any, Final
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.operators.present_terms.clock import zones_version
+from engine.evaluation.inspecting.states import StateAsked
+from engine.evaluation.operators.terms.clock import zones_version
 from engine.evaluation.wire.events import Answer, Done
-from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.runtime.contract.figures import DetectorFigures
 from engine.runtime.contract.measures import Counted
-from engine.runtime.contract.requests.operations import (
-    EVALUATE,
-    PUT_RELATION,
-    PUT_RULES,
-    Operation,
-)
+from engine.runtime.contract.requests.operations import EVALUATE, PUT_RELATION, PUT_RULES, Operation
 from engine.runtime.contract.requests.tuples import PutRelation
 from engine.runtime.detector.apply import due_of
 from engine.runtime.detector.persistence import detector_snapshot, journal_entries
@@ -102,17 +97,8 @@ class ActiveDetector:
         due_us = timing.next_due_us if timing.watches and len(timing.queue) > _MANY_WAIT else None
         return due_us is not None and due_us < now_us() - _OVERDUE_US
 
-    def settle_feed(self, durable: int) -> None:
-        """Let callers read firings up to a durable one."""
-        feed = self.detector.feed
-        if durable > feed.durable:
-            feed.settle(durable)
-
     def write(
-        self,
-        entries: tuple[JournalEntry, ...],
-        reached: Position | None = None,
-        now_us: int = 0,
+        self, entries: tuple[JournalEntry, ...], reached: Position | None = None, now_us: int = 0
     ) -> None:
         """Append the record of a batch; without a batch, a record of the detector's position."""
         detector, complete = self.detector, self.complete
@@ -169,7 +155,9 @@ class ActiveDetector:
             raise
         finally:
             self.saving = None
-        self.settle_feed(saving.contents.detector.feed[0])
+        feed, durable = self.detector.feed, saving.contents.detector.feed[0]
+        if durable > feed.durable:
+            feed.settle(durable)
 
     def leave(self) -> None:
         """Release the folder, and leave a mark of when something is due. Raises StorageError."""

@@ -6,6 +6,16 @@ from typing import Any, NamedTuple
 import msgspec
 
 from engine.evaluation.detector import Detector
+from engine.evaluation.inspecting.comparisons import comparison_asked
+from engine.evaluation.inspecting.explanations import (
+    dry_run_batch_body,
+    dry_run_body,
+    evaluate_explained_body,
+    explain_body,
+)
+from engine.evaluation.inspecting.lists import firings_of, rules_of
+from engine.evaluation.inspecting.states import state_of
+from engine.evaluation.inspecting.timelines import timeline
 from engine.evaluation.relations.stored import StoredRelation
 from engine.evaluation.rule_book.changes.versions import Change
 from engine.evaluation.rule_book.rule_messages import change_messages, condition_messages, equality_messages
@@ -15,23 +25,13 @@ from engine.evaluation.wire.events import (
     Answer,
     Done,
     Refused,
+    encode_entries,
     evaluate_batch_body,
     evaluate_body,
     evaluate_lines,
     tick,
 )
-from engine.evaluation.wire.inspecting.explanations import (
-    dry_run_batch_body,
-    dry_run_body,
-    evaluate_explained_body,
-    explain_body,
-)
-from engine.evaluation.wire.inspecting.looks import comparison_asked, firings_of, timeline
-from engine.evaluation.wire.inspecting.rule_lists import rules_of
-from engine.evaluation.wire.inspecting.states import state_of
-from engine.evaluation.wire.records.decoding import Ingest
-from engine.evaluation.wire.records.evaluating import ingest
-from engine.evaluation.wire.results import encode_entries
+from engine.evaluation.wire.records import Ingest, ingest
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.json.writer import json_bytes
 from engine.runtime.contract.requests import operations
@@ -45,28 +45,15 @@ from engine.runtime.contract.requests.operations import (
     ChangeRule,
     NamedRule,
     Operation,
+    members_of,
 )
 from engine.runtime.contract.requests.tuples import NamedRelation, PutRelation
+from engine.runtime.detector.persistence import journal_entries as entries
 from engine.runtime.detector.persistence.idempotency import (
     CachedAnswer,
     IdempotencyCache,
     key_digest,
     request_digest,
-)
-from engine.runtime.detector.persistence.journal_entries import (
-    DraftPromoted,
-    Evaluated,
-    EvaluatedBatch,
-    EvaluatedLines,
-    EvaluatedRecords,
-    GivenAnswer,
-    JournalEntry,
-    RelationChanged,
-    RelationDeleted,
-    RelationPut,
-    RuleRemoved,
-    Ticked,
-    rule_put,
 )
 from engine.runtime.detector.persistence.logged_changes import Before
 from engine.runtime.detector.persistence.uploads import Uploads, change_relation
@@ -77,7 +64,7 @@ class Applied(NamedTuple):
     """The outcome of an operation. Without an entry, the detector is unchanged."""
 
     answer: Answer
-    entry: JournalEntry | None = None
+    entry: entries.JournalEntry | None = None
 
 
 def apply(
@@ -144,7 +131,7 @@ def apply_upload(detector: Detector, uploads: Uploads, operation: Operation, now
                 uploads.drop(payload.decode())
             case _:
                 put = msgspec.json.decode(payload, type=PutRelation)
-                entry = RelationPut(put.name, put.upload, put.parts, now_us // 1000)
+                entry = entries.RelationPut(put.name, put.upload, put.parts, now_us // 1000)
                 was = Before(detector, operation)
                 now = uploads.install(detector, put.name, put.upload, put.parts, entry.changed_ms)
                 return Applied(Done(json_bytes(_shown(put.name, now)), b"[]", was.changes(detector)), entry)
@@ -193,19 +180,21 @@ def _evaluated(
         return Applied(answer)
     given = _given(operation, answer, answers, now_us) if key else None
     if operation.kind == INGEST:
-        return Applied(answer, EvaluatedRecords(body, refused, given))
+        return Applied(answer, entries.EvaluatedRecords(body, refused, given))
     if form is None:
-        return Applied(answer, Evaluated(operation.payload, answer=given))
-    return Applied(answer, EvaluatedBatch(operation.payload, refused, form=form, answer=given))
+        return Applied(answer, entries.Evaluated(operation.payload, answer=given))
+    return Applied(answer, entries.EvaluatedBatch(operation.payload, refused, form=form, answer=given))
 
 
-def _given(operation: Operation, answer: Done, answers: IdempotencyCache, now_us: int) -> GivenAnswer | None:
+def _given(
+    operation: Operation, answer: Done, answers: IdempotencyCache, now_us: int
+) -> entries.GivenAnswer | None:
     """Store the answer if the operation has a key, and return what the journal keeps of it."""
     if not operation.key:
         return None
     key, request = key_digest(operation.key), request_digest(operation.kind, operation.payload)
     answers.keep(CachedAnswer(key, request, answer.result, answer.messages), now_us)
-    return GivenAnswer(key, answer.result, answer.messages)
+    return entries.GivenAnswer(key, answer.result, answer.messages)
 
 
 def _ticked(
@@ -227,7 +216,7 @@ def _ticked(
         return Applied(answer)
     detector.ticks += 1
     given = _given(operation, answer, answers, now_us)
-    return Applied(answer, Ticked(time_us, operation.payload if given else b"", given))
+    return Applied(answer, entries.Ticked(time_us, operation.payload if given else b"", given))
 
 
 def _ticked_if_due(detector: Detector, now_us: int, between: Callable[[], None]) -> Applied:
@@ -237,7 +226,7 @@ def _ticked_if_due(detector: Detector, now_us: int, between: Callable[[], None])
         return Applied(Done(b"{}"))
     detector.tick(now_us, between)
     detector.ticks += 1
-    return Applied(Done(b"{}"), Ticked(now_us))
+    return Applied(Done(b"{}"), entries.Ticked(now_us))
 
 
 def due_of(detector: Detector) -> int | None:
@@ -257,12 +246,12 @@ def _lines_evaluated(detector: Detector, operation: Operation, between: Callable
     answer, refused = evaluate_lines(detector, operation.payload, between)
     if detector.events_seen == seen_before:
         return Applied(answer)
-    return Applied(answer, EvaluatedLines(operation.payload, refused))
+    return Applied(answer, entries.EvaluatedLines(operation.payload, refused))
 
 
 def _related(
     detector: Detector, operation: Operation, now_us: int
-) -> tuple[dict[str, Any], JournalEntry | None, list[Entry]] | None:
+) -> tuple[dict[str, Any], entries.JournalEntry | None, list[Entry]] | None:
     """Execute an operation on relations; return None for any other."""
     payload = operation.payload
     match operation.kind:
@@ -277,12 +266,12 @@ def _related(
             page = detector.relation_page(asked.name, asked.after, asked.limit)
             return page._asdict(), None, []
         case operations.CHANGE_RELATION:
-            entry = RelationChanged(payload, now_us // 1000)
+            entry = entries.RelationChanged(payload, now_us // 1000)
             return _shown(*change_relation(detector, payload, entry.changed_ms)), entry, []
         case operations.DELETE_RELATION:
             name = msgspec.json.decode(payload, type=NamedRelation).name
             detector.delete_relation(name)
-            return {"name": name}, RelationDeleted(name), []
+            return {"name": name}, entries.RelationDeleted(name), []
         case _:
             return None
 
@@ -298,24 +287,24 @@ def _shown(name: str, relation: StoredRelation) -> dict[str, Any]:
 
 def _ruled(
     detector: Detector, detector_id: str, operation: Operation, between: Callable[[], None]
-) -> tuple[dict[str, Any], JournalEntry | None, list[Entry]]:
+) -> tuple[dict[str, Any], entries.JournalEntry | None, list[Entry]]:
     match operation.kind:
         case operations.RULE:
             rule = detector.rule(_named(operation))
             return rule_with_text(rule, detector_id), None, []
         case operations.ADD_RULE:
             added = msgspec.json.decode(operation.payload, type=AddRule)
-            rule_id = detector.add_rule(**_members(added))
+            rule_id = detector.add_rule(**members_of(added))
             rule = detector.rule(rule_id)
             messages = condition_messages(rule.condition, detector.stored)
             messages += equality_messages(detector.equal_rule(rule))
-            return {"id": rule_id}, rule_put(rule, operation.by), messages
+            return {"id": rule_id}, entries.rule_put(rule, operation.by), messages
         case operations.CHANGE_RULE:
             change = msgspec.json.decode(operation.payload, type=ChangeRule)
             before = detector.rule(change.rule_id)
-            changed = detector.change_rule(**_members(change))
+            changed = detector.change_rule(**members_of(change))
             is_changed = change != ChangeRule(change.rule_id)
-            entry = rule_put(changed, operation.by, change.history) if is_changed else None
+            entry = entries.rule_put(changed, operation.by, change.history) if is_changed else None
             given = change.condition is not None
             equal = detector.equal_rule(changed) if given or before.shadow else None
             messages = change_messages(
@@ -335,18 +324,13 @@ def _ruled(
         case operations.REMOVE_RULE:
             rule_id = _named(operation)
             detector.remove_rule(rule_id)
-            return {"id": rule_id}, RuleRemoved(rule_id, operation.by), []
+            return {"id": rule_id}, entries.RuleRemoved(rule_id, operation.by), []
         case operations.PROMOTE:
             rule = detector.promote(_named(operation))
-            return rule_as_sent(rule, detector_id), DraftPromoted(rule.id, operation.by), []
+            return rule_as_sent(rule, detector_id), entries.DraftPromoted(rule.id, operation.by), []
         case unknown:
             raise AssertionError(f"no operation is called {unknown!r}")
 
 
 def _named(operation: Operation) -> str:
     return msgspec.json.decode(operation.payload, type=NamedRule).rule_id
-
-
-def _members(given: AddRule | ChangeRule) -> dict[str, Any]:
-    labels = None if given.labels is None else msgspec.json.decode(given.labels)
-    return msgspec.structs.asdict(given) | {"labels": labels}

@@ -34,10 +34,7 @@ from engine.runtime.detector.active_detector import (
 from engine.runtime.detector.apply import Applied, apply, apply_upload, due_of
 from engine.runtime.detector.persistence import detector_snapshot
 from engine.runtime.detector.persistence.detector_snapshot import make_fork
-from engine.runtime.detector.persistence.journal_entries import (
-    EVALUATED,
-    JournalEntry,
-)
+from engine.runtime.detector.persistence.journal_entries import EVALUATED, JournalEntry
 from engine.runtime.detector.taking_over import ReadOnlyDetector, cannot_write, check_data_folder, take_over
 from engine.runtime.process.log_records import WORK
 from engine.runtime.process.processes import resident_bytes

@@ -5,7 +5,6 @@ from itertools import islice
 from typing import Any, Final
 
 import msgspec
-from msgspec.structs import astuple
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.rule_book.changes.differences import differences
@@ -13,7 +12,7 @@ from engine.evaluation.rule_book.changes.many_rules import RulesChange, WantedRu
 from engine.evaluation.rule_book.meanings import meaning_of
 from engine.evaluation.rule_book.rule_messages import change_messages, condition_messages, equality_messages
 from engine.language.diagnostics import Entry, quoted
-from engine.runtime.contract.requests.operations import PUT_RULES_DRY, Operation, PutRule, PutRules
+from engine.runtime.contract.requests.operations import PUT_RULES_DRY, Operation, PutRules, members_of
 from engine.runtime.detector.persistence.journal_entries import JournalEntry, RulesChanged, rule_put
 
 MESSAGES_MAX: Final = 100
@@ -28,7 +27,7 @@ def put_rules(
     A dry run, and a change of nothing, give no entry.
     """
     given = msgspec.json.decode(operation.payload, type=PutRules)
-    wanted = [_wanted(rule) for rule in given.rules]
+    wanted = [WantedRule(**members_of(rule)) for rule in given.rules]
     change = detector.rules_change(wanted, prune=given.prune, between=between)
     result = {
         "created": [rule.name for rule in change.created],
@@ -49,12 +48,6 @@ def put_rules(
     detector.change_rules(change.put, removed, between)
     put = tuple([rule_put(rule, history=history) for rule, history in change.put])
     return result, RulesChanged(put, removed, operation.by), messages
-
-
-def _wanted(rule: PutRule) -> WantedRule:
-    name, condition, notify, enabled, shadow, draft_of, description, labels, *acting = astuple(rule)
-    read: dict[str, Any] = msgspec.json.decode(labels)
-    return WantedRule(name, condition, notify, enabled, shadow, draft_of, description, read, *acting)
 
 
 def _messages(detector: Detector, change: RulesChange) -> Iterator[Entry]:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from engine.evaluation.explanation.looking.differences import Samples
+from engine.evaluation.inspecting.comparisons import Samples
 from engine.evaluation.wire.events import Answer, Refused
 from engine.language.diagnostics import Entry
 from engine.language.limits import Limits

@@ -72,7 +72,6 @@ class Backend:
         """Start the scheduler and fill the cache. Raises StorageError and DetectorUnavailable."""
         await self.scheduler.start()
         await self._cache.start()
-        self._lag.start()
 
     def refuse_all(self) -> None:
         """Refuse all waiting, running and future requests: the time to serve them is over."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final, Generic, TypeVar
 
+from engine.runtime.concurrency.background import Background, cancel, repeat
 from engine.runtime.contract.catalogue_changes import Changes, TableUpdate
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from engine.runtime.contract.settings import RuntimeSettings
@@ -170,8 +171,7 @@ class CatalogueCache:
         self._asked_at_s = -float("inf")
         self._asking: asyncio.Task[None] | None = None
         """The question that is scheduled but not sent yet; later callers join it."""
-        self._questions: set[asyncio.Task[None]] = set()
-        self._keeping: asyncio.Task[None] | None = None
+        self._tasks = Background()
         self.waiting_for_slots = 0
         """How many detectors waited for an activation slot at the directory's last answer."""
 
@@ -198,15 +198,9 @@ class CatalogueCache:
             return None
         self._used.add(digest)
         permit = self._permits.get(digest)
-        if permit is None or permit.token is not known:
-            permit = self._renew(digest, known)
-        return permit
-
-    def _renew(self, digest: bytes, known: KnownToken) -> Permit:
-        permit = self._permits.get(digest)
         if permit is None:
             permit = self._permits[digest] = Permit(known, time.monotonic())
-        else:
+        elif permit.token is not known:
             permit.renew(known)
         return permit
 
@@ -219,27 +213,19 @@ class CatalogueCache:
     async def start(self) -> None:
         """Fetch everything, then poll for changes."""
         await self.ask()
-        self._keeping = asyncio.create_task(self._keep_fresh())
+        self._tasks.begin(repeat(self._poll, self._settings.poll_s, "polling the directory"))
 
     async def close(self) -> None:
-        tasks = [*self._questions, *([self._keeping] if self._keeping else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel(self._tasks)
 
-    async def _keep_fresh(self) -> None:
-        while True:
-            try:
-                await self.ask()
-                await self._share_rates()
-                if self._loop.time() >= self._reported_at_s + _USED_S:
-                    await self.report_used()
-            except DetectorUnavailable as error:
-                _log.warning("%s", error.message)
-            except Exception:  # noqa: BLE001
-                # The error may be gone at the next poll; without one the cache would go stale for good.
-                _log.exception("polling the directory failed")
-            await asyncio.sleep(self._settings.poll_s)
+    async def _poll(self) -> None:
+        try:
+            await self.ask()
+            await self._share_rates()
+            if self._loop.time() >= self._reported_at_s + _USED_S:
+                await self.report_used()
+        except DetectorUnavailable as error:
+            _log.warning("%s", error.message)
 
     async def report_used(self) -> None:
         """Report the tokens used since the last report. Raises DetectorUnavailable."""
@@ -268,18 +254,16 @@ class CatalogueCache:
         tokens adds little load to the directory.
         """
         if self._asking is None:
-            self._asking = asyncio.create_task(self._ask())
-            self._questions.add(self._asking)
-            self._asking.add_done_callback(self._asked)
+            self._asking = self._tasks.begin(self._ask())
         # A caller that is cancelled must not cancel the question for the others.
         await asyncio.shield(self._asking)
 
     async def _ask(self) -> None:
-        distance_s = self._asked_at_s + self._settings.ask_s - self._loop.time()
-        if distance_s > 0:
-            await asyncio.sleep(distance_s)
-        # From here on nobody may join: a later caller may need an answer newer than this one.
-        self._asking = None
+        try:
+            await asyncio.sleep(self._asked_at_s + self._settings.ask_s - self._loop.time())
+        finally:
+            # From here on nobody may join: a later caller may need an answer newer than this one.
+            self._asking = None
         self._asked_at_s = begun_s = self._loop.time()
         seen = self.tokens.seen, self.detectors.seen
         changes = await self._scheduler.ask("changes", Changes, *seen)
@@ -288,11 +272,3 @@ class CatalogueCache:
         self.waiting_for_slots = changes.waiting_for_slots
         # The answer is as old as the question: it may lack a revocation made while it was pending.
         self._heard_at_s = max(self._heard_at_s, begun_s)
-
-    def _asked(self, question: asyncio.Task[None]) -> None:
-        self._questions.discard(question)
-        if self._asking is question:
-            self._asking = None
-        if not question.cancelled():
-            # The callers have raised it; this marks it as retrieved.
-            question.exception()

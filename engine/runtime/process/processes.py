@@ -75,11 +75,23 @@ def _opened(pid: int) -> int | None:
 
 def state_of(pid: int) -> str:
     """Return the kernel's letter for a process's state; empty if it has ended and was reaped."""
+    return _stat_of(pid)[0]
+
+
+def parent_of(pid: int) -> int | None:
+    """Return the pid of a process's parent; None if the process was reaped."""
+    parent = _stat_of(pid)[1]
+    return int(parent) if parent else None
+
+
+def _stat_of(pid: int) -> list[str]:
+    """Return the state, the parent and more of a process; two empty texts if it was reaped."""
     try:
         # The second field is the program's name in parentheses, which may contain anything.
-        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return ""
+        stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+    except OSError:
+        stat = []
+    return stat or ["", ""]
 
 
 _STARTED_MS: Final = time.time_ns() // 1_000_000

@@ -9,11 +9,12 @@ from engine.runtime.catalogue.catalogue_client import CatalogueClient
 from engine.runtime.concurrency.background import Background
 from engine.runtime.concurrency.beats import answer_within
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
-from engine.runtime.contract.ports import WorkerPort, WorkerStarter
 from engine.runtime.contract.requests.calls import Held
 from engine.runtime.scheduler.detectors.placed_detector import PlacedDetector
+from engine.runtime.scheduler.workers.cluster_nodes import Nodes
 from engine.runtime.scheduler.workers.detector_worker import DetectorWorker
 from engine.runtime.scheduler.workers.worker_pool import WorkerPool
+from engine.runtime.scheduler.workers.worker_port import WorkerPort, WorkerStarter
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class Adoption:
 
     _starter: WorkerStarter
     _workers: WorkerPool
+    _nodes: Nodes
     _catalogue: CatalogueClient
     _placed: Container[str]
     _place: Callable[[str], PlacedDetector]
@@ -54,14 +56,14 @@ class Adoption:
         lost_on = self._starter.lost_on
         if doubtful := lost_on != "" and lost_on in adopting.values():
             # Ray may still take a lost node for alive, and what it starts there would never answer.
-            self._workers.avoided.add(lost_on)
+            self._nodes.doubt(lost_on)
         await asyncio.wait(adopting, timeout=_FIRST_OF_LOST_S)
         if others := [one for one, node in adopting.items() if node not in ("", lost_on)]:
             await asyncio.wait(others, timeout=_FIRST_S - _FIRST_OF_LOST_S)
         if doubtful and any(worker.port.node == lost_on for worker in self._workers.all):
-            self._workers.avoided.remove(lost_on)
+            self._nodes.trust(lost_on)
         elif doubtful:
-            self._workers.avoid(lost_on)
+            self._nodes.avoid(lost_on)
         soon = [one for one in adopting if one.done()]
         await self._take_over([held for one in soon for held in one.result()])
         for one in adopting.keys() - set(soon):

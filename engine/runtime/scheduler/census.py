@@ -55,7 +55,6 @@ class Census:
         self._nodes = nodes
         self._loop = asyncio.get_running_loop()
         self._lag = LoopLag()
-        self._lag.start()
         self.answers: dict[str, WorkerAnswer] = {}
         """The last answer of each worker that runs."""
         self._known_nodes: list[NodeFigures] = []
@@ -86,7 +85,8 @@ class Census:
                 answered.add(name)
                 self.answers[name] = answer
         for name in self.answers.keys() - asked.keys():
-            _add(self._ended, self.answers.pop(name))
+            last = self.answers.pop(name)
+            self._ended.setdefault(last.figures.address, Measured()).add(last.measured)
         if known := _outcome(nodes):
             self._known_nodes = list(known)
         now_s = self._loop.time()
@@ -112,32 +112,24 @@ class Census:
                 placed.setdefault(one.worker_name, []).append(DetectorFigures(one.detector_id, one.epoch))
         found = []
         for name in names:
-            answer = self.answers.get(name)
             detectors = placed.get(name, [])
-            if answer is None:
+            if (answer := self.answers.get(name)) is None:
                 found.append(WorkerFigures(name, answers=False, detectors=detectors))
                 continue
-            known = {figures.id: figures for figures in answer.detectors}
+            figures = msgspec.structs.replace(answer.figures, name=name)
             if name not in answered:
-                detectors = [known.get(figures.id, figures) for figures in detectors]
-            found.append(
-                WorkerFigures(
-                    name,
-                    answers=name in answered,
-                    node=answer.node,
-                    address=answer.address,
-                    process=answer.process,
-                    connections=answer.connections,
-                    detectors=answer.detectors if name in answered else detectors,
-                    loop_lag_s=answer.loop_lag_s,
-                )
-            )
+                known = {one.id: one for one in figures.detectors}
+                detectors = [known.get(one.id, one) for one in detectors]
+                figures = msgspec.structs.replace(figures, answers=False, detectors=detectors)
+            found.append(figures)
         return found
 
     def _measured(self) -> dict[str, Measured]:
-        measured = msgspec.msgpack.decode(msgspec.msgpack.encode(self._ended), type=dict[str, Measured])
-        for answer in self.answers.values():
-            _add(measured, answer)
+        """Return what all workers of each node have measured, by its address."""
+        measured: dict[str, Measured] = {}
+        running = [(answer.figures.address, answer.measured) for answer in self.answers.values()]
+        for address, one in [*self._ended.items(), *running]:
+            measured.setdefault(address, Measured()).add(one)
         return measured
 
     def _folder(self) -> FolderFigures:
@@ -151,10 +143,3 @@ def _outcome(future: asyncio.Future[T]) -> T | None:
         future.cancel()
         return None
     return None if future.cancelled() or future.exception() is not None else future.result()
-
-
-def _add(measured: dict[str, Measured], answer: WorkerAnswer) -> None:
-    """Add what a worker has measured to its node's."""
-    total = measured.setdefault(answer.address, Measured())
-    total.add(answer)
-    total.cpu_s += answer.process.cpu_s

@@ -1,6 +1,5 @@
 """Activates passive detectors when something is due by time, a few at once; their workers then tick them."""
 
-import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ _AGAIN_S_MAX: Final = 600.0
 
 @dataclass(eq=False)
 class DueActivations:
-    """Looks every `tick_s` for what is due in passive detectors, and activates those.
+    """Activates passive detectors in which something is due. `look` is called every `tick_s`.
 
     While callers wait for slots, it activates one detector at a time. One that still has to be ticked after
     that is activated again later, each time after twice as long.
@@ -36,48 +35,25 @@ class DueActivations:
     _now_us: Callable[[], int]
     _in_vain: dict[str, int] = field(default_factory=dict)
     """How often detectors were activated in vain, one time after another."""
-    _under_way: Background = field(default_factory=Background)
-    _running: asyncio.Task[None] | None = None
+    under_way: Background = field(default_factory=Background)
+    _known: bool = False
+    """Whether it is known which detectors there are."""
 
     def __post_init__(self) -> None:
         self._settings, self._dues = self._services.settings, self._services.dues
         self._at_once = max(1, min(self._settings.starts_at_once, self._settings.max_resident // _SHARE))
-
-    def start(self) -> None:
-        """Begin, with a look at the folders of all detectors."""
-        if self._settings.tick_s:
-            self._running = asyncio.create_task(self._run(), name="due activations")
 
     @property
     def overdue_s(self) -> float:
         """How long something has been due in a passive detector: the longest."""
         return self._dues.overdue_us(self._now_us()) / 1e6
 
-    async def end(self) -> None:
-        """Stop. What is due stays due."""
-        tasks = [*self._under_way, *([self._running] if self._running else [])]
-        self._running = None
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _run(self) -> None:
-        known = False
-        while True:
-            try:
-                if not known:
-                    changes = await self._services.catalogue.changes(0, 0)
-                    self._dues.unknown.update(dict.fromkeys(changes.detectors.whole or ()))
-                    known = True
-                await self.look()
-            except DetectorUnavailable as error:
-                _log.debug("what is due in passive detectors is not known: %s", error.message)
-            except Exception:  # noqa: BLE001 -- the next look follows
-                _log.exception("looking for what is due failed")
-            await asyncio.sleep(self._settings.tick_s)
-
     async def look(self) -> None:
         """Find out what is not known, and activate detectors in which something is due."""
+        if not self._known:
+            changes = await self._services.catalogue.changes(0, 0)
+            self._dues.unknown.update(dict.fromkeys(changes.detectors.whole or ()))
+            self._known = True
         self._begin()
         while detector_ids := self._dues.look_at(_LOOKED_AT_ONCE):
             try:
@@ -91,15 +67,21 @@ class DueActivations:
                 self._dues.found(detector_id, found.get(detector_id), now_us)
             self._begin()
 
+    @property
+    def _room(self) -> int:
+        """How many more detectors may be activated for this now."""
+        return (1 if self._services.slots.wanted else self._at_once) - len(self.under_way)
+
     def _begin(self) -> None:
         """Activate as many detectors as may be active for this at once."""
-        at_once = 1 if self._services.slots.wanted else self._at_once
-        while len(self._under_way) < at_once and (detector_id := self._dues.take(self._now_us())) is not None:
-            self._under_way.begin(self._activate(detector_id)).add_done_callback(self._go_on)
+        while self._room > 0 and (detector_id := self._dues.take(self._now_us())) is not None:
+            self.under_way.begin(self._activate_from(detector_id))
 
-    def _go_on(self, _: asyncio.Task[None]) -> None:
-        if self._running is not None:
-            self._begin()
+    async def _activate_from(self, detector_id: str | None) -> None:
+        """Activate one detector after another, as long as something is due and there is room."""
+        while detector_id is not None:
+            await self._activate(detector_id)
+            detector_id = self._dues.take(self._now_us()) if self._room >= 0 else None
 
     async def _activate(self, detector_id: str) -> None:
         placed = self._place(detector_id)

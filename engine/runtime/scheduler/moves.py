@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Moves:
-    """Looks at the nodes every `nodes_s`, and moves detectors."""
+    """Moves detectors. `look` is called every `nodes_s`."""
 
     _services: Services
     _nodes: Nodes
@@ -27,24 +27,12 @@ class Moves:
     """Ends this process once its own node is drained; a successor continues on another node."""
     problems: dict[str, str] = field(default_factory=dict)
     """Why a drained node still has detectors, by the node's id."""
-    _under_way: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    under_way: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     """The moves under way, by the ids of the detectors."""
-    _running: asyncio.Task[None] | None = None
 
     def __post_init__(self) -> None:
         self._settings, self._workers = self._services.settings, self._services.workers
         self._loop = asyncio.get_running_loop()
-
-    def start(self) -> None:
-        """Begin to look at the nodes."""
-        self._running = self._loop.create_task(self._run(), name="moves")
-
-    async def end(self) -> None:
-        """Stop, and cancel the moves in progress."""
-        tasks = [*self._under_way.values(), *([self._running] if self._running else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def move(self, placed: PlacedDetector, node: str) -> Route:
         """Move a detector to a node, or with an empty one to any but its own; return its route.
@@ -103,44 +91,33 @@ class Moves:
         await self._nodes.drain(node, draining=draining)
         return self._nodes.known[node]
 
-    async def _run(self) -> None:
-        while True:
-            try:
-                await self.look()
-            except Exception:  # noqa: BLE001 -- the next look follows
-                _log.exception("looking at the nodes failed")
-            await asyncio.sleep(self._settings.nodes_s)
-
     async def look(self) -> None:
+        """Look at the nodes, and begin to move the detectors of drained ones."""
         await self._nodes.look()
-        self._workers.look_for_room()
-        self._give_up_without_room(self._loop.time())
+        self._workers.starts.look_for_room()
+        if (why := self._workers.no_room) is not None:
+            # The detectors that wait for a worker may give up.
+            give_up_s, shared = self._loop.time() - self._settings.room_wait_s, bool(self._workers.all)
+            for placed in list(self._placed()):
+                placed.no_room(why, give_up_s=give_up_s, shared=shared)
         draining = self._nodes.draining
         self.problems = {node: why for node, why in self.problems.items() if node in draining}
         for node in draining:
-            if self._workers.clear(node) and node == self._nodes.here:
-                await self._go_elsewhere()
+            others = any(not one.draining for one in self._nodes.known.values())
+            if self._workers.clear(node) and node == self._nodes.here and others:
+                _log.warning(
+                    "the directory ends here because its node is drained, and continues on another one"
+                )
+                await self.leave()
         self._begin_moves([one for one in self._placed() if one.node in draining])
-
-    def _give_up_without_room(self, now_s: float) -> None:
-        """If no node has room for a worker, tell the detectors that wait for one."""
-        if (why := self._workers.no_room) is not None:
-            shared = bool(self._workers.all)
-            for placed in list(self._placed()):
-                placed.no_room(why, give_up_s=now_s - self._settings.room_wait_s, shared=shared)
-
-    async def _go_elsewhere(self) -> None:
-        if any(not node.draining for node in self._nodes.known.values()):
-            _log.warning("the directory ends here because its node is drained, and continues on another one")
-            await self.leave()
 
     def _begin_moves(self, detectors: Collection[PlacedDetector]) -> None:
         """Move detectors wherever there is room, a few at a time."""
         for placed in detectors:
-            if len(self._under_way) >= self._settings.starts_at_once:
+            if len(self.under_way) >= self._settings.starts_at_once:
                 return
-            if placed.detector_id not in self._under_way:
-                self._under_way[placed.detector_id] = self._loop.create_task(self._move_away(placed))
+            if placed.detector_id not in self.under_way:
+                self.under_way[placed.detector_id] = self._loop.create_task(self._move_away(placed))
 
     async def _move_away(self, placed: PlacedDetector) -> None:
         node = placed.node
@@ -154,4 +131,4 @@ class Moves:
             if node in self._nodes.draining:
                 self.problems[node] = f"the node {node[:12]} is not drained yet: {error.message}"
         finally:
-            del self._under_way[placed.detector_id]
+            del self.under_way[placed.detector_id]

@@ -4,24 +4,17 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 
 import msgspec
 
 from engine.language.diagnostics import Refusal
 from engine.runtime.catalogue.catalogue_client import CatalogueClient
-from engine.runtime.concurrency.background import Background
+from engine.runtime.concurrency.background import Background, cancel, repeat
 from engine.runtime.contract.catalogue_changes import Changes, Made
-from engine.runtime.contract.errors import (
-    STARTING,
-    ActorDied,
-    DetectorUnavailable,
-    shutting_down,
-)
+from engine.runtime.contract.errors import STARTING, ActorDied, DetectorUnavailable, shutting_down
 from engine.runtime.contract.figures import ClusterFigures, FrontEndFigures, NodeFigures, Status
 from engine.runtime.contract.measures import COUNTERS, DIRECTORIES_LOST
-from engine.runtime.contract.ports import NodesPort, WorkerStarter
 from engine.runtime.contract.requests.calls import Route
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.permits import Debts
@@ -32,9 +25,10 @@ from engine.runtime.scheduler.detectors.placed_detector import PlacedDetector
 from engine.runtime.scheduler.detectors.services import Services
 from engine.runtime.scheduler.due_activations import DueActivations
 from engine.runtime.scheduler.moves import Moves
-from engine.runtime.scheduler.workers.cluster_nodes import Nodes
+from engine.runtime.scheduler.workers.cluster_nodes import Nodes, NodesPort
 from engine.runtime.scheduler.workers.detector_worker import BEATS
 from engine.runtime.scheduler.workers.worker_pool import WorkerPool
+from engine.runtime.scheduler.workers.worker_port import WorkerStarter
 from snapshots.errors import StorageError
 from snapshots.files import wall_clock_us
 
@@ -80,11 +74,14 @@ class Scheduler:
         self._leave_process = leave
         self._moves = Moves(self._services, self._nodes, self._placed.values, self._leave)
         self._due_activations = DueActivations(self._services, self._place, now_us)
-        self._adoption = Adoption(workers, self._workers, self.catalogue, self._placed, self._place)
+        self._adoption = Adoption(
+            workers, self._workers, self._nodes, self.catalogue, self._placed, self._place
+        )
         self._background = Background()
+        self._looks = Background()
+        """What is done again and again."""
         self._purges: dict[str, asyncio.Task[None]] = {}
         """The purges that are under way, by the ids of the detectors."""
-        self._purging: asyncio.Task[None] | None = None
         self._front_end_counts: dict[tuple[str, ...], float] = {}
         self._debts = Debts()
         self._closing = False
@@ -107,17 +104,18 @@ class Scheduler:
         await self._nodes.look()
         await self._adoption.begin()
         self._workers.fill()
-        self._moves.start()
-        self._due_activations.start()
-        self._purging = asyncio.create_task(self._purge_left(), name="purges")
+        begin, settings = self._looks.begin, self._settings
+        begin(repeat(self._moves.look, settings.nodes_s, "looking at the nodes"))
+        again_s = _PURGE_AGAIN_S
+        begin(repeat(self._purge_left, again_s, "purging removed detectors", after_s=again_s))
+        if settings.tick_s:
+            begin(repeat(self._due_activations.look, settings.tick_s, "looking for what is due"))
 
     async def close(self) -> list[str]:
         """Save all detectors and stop; return a sentence for each one that could not be saved."""
         self._closing = True
-        await self._moves.end()
-        await self._due_activations.end()
-        if self._purging is not None:
-            self._purging.cancel()
+        await cancel(self._looks)
+        await cancel([*self._moves.under_way.values(), *self._due_activations.under_way])
         # Detectors that are adopted late are saved, too.
         await self._adoption.end()
         all_placed = list(self._placed.values())
@@ -160,9 +158,7 @@ class Scheduler:
         tasks = [asyncio.create_task(save_next()) for _ in range(together)]
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=self._settings.save_passive_s)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel(late)
         if left:
             message = "%d passive detectors keep events in their journals, which the next activation replays"
             _log.warning(message, len(left))
@@ -222,15 +218,12 @@ class Scheduler:
             _log.error("the detector %s is not purged yet", detector_id, exc_info=error)
 
     async def _purge_left(self) -> None:
-        """Purge, again and again, the removed detectors whose purge has failed or was never begun.
+        """Purge the removed detectors whose purge has failed or was never begun.
 
         A removal has two steps. If its outcome was unknown, the directory may have made the first one.
         """
-        while True:
-            await asyncio.sleep(_PURGE_AGAIN_S)
-            with suppress(DetectorUnavailable):
-                for detector_id in await self.catalogue.removed_detectors():
-                    await asyncio.wait({self._begin_purge(detector_id)})
+        for detector_id in await self.catalogue.removed_detectors():
+            await asyncio.wait({self._begin_purge(detector_id)})
 
     async def _purge(self, detector_id: str) -> None:
         placed = self._placed.get(detector_id)

@@ -9,11 +9,11 @@ import os
 import secrets
 import socket
 import ssl
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Generic, Self, TypeVar, cast
+from typing import Final, Self, TypeVar, cast
 
+from engine.runtime.concurrency.background import Background
 from engine.runtime.contract import build
 from engine.runtime.contract.build import Protocols
 from engine.runtime.contract.requests.calls import Address
@@ -32,46 +32,73 @@ class OtherProtocolError(ConnectionError):
 async def connect(address: Address, protocol: Callable[[], P], *, within_s: float = _CONNECT_S) -> P:
     """Connect to a listener, and give the protocol of the connection, which is made once it is welcome.
 
-    The protocol gets everything behind the welcome, even what arrives before this returns. Raises OSError, of
-    which OtherProtocolError says that no later attempt can succeed.
+    The protocol gets everything behind the welcome. Raises OSError, of which OtherProtocolError says that no
+    later attempt can succeed.
     """
     loop = asyncio.get_running_loop()
-    transport: asyncio.Transport | None = None
-
-    def handshake() -> _WelcomeHandshake[P]:
-        return _WelcomeHandshake(protocol)
-
+    greeting = _Greeting(WELCOME, PROTOCOLS.size)
     try:
         async with asyncio.timeout(within_s):
             if isinstance(address.place, str):
-                transport, waiting = await loop.create_unix_connection(handshake, address.place)
+                transport, _ = await loop.create_unix_connection(lambda: greeting, address.place)
             else:
                 tls = client_context() if address.tls else None
-                transport, waiting = await loop.create_connection(handshake, *address.place, ssl=tls)
-            transport.writelines(pieces(TOKEN, address.token + PROTOCOLS.pack(*build.SPOKEN)))
-            return await waiting.welcomed
+                transport, _ = await loop.create_connection(lambda: greeting, *address.place, ssl=tls)
+            transport.writelines(pieces(TOKEN, address.token + _spoken()))
+            theirs = Protocols(*PROTOCOLS.unpack(await greeting.payload))
+        if not build.SPOKEN.meet(theirs):
+            raise OtherProtocolError(  # noqa: TRY301 -- as what `connect` raises itself
+                f"the other process speaks {theirs}, and this one, of rule-detector "
+                f"{build.build_version()}, speaks {build.SPOKEN}: their versions are too far apart"
+            )
+        return greeting.go_on(protocol())
     except BaseException:
-        if transport is not None:
-            transport.abort()
+        greeting.abort()
         raise
 
 
-class _Handshake(asyncio.BufferedProtocol, ABC, Generic[P]):
-    """Reads one frame of a known size, then continues with another protocol.
+async def _admit(greeting: "_Greeting", token: bytes, link: Callable[[], Link], within_s: float) -> None:
+    """Give a new connection a link once it has sent the token, which may be empty, and end any other one.
+
+    One of a release that is too far from this one hears why.
+    """
+    try:
+        async with asyncio.timeout(within_s):
+            payload = await greeting.payload
+        transport = greeting.transport
+        if transport is None or not hmac.compare_digest(payload[: len(token)], token):
+            greeting.abort()
+            return
+        transport.writelines(pieces(WELCOME, _spoken()))
+        if build.SPOKEN.meet(Protocols(*PROTOCOLS.unpack(payload[len(token) :]))):
+            greeting.go_on(link())
+        else:
+            transport.close()
+    except OSError:
+        greeting.abort()
+
+
+def _spoken() -> bytes:
+    return PROTOCOLS.pack(*build.SPOKEN)
+
+
+class _Greeting(asyncio.BufferedProtocol):
+    """Receives one frame of a known kind and size, and then leaves the connection to another protocol.
 
     It reads no byte behind the frame: the first messages may follow at once, and are for the other protocol.
     """
 
-    def __init__(self, kind: int, payload_bytes: int, protocol: Callable[[], P]) -> None:
+    def __init__(self, kind: int, payload_bytes: int) -> None:
         self._header = HEADER.pack(payload_bytes, kind)
         self._frame = memoryview(bytearray(HEADER.size + payload_bytes))
         self._held = 0
         """The number of bytes in use, from the start of the frame."""
-        self._protocol = protocol
-        self._transport: asyncio.Transport | None = None
+        self.payload: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        """The frame's payload. Raises ConnectionResetError if the connection ends before it is there."""
+        self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
+        self.transport = cast("asyncio.Transport", transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         return self._frame[self._held :]
@@ -79,88 +106,30 @@ class _Handshake(asyncio.BufferedProtocol, ABC, Generic[P]):
     def buffer_updated(self, nbytes: int) -> None:
         self._held += nbytes
         header = self._frame[: min(self._held, HEADER.size)]
-        if header != self._header[: len(header)]:
-            self._abort()
-        elif self._held == len(self._frame):
-            self.payload_received(bytes(self._frame[HEADER.size :]))
-
-    @abstractmethod
-    def payload_received(self, payload: bytes) -> None:
-        """Take the frame's payload."""
-
-    def _go_on(self) -> P:
-        """Hand the connection over to the other protocol, and return that."""
-        assert self._transport is not None, "it is connected"
-        made = self._protocol()
-        self._transport.set_protocol(made)
-        made.connection_made(self._transport)
-        return made
-
-    def _abort(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
-
-
-class _WelcomeHandshake(_Handshake[P]):
-    """Waits for the welcome."""
-
-    def __init__(self, protocol: Callable[[], P]) -> None:
-        super().__init__(WELCOME, PROTOCOLS.size, protocol)
-        self.welcomed: asyncio.Future[P] = asyncio.get_running_loop().create_future()
-        """The protocol that the connection continues with."""
-
-    def payload_received(self, payload: bytes) -> None:
-        theirs = Protocols(*PROTOCOLS.unpack(payload))
-        if self.welcomed.done():
-            # Nobody waits for the connection any more.
-            self._abort()
-        elif not build.SPOKEN.meet(theirs):
-            self.welcomed.set_exception(
-                OtherProtocolError(
-                    f"the other process speaks {theirs}, and this one, of rule-detector "
-                    f"{build.build_version()}, speaks {build.SPOKEN}: their versions are too far apart"
-                )
-            )
-            self._abort()
-        else:
-            self.welcomed.set_result(self._go_on())
+        if header != self._header[: len(header)] or self.payload.done():
+            self.abort()
+        elif self._held == len(self._frame) and self.transport is not None:
+            self.transport.pause_reading()
+            self.payload.set_result(bytes(self._frame[HEADER.size :]))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if not self.welcomed.done():
-            self.welcomed.set_exception(ConnectionResetError(f"its connection ended: {exc or 'no welcome'}"))
-            self.welcomed.exception()
+        self.transport = None
+        if not self.payload.done():
+            self.payload.set_exception(ConnectionResetError(f"its connection ended: {exc or 'no welcome'}"))
+            self.payload.exception()
 
+    def go_on(self, protocol: P) -> P:
+        """Hand the connection over to the other protocol. Raises ConnectionResetError if it has ended."""
+        if self.transport is None:
+            raise ConnectionResetError("its connection ended")
+        self.transport.set_protocol(protocol)
+        protocol.connection_made(self.transport)
+        self.transport.resume_reading()
+        return protocol
 
-class TokenHandshake(_Handshake[asyncio.BufferedProtocol]):
-    """Waits for the token, which may be empty, then continues with another protocol.
-
-    Ends a connection without the token, and one of a release that is too far from this one, which hears why.
-    """
-
-    def __init__(
-        self, token: bytes, protocol: Callable[[], asyncio.BufferedProtocol], within_s: float
-    ) -> None:
-        super().__init__(TOKEN, len(token) + PROTOCOLS.size, protocol)
-        self._token = token
-        self._timer = asyncio.get_running_loop().call_later(within_s, self._abort)
-
-    def payload_received(self, payload: bytes) -> None:
-        self._timer.cancel()
-        token_bytes = len(self._token)
-        if not hmac.compare_digest(payload[:token_bytes], self._token):
-            self._abort()
-            return
-        assert self._transport is not None, "it is connected"
-        welcome = pieces(WELCOME, PROTOCOLS.pack(*build.SPOKEN))
-        if not build.SPOKEN.meet(Protocols(*PROTOCOLS.unpack(payload[token_bytes:]))):
-            self._transport.writelines(welcome)
-            self._transport.close()
-            return
-        self._go_on()
-        self._transport.writelines(welcome)
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- nothing depends on it
-        self._timer.cancel()
+    def abort(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
 
 
 _NO: Final = ("", "0", "false")
@@ -235,10 +204,13 @@ class Listener:
         """
         token = b"" if host is None else secrets.token_bytes(_TOKEN_BYTES)
 
-        def protocol() -> TokenHandshake:
-            return TokenHandshake(token, link, token_s)
+        arrivals, loop = Background(), asyncio.get_running_loop()
 
-        loop = asyncio.get_running_loop()
+        def protocol() -> _Greeting:
+            greeting = _Greeting(TOKEN, len(token) + PROTOCOLS.size)
+            arrivals.begin(_admit(greeting, token, link, token_s))
+            return greeting
+
         if host is not None:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             listening = socket.create_server((host, 0), family=family, backlog=_WAITING_MAX)

@@ -18,7 +18,6 @@ from typing import Any, Final, cast
 import msgspec
 
 from engine.evaluation.wire.events import Answer
-from engine.language.diagnostics import Entry
 from engine.runtime.contract.requests.calls import Crash, Took
 from engine.runtime.contract.requests.operations import Operation
 
@@ -76,24 +75,8 @@ class Returned(msgspec.Struct, frozen=True, array_like=True, tag=6):
     result: msgspec.Raw
 
 
-class Refusing(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """The batch or ask raised a Refusal."""
-
-    number: int
-    entries: tuple[Entry, ...]
-
-
-class Unavailable(msgspec.Struct, frozen=True, array_like=True, tag=8):
-    """The batch or ask raised a DetectorUnavailable."""
-
-    number: int
-    code: int
-    message: str
-    retry_after_s: float | None
-
-
 class Failed(msgspec.Struct, frozen=True, array_like=True, tag=9):
-    """The batch or ask raised another exception, encoded by `encode_failure`."""
+    """The batch or ask raised an exception, encoded by `encode_failure`."""
 
     number: int
     failure: bytes
@@ -132,7 +115,7 @@ class Unknown(msgspec.Struct, frozen=True, array_like=True, tag=14):
 
 Request = Batch | Withdraw | Ask | Note | Fetch | Confirm
 """What the connecting end sends."""
-Response = Answered | Returned | Refusing | Unavailable | Failed | Moved | Note | Announced | Unknown
+Response = Answered | Returned | Failed | Moved | Note | Announced | Unknown
 """What the accepting end sends."""
 Message = Request | Response
 

@@ -8,26 +8,21 @@ from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
-from engine.language.diagnostics import Refusal
-from engine.runtime.contract.errors import ActorDied, DetectorUnavailable, MessageLost, decode_failure
+from engine.runtime.contract.errors import ActorDied, MessageLost, decode_failure
 from engine.runtime.contract.requests.calls import Address
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.transport.connecting import connect
 from engine.runtime.transport.link import (
     Announced,
-    Answered,
     Ask,
     Batch,
     Confirm,
     Failed,
     Fetch,
     Link,
-    Moved,
     Note,
-    Refusing,
     Response,
     Returned,
-    Unavailable,
     Unknown,
     Withdraw,
     encoder,
@@ -114,13 +109,6 @@ class LinkClient:
             self._give_back(number)
             self.link.send(Withdraw(number))
 
-    def forget(self, number: int) -> None:
-        """Ignore the response to a batch."""
-        self._open.pop(number, None)
-        if self.is_announced(number):
-            self._give_back(number)
-            self.link.send(Withdraw(number))
-
     def is_announced(self, number: int) -> bool:
         """Whether the answers to a batch are announced, and have not come yet."""
         return number in self._rooms
@@ -160,14 +148,6 @@ class LinkClient:
         while True:
             with suppress(MessageLost):
                 return await self.ask(method, kind, *arguments)
-
-    def abandon(self) -> None:
-        """Settle everything unanswered as if the connection had ended."""
-        for number in list(self._rooms):
-            self._give_back(number)
-        pending, self._open = self._open, {}
-        for settled in pending.values():
-            settled(None)
 
     def close(self) -> None:
         self.link.close()
@@ -223,20 +203,17 @@ class LinkClient:
     def _lost(self) -> None:
         if self._confirming is not None:
             self._confirming.cancel()
-        self.abandon()
+        for number in list(self._rooms):
+            self._give_back(number)
+        pending, self._open = self._open, {}
+        for settled in pending.values():
+            settled(None)
         self.ended()
 
 
 def error_in(response: Response) -> Exception:
     """Return the exception that a response carries."""
-    match response:
-        case Refusing():
-            return Refusal(*response.entries)
-        case Unavailable():
-            return DetectorUnavailable(response.code, response.message, response.retry_after_s)
-        case Failed():
-            return decode_failure(response.failure)
-        case Unknown():
-            return MessageLost("a message was lost")
-        case Answered() | Returned() | Moved() | Note() | Announced():
-            raise AssertionError("it carries none")
+    if isinstance(response, Failed):
+        return decode_failure(response.failure)
+    assert isinstance(response, Unknown), "no other response carries one"
+    return MessageLost("a message was lost")

@@ -28,11 +28,9 @@ from engine.runtime.transport.link import (
     Link,
     Moved,
     Note,
-    Refusing,
     Request,
     Response,
     Returned,
-    Unavailable,
     Unknown,
     Withdraw,
     bytes_of,
@@ -66,10 +64,6 @@ class Submission:
         if not self.done:
             self.done = True
             self.settled(outcome)
-
-    def release(self) -> None:
-        """Drop the batch: its caller is gone."""
-        self.done = True
 
 
 class WaitingBatches:
@@ -255,7 +249,7 @@ class ServerConnection:
     def _withdraw(self, number: int) -> None:
         self._announced.pop(number, None)
         if (submission := self._batches.pop(number, None)) is not None:
-            submission.release()
+            submission.done = True
         method, task = self._asks.get(number, ("", None))
         if task is not None and method in self.abandonable:
             task.cancel()
@@ -291,14 +285,7 @@ class ServerConnection:
 def _raised(number: int, error: Exception, operation: str) -> Response:
     if error is MOVED:
         return Moved(number)
-    match error:
-        case Refusal():
-            return Refusing(number, error.entries)
-        case DetectorUnavailable():
-            return Unavailable(number, error.code, error.message, error.retry_after_s)
-        case StorageError() | Superseded():
-            pass
-        case _:
-            fields = {"operation": operation}
-            _log.error("a call from another process failed", exc_info=error, extra={"fields": fields})
+    if not isinstance(error, Refusal | DetectorUnavailable | StorageError | Superseded):
+        fields = {"operation": operation}
+        _log.error("a call from another process failed", exc_info=error, extra={"fields": fields})
     return Failed(number, encode_failure(error))

@@ -3,18 +3,12 @@
 import asyncio
 from pathlib import Path
 
-import pytest
-
-from engine.runtime.activation import detector_service
 from tests.api.observability.test_refusals import caller_of
 from tests.local_runtime.service import local_service
 
 
-async def test_how_busy_each_detector_is_is_measured_while_it_is_active(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(detector_service, "MEASURED_S", 0.01)
-    async with local_service(tmp_path) as service:
+async def test_how_busy_each_detector_is_is_measured_while_it_is_active(tmp_path: Path) -> None:
+    async with local_service(tmp_path, load_s=0.01) as service:
         caller = caller_of(tmp_path, service)
         detector = await caller.detector("busy")
         async with asyncio.timeout(60):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from engine.language.limits import DEFAULT_LIMITS
-from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
+from engine.runtime.catalogue.catalogue import Catalogue
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
@@ -78,7 +78,9 @@ class DetectorMachine(RuleBasedStateMachine):
 
     def open(self) -> None:
         self.files = FaultyFiles(dies=True, files=self.real)
-        self.directory = Catalogue(CatalogueSettings(self.data, 2, lock_wait_s=0), files=self.files)
+        self.directory = Catalogue(
+            RuntimeSettings(data=self.data, snapshots_kept=2, lock_wait_s=0), files=self.files
+        )
         # A death in the midst of a write leaves a torn record, and nothing worse.
         assert all(".torn" in told for told in self.directory.open().damage)
 

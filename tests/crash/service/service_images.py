@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from engine.evaluation.wire.events import Answer, Done
-from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
+from engine.runtime.catalogue.catalogue import Catalogue
 from engine.runtime.contract.catalogue_changes import LoggedChange, Made
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
@@ -53,7 +53,7 @@ class NoLock:
 
 
 def opened(disk: FoldersDisk) -> Catalogue:
-    directory = Catalogue(CatalogueSettings(DATA, 2, lock_wait_s=0), files=disk)
+    directory = Catalogue(RuntimeSettings(data=DATA, snapshots_kept=2, lock_wait_s=0), files=disk)
     directory._lock = NoLock()  # type: ignore[assignment]
     directory.open()
     return directory

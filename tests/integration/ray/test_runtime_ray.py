@@ -100,7 +100,7 @@ def title(pid: int) -> str:
 
 async def pid_of(backend: Backend, detector_id: str) -> int:
     """The process that hosts a detector."""
-    return (await connection_of(backend, detector_id).ask("figures", WorkerAnswer)).process.pid
+    return (await connection_of(backend, detector_id).ask("figures", WorkerAnswer)).figures.process.pid
 
 
 def stopped(pid: int) -> bool:

@@ -12,9 +12,9 @@ from engine import Detector, Refusal, explain
 from engine.evaluation.events.intake import Intake
 from engine.evaluation.events.outcomes import Outcome
 from engine.evaluation.explanation import firings
+from engine.evaluation.explanation.decided import Before, Entries
 from engine.evaluation.explanation.firings import dry_run, evaluate_explained
 from engine.evaluation.explanation.nodes import Node
-from engine.evaluation.explanation.past import Before, Entries
 from engine.evaluation.slices.slices import Remembered
 from tests.differential.comparison import Pair
 from tests.differential.feeding import submitted

@@ -9,8 +9,8 @@ import pytest
 
 from engine import Detector, Refusal, explain
 from engine.evaluation.explanation.firings import dry_run, evaluate_explained
-from engine.evaluation.explanation.looking.standing import standing
 from engine.evaluation.firings.at_most_once import AtMostOnce
+from engine.evaluation.inspecting.states import standing
 from engine.evaluation.requirements import keys_of
 from engine.evaluation.timed.timing import Timing
 from engine.evaluation.times import milliseconds

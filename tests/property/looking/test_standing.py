@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from engine import Detector, Refusal
-from engine.evaluation.explanation.looking import holdings
-from engine.evaluation.explanation.looking import standing as standing_module
-from engine.evaluation.explanation.looking.holdings import KeyPlace
-from engine.evaluation.explanation.looking.standing import standing, standing_node, true_keys
+from engine.evaluation.inspecting import holdings
+from engine.evaluation.inspecting import states as standing_module
+from engine.evaluation.inspecting.holdings import KeyPlace
+from engine.evaluation.inspecting.states import standing, standing_node, true_keys
 from engine.evaluation.kernel.indexing import indexed_stream
 from engine.evaluation.paths import fact_of
 from engine.evaluation.requirements import requirements_of

@@ -10,13 +10,11 @@ import pytest
 from engine.evaluation.kernel import rule_set
 from engine.evaluation.kernel.indexing.families import Family
 from engine.evaluation.operators import compare
-from engine.evaluation.operators.counting.count import CountOperator
-from engine.evaluation.operators.counting.count_since import StampsSince
-from engine.evaluation.operators.past_terms.extremes import PaneMinima
-from engine.evaluation.operators.past_terms.last import LastOperator
-from engine.evaluation.operators.past_terms.prev import PrevOperator
+from engine.evaluation.operators.counting.count import CountOperator, StampsSince
+from engine.evaluation.operators.counting.panes import PaneMinima
 from engine.evaluation.operators.temporal.aged import AgedOperator, Witnesses
 from engine.evaluation.operators.temporal.since import HeldWitnesses
+from engine.evaluation.operators.terms.past import LastOperator, PrevOperator
 from engine.evaluation.requirements import Births, Requirements, requirements_of
 from engine.evaluation.slices.bounds import tracked
 from engine.evaluation.slices.slices import Remembered, Slices

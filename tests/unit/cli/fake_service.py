@@ -18,13 +18,13 @@ from api.schema.messages.inspecting import StateQuery
 from api.schema.messages.rules import RulesQuery
 from engine import Detector, Entry, Refusal
 from engine import format as canonical
+from engine.evaluation.inspecting.comparisons import comparison_of
+from engine.evaluation.inspecting.explanations import explain_body
+from engine.evaluation.inspecting.lists import RulesAsked, rules_of
+from engine.evaluation.inspecting.states import state_of
 from engine.evaluation.rule_book.rule_messages import change_messages, condition_messages
 from engine.evaluation.rules import rule_as_sent
 from engine.evaluation.wire.events import Done, Refused, evaluate_batch_body
-from engine.evaluation.wire.inspecting.explanations import explain_body
-from engine.evaluation.wire.inspecting.looks import comparison_of
-from engine.evaluation.wire.inspecting.rule_lists import RulesAsked, rules_of
-from engine.evaluation.wire.inspecting.states import state_of
 from engine.language.limits import DEFAULT_LIMITS
 from engine.runtime.contract.requests.operations import Operation, versions
 from engine.runtime.detector.apply import apply

@@ -223,7 +223,10 @@ def retry_is_applied_again(
     """No answer is remembered by its key, and an acknowledged event is sent again with its key."""
     places = [place for place in _new_events(ordered) if ordered[place].asked.key]
     executed(Simulated(), ordered)
-    chosen = next(ordered[place] for place in places if _accepted(ordered[place]))
+    chosen = next((ordered[place] for place in places if _accepted(ordered[place])), None)
+    if chosen is None:
+        # This history has nothing to send again.
+        return executed(simulated, ordered)
     end_ns = chosen.returned_ns
     again = Slot("retry", end_ns + 1, end_ns + 2, end_ns + 3, chosen.asked)
     slots = sorted([*ordered, again], key=lambda slot: slot.effect_ns)

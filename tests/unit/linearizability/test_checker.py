@@ -36,16 +36,12 @@ def test_the_order_of_the_journal_explains_what_was_answered(seed, clients, unan
     assert problems(calls, Replay(journal)) == []
 
 
-def histories(name, unanswered):
-    """Name few histories, one of which shows a defect: an unanswered event may stand for a doubled one."""
-    return [f"{name} {attempt}" for attempt in range(3 if unanswered else 1)]
-
-
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.__name__)
 @pytest.mark.parametrize("unanswered", [0.0, 0.03])
 def test_the_order_of_the_journal_explains_no_defect(defect, unanswered, seed, scaled):
+    # Not each history shows a defect: an event without an answer may stand for a doubled one.
     for number in range(scaled(2)):
-        names = histories(f"{seed} {number}", unanswered)
+        names = (f"{seed} {number} {attempt}" for attempt in range(3))
         made = (recorded(name, defect=defect, unanswered=unanswered) for name in names)
         assert any(problems(calls, Replay(journal)) for calls, journal in made), number
 

@@ -11,8 +11,8 @@ from collections import Counter
 
 import pytest
 
+from engine.evaluation.inspecting.states import StateAsked
 from engine.evaluation.wire.events import Answer, Refused
-from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.language.diagnostics import Refusal
 from engine.language.json.writer import condition_to_document
 from engine.runtime.contract.errors import DetectorUnavailable

@@ -1,17 +1,118 @@
-"""`count`: how many events there were at which a condition was true."""
+"""`count` and `count … since`: how many events there were at which a condition was true.
 
+Also what all operators have in common that compare a number over the past.
+"""
+
+from abc import abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from engine.evaluation.operators.counting.comparison import Counting, compared
-from engine.evaluation.operators.interface import Memory, MemoryOfTruth, Reading, Writing
+from engine.evaluation.operators.compare import COMPARED
+from engine.evaluation.operators.interface import (
+    Found,
+    Memory,
+    Names,
+    Operator,
+    Reading,
+    Settled,
+    Triggers,
+    Writing,
+)
+from engine.evaluation.operators.memories import MemoryOfStamps
 from engine.evaluation.operators.table import evaluates
+from engine.evaluation.paths import Path
 from engine.evaluation.stamps import NUMBER_BITS, time_of
-from engine.language.condition import Count
-from engine.language.forms.form import Content
-from engine.language.forms.shapes import call_of_condition
+from engine.language.condition import Condition, Count, CountSince
+from engine.language.forms.form import Content, call_of_condition, call_since
+
+NodeT = TypeVar("NodeT", bound=Any)
+"""An aggregate."""
+
+
+class Comparing(Operator[NodeT]):
+    """Compares a number over the past. No single event settles it."""
+
+    def witness_us(self, node: NodeT, at: Settled) -> int | None:  # noqa: ARG002 -- no event
+        return None
+
+    def since_us(self, node: NodeT, at: Settled) -> int | None:
+        memory, window_us = self.memory(node), self.window_us(node) or 0
+        if not at.entry or memory.latest(at.entry) <= at.born:
+            return None
+        return min(at.now_us, memory.until_us(at.entry, window_us) - window_us)
+
+
+class Counting(Comparing[NodeT]):
+    """Compares how many of something are inside the window. A record has one stamp for each."""
+
+    def keep(self, node: NodeT) -> int:
+        # n tell if there are n, n + 1 if there are more.
+        value: int = node.value
+        return max(1, value if node.op in ("gte", "lt") else value + 1)
+
+    def grows(self, node: NodeT) -> bool | None:
+        return {"gt": True, "gte": True, "lt": False, "lte": False}.get(node.op)
+
+    def true_at(self, node: NodeT, triggers: Triggers, path: Path) -> Found:
+        of_nothing = COMPARED[node.op](0, node.value)
+        return None if of_nothing else self.memory(node).held_after(triggers, path)
+
+    def next_us(self, node: NodeT, entry: Any, now_us: int, to: bool | None) -> int | None:  # noqa: ARG002
+        # With more events, the number may fall to the constant when any of those leaves that decide it now.
+        window_us = self.window_us(node)
+        if window_us is None:
+            return None
+        least = (now_us - window_us) << NUMBER_BITS
+        low, high = 1, node.value + 1
+        if (latest := self.nth_latest(entry, 1)) is None or latest < least:
+            return None
+        while low < high:
+            middle = (low + high + 1) // 2
+            stamp = self.nth_latest(entry, middle)
+            low, high = (middle, high) if stamp is not None and stamp >= least else (low, middle - 1)
+        oldest = self.nth_latest(entry, low)
+        assert oldest is not None, "it is inside the window"
+        return time_of(oldest) + window_us
+
+    def turns_us(self, node: NodeT, entry: Any) -> Iterable[int]:
+        """Return when the number falls to the constant, and below it."""
+        window_us = self.window_us(node)
+        if window_us is None:
+            return []
+        stamps = [self.nth_latest(entry, n) for n in (node.value + 1, node.value) if n > 0]
+        return [time_of(stamp) + window_us for stamp in stamps if stamp is not None]
+
+    @abstractmethod
+    def nth_latest(self, entry: Any, n: int) -> int | None:
+        """Return the n-th latest stamp of a record, or None if there are fewer."""
+
+    def found(self, node: NodeT, at: Settled) -> int:
+        window_us = self.window_us(node)
+        since = at.born + 1 if window_us is None else (at.now_us - window_us) << NUMBER_BITS
+        return min(self.number_since(at.entry, max(since, at.born + 1)), self.keep(node))
+
+    @abstractmethod
+    def number_since(self, entry: Any, first: int) -> int:
+        """Return how many stamps of a record are not before a stamp."""
+
+
+def compared(op: str, value: int, reached: Any) -> str:
+    """Return the comparison of a number; `reached(n)` gives the expression that it is at least n."""
+    match op:
+        case "gte":
+            return f"{reached(value)}"
+        case "gt":
+            return f"{reached(value + 1)}"
+        case "lt":
+            return f"not {reached(value)}"
+        case "lte":
+            return f"not {reached(value + 1)}"
+        case _:
+            exactly = f"({reached(value)} and not {reached(value + 1)})"
+            return exactly if op == "eq" else f"not {exactly}"
+
 
 STEP: Final = 8
 """A list is weighed, and cut if it is too long, each time it has grown by so many stamps. One that is too
@@ -29,10 +130,8 @@ STEP_BYTES: Final = 450
 
 
 @dataclass(frozen=True)
-class Stamps(MemoryOfTruth):
+class Stamps(MemoryOfStamps):
     """The stamps of the latest events at which inner was true, oldest first: as many as any node needs."""
-
-    is_record = True
 
     def write(self, to: Writing) -> list[str]:
         long = to.keep + SPARE_MIN
@@ -46,20 +145,8 @@ class Stamps(MemoryOfTruth):
             *(f"  {line}" for line in to.put(f"[{to.stamp}]")),
         ]
 
-    def latest(self, entry: list[int]) -> int:
-        return entry[-1]
-
     def bytes_of(self, entry: list[int]) -> int:
         return RECORD_BYTES + STEP_BYTES * (len(entry) // STEP)
-
-    def copy(self, entry: list[int]) -> list[int]:
-        return entry[:]
-
-    def parts(self, entry: list[int]) -> tuple[Collection[int]]:
-        return (entry,)
-
-    def entry_of(self, *parts: Sequence[int]) -> list[int]:
-        return list(parts[0])
 
     def bytes_max(self, keep: int) -> int:
         return RECORD_BYTES + STEP_BYTES * ((keep + max(SPARE_MIN, keep >> 2)) // STEP)
@@ -118,3 +205,56 @@ class CountOperator(Counting[Any]):
 
     def number_since(self, entry: list[int], first: int) -> int:
         return len(entry) - bisect_left(entry, first)
+
+
+@dataclass(frozen=True)
+class StampsSince(Stamps):
+    """The same stamps, none of which is before the last event at which reset was true, nor that event's.
+
+    The outcome is False where reset is true, else True where inner is, else None.
+    """
+
+    reset: Condition
+
+    @property
+    def operands(self) -> tuple[Condition, ...]:
+        return self.inner, self.reset
+
+    def outcome(self, operands: Sequence[str], names: Names) -> str:  # noqa: ARG002 -- as for other memories
+        inner, reset = operands
+        return f"False if {reset} else True if {inner} else None"
+
+    def changed_by(self, triggers: Triggers, path: Path) -> Found:
+        resets = triggers.best([triggers.true(self.reset, path), triggers.holding(self, path)])
+        return triggers.union([triggers.true(self.inner, path), resets])
+
+    def notable(self, outcome: str) -> tuple[str, str]:
+        return Memory.notable(self, outcome)
+
+    def write(self, to: Writing) -> list[str]:
+        reset = [f" {line}" for line in to.clear()]
+        return [*super().write(to), f"if {to.outcome} is False:", *reset]
+
+
+@evaluates(
+    call_since(
+        CountSince,
+        "count",
+        Content.COUNT,
+        text="The number of events at which inner was true after the last event at which reset was true, "
+        "compared with a number.",
+        is_addition=True,
+    )
+)
+class CountSinceOperator(CountOperator):
+    """Compares how many stamps there are, that of the current event included, with a constant."""
+
+    def memory(self, node: CountSince) -> Memory:
+        return StampsSince(node.inner, node.reset)
+
+    def verdict(self, node: CountSince, read: Reading) -> str:
+        of_none = compared(node.op, node.value, lambda least: str(not least))
+        return f"({of_none}) if {read.outcome} is False else {super().verdict(node, read)}"
+
+    def grows(self, node: CountSince) -> bool | None:  # noqa: ARG002 -- none has a window
+        return None

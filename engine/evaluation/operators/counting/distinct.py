@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from engine.evaluation.key_sizes import KEY_BYTES_MAX, key_bytes
-from engine.evaluation.operators.counting.comparison import Counting, compared
-from engine.evaluation.operators.interface import Found, Memory, Names, Reading, Triggers, Writing
+from engine.evaluation.operators.counting.count import Counting, compared
+from engine.evaluation.operators.interface import Memory, Names, Reading, Writing
+from engine.evaluation.operators.memories import MemoryOfFact
 from engine.evaluation.operators.table import evaluates
-from engine.evaluation.paths import Path
-from engine.language.condition import Condition, Distinct
-from engine.language.forms.form import Content, Counted
-from engine.language.forms.shapes import call_of_fact
+from engine.language.condition import Distinct
+from engine.language.forms.form import Content, Counted, call_of_fact
 
 RECORD_BYTES: Final = 160
 """What a dict takes without its entries."""
@@ -21,30 +20,19 @@ VALUE_BYTES: Final = 140
 
 
 @dataclass(frozen=True)
-class Values(Memory):
+class Values(MemoryOfFact):
     """The latest values of a fact at events at which `where` was true, each with the stamp of its last event.
 
     A dict in the order of these stamps, of as many values as any node needs. The outcome is the key of the
-    value, or None if the event does not count.
+    value.
     """
 
-    is_record = True
     columns = ("keys", "stamps")
-    fact: str
-    where: Condition | None
-
-    @property
-    def operands(self) -> tuple[Condition, ...]:
-        return () if self.where is None else (self.where,)
 
     def outcome(self, operands: Sequence[str], names: Names) -> str:
         fact = names.fact(self.fact)
         key = f"{fact} if type({fact}) is str and len({fact}) <= KEY_CHARS_MAX else slice_key_of({fact})"
         return f"({key}) if {operands[0]} else None" if operands else key
-
-    def changed_by(self, triggers: Triggers, path: Path) -> Found:
-        where = None if self.where is None else triggers.true(self.where, path)
-        return triggers.best([triggers.present(self.fact), where])
 
     def write(self, to: Writing) -> list[str]:
         return [

@@ -4,9 +4,12 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from math import nan
+from operator import itemgetter
+from typing import Any, ClassVar, Final
 
 from engine.evaluation.operators.interface import Constants, Found, Memory, Names, Triggers, Writing
+from engine.evaluation.operators.memories import MemoryOfFact
 from engine.evaluation.paths import Path
 from engine.evaluation.stamps import LATEST
 from engine.language.condition import Condition
@@ -20,11 +23,7 @@ def pane_us(window_us: int) -> int:
     return max(1, -(-window_us // PANES))
 
 
-RECORD_BYTES: Final = 230
-"""What the sum of one pane takes."""
-
-PANE_BYTES: Final = 150
-"""What each older pane takes."""
+_pane_of: Final = itemgetter(0)
 
 
 class PaneSums:
@@ -47,6 +46,11 @@ class PaneSums:
         """How many numbers all panes have."""
         self.partial: tuple[int, float, int] | None = None
         """Of the last result without the oldest panes: the first that counted, `before` and `number`."""
+
+    @property
+    def older_count(self) -> int:
+        """How many panes there are before the last one."""
+        return len(self.older or ())
 
     def panes(self) -> list[tuple[int, float, int]]:
         """Return all panes with their sums and counts, oldest first."""
@@ -125,6 +129,55 @@ def _together(panes: Iterable[tuple[int, float, int]], count: int) -> tuple[floa
     return total, count
 
 
+class PaneMinima:
+    """The minima of the panes, oldest first.
+
+    Only those are kept that no later pane undercuts, so they ascend, and the first that counts is the least.
+    """
+
+    __slots__ = ("minima",)
+
+    def __init__(self, minima: Iterable[tuple[int, float]]) -> None:
+        self.minima = list(minima)
+
+    @property
+    def pane(self) -> int:
+        """The last pane."""
+        return self.minima[-1][0]
+
+    @property
+    def older_count(self) -> int:
+        """How many panes there are before the last one."""
+        return len(self.minima) - 1
+
+    def panes(self) -> list[tuple[int, float]]:
+        """Return the panes with their minima, oldest first."""
+        return self.minima
+
+    def copy(self) -> "PaneMinima":
+        """Return a copy that shares nothing that changes."""
+        return PaneMinima(self.minima)
+
+    def add(self, pane: int, number: float, oldest: int) -> int:
+        """Add a number, drop what is not needed any more; return how many panes were added."""
+        minima, before = self.minima, len(self.minima)
+        while minima and minima[-1][1] >= number:
+            minima.pop()
+        if not minima or minima[-1][0] != pane:
+            minima.append((pane, number))
+        if minima[0][0] < oldest:
+            del minima[: bisect_left(minima, oldest, key=_pane_of)]
+        return len(minima) - before
+
+    def least(self, oldest: int) -> float | None:
+        """Return the least number that counts, or None if there is none."""
+        minima = self.minima
+        if minima[0][0] >= oldest:
+            return minima[0][1]
+        place = bisect_left(minima, oldest, key=_pane_of)
+        return minima[place][1] if place < len(minima) else None
+
+
 def total(entry: PaneSums | tuple[()], pane: int, number: float | None, oldest: int) -> float:
     """Return the sum over the panes that count, with the number of the event now, if there is one."""
     if entry:
@@ -140,16 +193,41 @@ def mean(entry: PaneSums | tuple[()], pane: int, number: float | None, oldest: i
     return found / count if count else None
 
 
+def least(entry: PaneMinima | tuple[()], _: int, number: float | None, oldest: int) -> float:
+    """Return the least number that counts, with that of the event now, if there is one; NaN without any."""
+    found = entry.least(oldest) if entry else None
+    if found is None or (number is not None and number < found):
+        return nan if number is None else number
+    return found
+
+
 @dataclass(frozen=True)
 class OfPanes(Memory):
-    """A record by the panes of a window.
+    """A record by the panes of a window. The outcome is a number, or None if there is none.
 
     What it adds up cannot be split, so rules of different births do not share it.
     """
 
     is_record = True
     splits = False
+    begun: ClassVar[str]
+    """The record of one pane with a number, as code."""
+    record_bytes: ClassVar[int]
+    """What a record of one pane takes."""
+    pane_bytes: ClassVar[int]
+    """What each older pane takes."""
     window_us: int | None
+
+    def write(self, to: Writing) -> list[str]:
+        pane, oldest = places(self.window_us, to)
+        more = f"more := entry.add({pane}, {to.outcome}, {oldest})"
+        return [
+            f"if {to.outcome} is not None:",
+            f" if (entry := {to.entry}):",
+            f"  if ({more}): {to.memory}.weigh(more * {self.pane_bytes})",
+            " else:",
+            *(f"  {line}" for line in to.put(self.begun.format(pane=pane, number=to.outcome))),
+        ]
 
     def latest(self, entry: Any) -> int:  # noqa: ARG002 -- rules of other births have other records
         return LATEST
@@ -158,61 +236,76 @@ class OfPanes(Memory):
         # The oldest pane counts whole.
         return (int(entry.pane) + 1) * pane_us(window_us) - 1 + window_us
 
+    def length(self, entry: Any) -> int:
+        return int(entry.older_count) + 1
+
+    def bytes_of(self, entry: Any) -> int:
+        return self.record_bytes + self.pane_bytes * int(entry.older_count)
+
+    def bytes_max(self, keep: int) -> int:
+        return self.record_bytes + self.pane_bytes * keep
+
+    def copy(self, entry: Any) -> Any:
+        return entry.copy()
+
+    def parts(self, entry: Any) -> tuple[Collection[Any], ...]:
+        return tuple(zip(*entry.panes(), strict=True))
+
 
 @dataclass(frozen=True)
 class PanesOfSums(OfPanes):
-    """The sums of numbers over the panes of a window. The outcome is the number, or None if there is none."""
+    """The sums of numbers over the panes of a window."""
 
     columns = ("integers", "doubles", "integers")
-
-    def length(self, entry: PaneSums) -> int:
-        return len(entry.panes())
-
-    def bytes_of(self, entry: PaneSums) -> int:
-        return RECORD_BYTES + PANE_BYTES * len(entry.older or ())
-
-    def copy(self, entry: PaneSums) -> PaneSums:
-        return entry.copy()
-
-    def parts(self, entry: PaneSums) -> tuple[Collection[Any], ...]:
-        panes, sums, counts = zip(*entry.panes(), strict=True)
-        return panes, sums, counts
+    begun = "PaneSums({pane}, {number})"
+    record_bytes = 230
+    pane_bytes = 150
 
     def entry_of(self, *parts: Sequence[Any]) -> PaneSums:
         return PaneSums.of(zip(*parts, strict=True))
 
-    def bytes_max(self, keep: int) -> int:
-        return RECORD_BYTES + PANE_BYTES * keep
-
-    def write(self, to: Writing) -> list[str]:
-        pane, oldest = places(self.window_us, to)
-        more = f"more := entry.add({pane}, {to.outcome}, {oldest})"
-        return [
-            f"if {to.outcome} is not None:",
-            f" if (entry := {to.entry}):",
-            f"  if ({more}): {to.memory}.weigh(more * {PANE_BYTES})",
-            " else:",
-            *(f"  {line}" for line in to.put(f"PaneSums({pane}, {to.outcome})")),
-        ]
-
 
 @dataclass(frozen=True)
-class Panes(PanesOfSums):
-    """The sums of a fact at the events at which `where` was true."""
+class PanesOfCounts(PanesOfSums):
+    """How many events there were in each pane at which inner was true: the sums of a 1 for each."""
 
-    fact: str
-    where: Condition | None
+    inner: Condition
 
     @property
     def operands(self) -> tuple[Condition, ...]:
-        return () if self.where is None else (self.where,)
+        return (self.inner,)
+
+    def outcome(self, operands: Sequence[str], names: Names) -> str:  # noqa: ARG002 -- the truth suffices
+        return f"1.0 if {operands[0]} else None"
+
+    def changed_by(self, triggers: Triggers, path: Path) -> Found:
+        return triggers.true(self.inner, path)
+
+
+@dataclass(frozen=True)
+class Panes(MemoryOfFact, PanesOfSums):
+    """The sums of a fact at the events at which `where` was true."""
 
     def outcome(self, operands: Sequence[str], names: Names) -> str:
         return number_of_fact(self.fact, operands, names)
 
-    def changed_by(self, triggers: Triggers, path: Path) -> Found:
-        where = None if self.where is None else triggers.true(self.where, path)
-        return triggers.best([triggers.present(self.fact), where])
+
+@dataclass(frozen=True)
+class PanesOfMinima(MemoryOfFact, OfPanes):
+    """The minima of a fact at the events at which `where` was true. For maxima, the numbers are negated."""
+
+    columns = ("integers", "doubles")
+    begun = "PaneMinima([({pane}, {number})])"
+    record_bytes = 260
+    pane_bytes = 130
+    is_negated: bool = False
+
+    def entry_of(self, *parts: Sequence[Any]) -> PaneMinima:
+        return PaneMinima(zip(*parts, strict=True))
+
+    def outcome(self, operands: Sequence[str], names: Names) -> str:
+        number = number_of_fact(self.fact, operands, names)
+        return f"(None if (number := {number}) is None else -number)" if self.is_negated else number
 
 
 def number_of_fact(name: str, operands: Sequence[str], names: Names) -> str:

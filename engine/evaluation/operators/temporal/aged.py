@@ -2,19 +2,20 @@
 
 from abc import abstractmethod
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Self, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 from engine.evaluation.operators.interface import (
+    Choosing,
     Found,
-    MemoryOfTruth,
     Operator,
     Reading,
     Settled,
     Triggers,
     Writing,
 )
+from engine.evaluation.operators.memories import MemoryOfStamps
 from engine.evaluation.paths import Path
 from engine.evaluation.stamps import NUMBER_BITS, time_of
 from engine.language.condition import (
@@ -36,7 +37,7 @@ STAMP_BYTES: Final = 52
 
 
 @dataclass(frozen=True)
-class Witnesses(MemoryOfTruth):
+class Witnesses(MemoryOfStamps):
     """The stamps of the events at which inner was true, oldest first: of those old enough only the latest.
 
     Of three, the one in the middle goes if the others are no more than `span_us` apart: when the youngest is
@@ -44,7 +45,6 @@ class Witnesses(MemoryOfTruth):
     may be the only one that came after a birth, so rules of different births do not share them.
     """
 
-    is_record = True
     splits = False
     min_us: int
     span_us: int
@@ -68,24 +68,11 @@ class Witnesses(MemoryOfTruth):
             *(f"  {line}" for line in to.put(f"[{to.stamp}]")),
         ]
 
-    def latest(self, entry: list[int]) -> int:
-        return entry[-1]
-
     def bytes_of(self, entry: list[int]) -> int:
         return self.bytes_max(len(entry))
 
     def bytes_max(self, keep: int) -> int:
         return RECORD_BYTES + STAMP_BYTES * (keep - 1)
-
-    def copy(self, entry: list[int]) -> list[int]:
-        return entry[:]
-
-    def parts(self, entry: list[int]) -> tuple[Collection[int]]:
-        return (entry,)
-
-    def entry_of(self, *parts: Sequence[int]) -> list[int]:
-        (stamps,) = parts
-        return list(stamps)
 
 
 def add_witness(entry: list[int], stamp: int, span_us: int, min_us: int) -> int:
@@ -123,9 +110,6 @@ class AgedOperator(Operator[NodeT]):
     def true_at(self, node: NodeT, triggers: Triggers, path: Path) -> Found:
         return triggers.holding(self.memory(node), path)
 
-    def window_us(self, node: NodeT) -> int:
-        return node.window_us
-
     def keep(self, node: NodeT) -> int:
         # Of those that are not old enough, each is more than the span before the next but one.
         span_us = node.window_us - node.min_us
@@ -149,3 +133,20 @@ class AgedOperator(Operator[NodeT]):
         # Another may have been old enough before the first one was, and be dropped by now. Then the verdict
         # seems to turn when the first one is, and no earlier time is told.
         return time_of(at.entry[0]) if at.entry else None
+
+
+AnyAgeT = TypeVar("AnyAgeT", bound=Any)
+
+
+class OfAnyAge(Choosing[AnyAgeT]):
+    """An operator without `min_secs`, which leaves the nodes that have it to another."""
+
+    calls = AgedOperator.calls
+    aged: ClassVar[AgedOperator[Any]]
+    """The operator of those."""
+
+    def for_node(self, node: AnyAgeT) -> Operator[Any]:
+        return self.aged if getattr(node, "min_us", 0) else self
+
+    def grows(self, node: AnyAgeT) -> bool:  # noqa: ARG002 -- whatever the window
+        return True

@@ -5,63 +5,21 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from engine.evaluation.operators.interface import (
-    Choosing,
     Found,
     Memory,
-    MemoryOfTruth,
     Operator,
     Reading,
     Settled,
     Triggers,
     Writing,
 )
+from engine.evaluation.operators.memories import Latest, MemoryOfTruth, negated, usual
 from engine.evaluation.operators.table import evaluates
-from engine.evaluation.operators.temporal.aged import AgedOperator, Witnesses
-from engine.evaluation.operators.temporal.latest import latest_failure, negated
-from engine.evaluation.operators.usual import usual
+from engine.evaluation.operators.temporal.aged import AgedOperator, OfAnyAge, Witnesses
 from engine.evaluation.paths import Path
 from engine.evaluation.stamps import time_of
 from engine.language.condition import Historically, HistoricallyFor
-from engine.language.forms.shapes import prefix, prefix_for
-
-
-@evaluates(
-    prefix(Historically, "historically"),
-    prefix_for(
-        HistoricallyFor,
-        "historically",
-        text="Inner was true at every event within the window; with `strong`, since an event at least that "
-        "old.",
-    ),
-)
-class HistoricallyOperator(Choosing[Historically | HistoricallyFor]):
-    """Not false now, and no counterexample is remembered inside the window."""
-
-    calls = AgedOperator.calls
-
-    def for_node(self, node: Historically | HistoricallyFor) -> Operator[Any]:
-        if not isinstance(node, HistoricallyFor):
-            return self
-        return _STRONG if node.boundary == "strong" else _AGED if node.min_us else self
-
-    def memory(self, node: Historically | HistoricallyFor) -> Memory:
-        return latest_failure(node.inner)
-
-    def verdict(self, node: Historically | HistoricallyFor, read: Reading) -> str:
-        return f"not ({read.outcome} or {read.inside(self.window_us(node))})"
-
-    def true_at(self, node: Historically | HistoricallyFor, triggers: Triggers, path: Path) -> Found:
-        return triggers.true(node.inner, path)
-
-    def false_at(self, node: Historically | HistoricallyFor, triggers: Triggers, path: Path) -> Found:
-        held = triggers.holding(self.memory(node), path)
-        return triggers.union([held, triggers.false(node.inner, path)])
-
-    def grows(self, node: Historically | HistoricallyFor) -> bool:  # noqa: ARG002 -- whatever the window
-        return False
-
-    def window_us(self, node: Historically | HistoricallyFor) -> int | None:
-        return node.window_us if isinstance(node, HistoricallyFor) else None
+from engine.language.forms.form import prefix, prefix_for
 
 
 @dataclass(frozen=True)
@@ -148,5 +106,36 @@ class AgedHistoricallyOperator(AgedOperator[HistoricallyFor]):
         return triggers.holding(self.memory(node), path)
 
 
-_AGED: Final = AgedHistoricallyOperator()
-_STRONG: Final = HistoricallyForStrongOperator()
+@evaluates(
+    prefix(Historically, "historically"),
+    prefix_for(
+        HistoricallyFor,
+        "historically",
+        text="Inner was true at every event within the window; with `strong`, since an event at least that "
+        "old.",
+    ),
+)
+class HistoricallyOperator(OfAnyAge[Historically | HistoricallyFor]):
+    """Not false now, and no counterexample is remembered inside the window."""
+
+    aged = AgedHistoricallyOperator()
+    strong: Final = HistoricallyForStrongOperator()
+
+    def for_node(self, node: Historically | HistoricallyFor) -> Operator[Any]:
+        is_strong = isinstance(node, HistoricallyFor) and node.boundary == "strong"
+        return self.strong if is_strong else super().for_node(node)
+
+    def memory(self, node: Historically | HistoricallyFor) -> Memory:
+        return Latest(negated(node.inner))
+
+    def verdict(self, node: Historically | HistoricallyFor, read: Reading) -> str:
+        return f"not ({read.outcome} or {read.inside(self.window_us(node))})"
+
+    def true_at(self, node: Historically | HistoricallyFor, triggers: Triggers, path: Path) -> Found:
+        return triggers.true(node.inner, path)
+
+    def false_at(self, node: Historically | HistoricallyFor, triggers: Triggers, path: Path) -> Found:
+        return self.memory(node).held_after(triggers, path)
+
+    def grows(self, node: Historically | HistoricallyFor) -> bool:  # noqa: ARG002 -- whatever the window
+        return False

@@ -1,46 +1,15 @@
-"""`once` and `once within`: a condition was true at some event, the current one included."""
+"""`once`, `earlier` and `previous`: a condition was true at some event, or at the one before."""
 
-from typing import Any, Final
+from typing import Any
 
-from engine.evaluation.operators.interface import Choosing, Found, Memory, Operator, Reading, Triggers
+from engine.evaluation.operators.interface import Found, Memory, Operator, Reading, Settled, Triggers
+from engine.evaluation.operators.memories import Latest
 from engine.evaluation.operators.table import evaluates
-from engine.evaluation.operators.temporal.aged import AgedOperator, Witnesses
-from engine.evaluation.operators.temporal.latest import Latest
+from engine.evaluation.operators.temporal.aged import AgedOperator, OfAnyAge, Witnesses
 from engine.evaluation.paths import Path
-from engine.language.condition import EarlierWithin, Once, OnceWithin
-from engine.language.forms.shapes import prefix, prefix_within
-
-
-@evaluates(
-    prefix(Once, "once"),
-    prefix_within(OnceWithin, "once", text="Inner was true at some event no older than the window."),
-)
-class OnceOperator(Choosing[Once | OnceWithin]):
-    """True now, or remembered inside the window."""
-
-    calls = AgedOperator.calls
-
-    def for_node(self, node: Once | OnceWithin) -> Operator[Any]:
-        return AGED if isinstance(node, OnceWithin) and node.min_us else self
-
-    def memory(self, node: Once | OnceWithin) -> Memory:
-        return Latest(node.inner)
-
-    def verdict(self, node: Once | OnceWithin, read: Reading) -> str:
-        return f"{read.outcome} or {read.inside(self.window_us(node))}"
-
-    def true_at(self, node: Once | OnceWithin, triggers: Triggers, path: Path) -> Found:
-        held = triggers.holding(self.memory(node), path)
-        return triggers.union([held, triggers.true(node.inner, path)])
-
-    def false_at(self, node: Once | OnceWithin, triggers: Triggers, path: Path) -> Found:
-        return triggers.false(node.inner, path)
-
-    def grows(self, node: Once | OnceWithin) -> bool:  # noqa: ARG002 -- whatever the window
-        return True
-
-    def window_us(self, node: Once | OnceWithin) -> int | None:
-        return node.window_us if isinstance(node, OnceWithin) else None
+from engine.evaluation.stamps import time_of
+from engine.language.condition import Earlier, EarlierWithin, Once, OnceWithin, Previous
+from engine.language.forms.form import prefix, prefix_within
 
 
 class AgedOnceOperator(AgedOperator[OnceWithin | EarlierWithin]):
@@ -50,4 +19,67 @@ class AgedOnceOperator(AgedOperator[OnceWithin | EarlierWithin]):
         return Witnesses.of(node.inner, node)
 
 
-AGED: Final = AgedOnceOperator()
+@evaluates(
+    prefix(Once, "once"),
+    prefix_within(OnceWithin, "once", text="Inner was true at some event no older than the window."),
+)
+class OnceOperator(OfAnyAge[Any]):
+    """True now, or remembered inside the window."""
+
+    aged = AgedOnceOperator()
+
+    def memory(self, node: Any) -> Memory:
+        return Latest(node.inner)
+
+    def verdict(self, node: Any, read: Reading) -> str:
+        return f"{read.outcome} or {read.inside(self.window_us(node))}"
+
+    def true_at(self, node: Any, triggers: Triggers, path: Path) -> Found:
+        return self.memory(node).held_after(triggers, path)
+
+    def false_at(self, node: Any, triggers: Triggers, path: Path) -> Found:
+        return triggers.false(node.inner, path)
+
+
+@evaluates(
+    prefix(Earlier, "earlier", is_addition=True, looks_before=True),
+    prefix_within(
+        EarlierWithin,
+        "earlier",
+        text="Inner was true at some event before now, no older than the window.",
+        is_addition=True,
+        looks_before=True,
+    ),
+)
+class EarlierOperator(OfAnyAge[Any]):
+    """Remembered inside the window, whatever the current event is."""
+
+    aged = AgedOnceOperator()
+
+    def memory(self, node: Any) -> Memory:
+        return Latest(node.inner)
+
+    def verdict(self, node: Any, read: Reading) -> str:
+        return read.inside(self.window_us(node))
+
+    def true_at(self, node: Any, triggers: Triggers, path: Path) -> Found:
+        return triggers.holding(self.memory(node), path)
+
+
+@evaluates(prefix(Previous, "previous", is_addition=True, looks_before=True))
+class PreviousOperator(Operator[Previous]):
+    """The latest event at which inner was true is the last event of the slice."""
+
+    only_next = True
+
+    def memory(self, node: Previous) -> Memory:
+        return Latest(node.inner)
+
+    def verdict(self, node: Previous, read: Reading) -> str:  # noqa: ARG002 -- as for other operators
+        return f"{read.born} < {read.entry} == {read.seen}"
+
+    def true_at(self, node: Previous, triggers: Triggers, path: Path) -> Found:
+        return triggers.holding(self.memory(node), path)
+
+    def witness_us(self, node: Previous, at: Settled) -> int | None:  # noqa: ARG002 -- the same
+        return time_of(at.entry) if at.verdict else None

@@ -2,25 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
 
-from engine.evaluation.operators.interface import (
-    Choosing,
-    Found,
-    Memory,
-    Names,
-    Operator,
-    Reading,
-    Settled,
-    Triggers,
-    Writing,
-)
+from engine.evaluation.operators.interface import Found, Memory, Names, Reading, Settled, Triggers, Writing
+from engine.evaluation.operators.memories import usual
 from engine.evaluation.operators.table import evaluates
-from engine.evaluation.operators.temporal.aged import AgedOperator, Witnesses
-from engine.evaluation.operators.usual import usual
+from engine.evaluation.operators.temporal.aged import AgedOperator, OfAnyAge, Witnesses
 from engine.evaluation.paths import Path
 from engine.language.condition import Condition, Since, SinceWithin
-from engine.language.forms.shapes import infix, infix_within
+from engine.language.forms.form import infix, infix_within
 
 
 @dataclass(frozen=True)
@@ -61,46 +50,6 @@ class Held(Memory):
             " else:",
             *(f"  {line}" for line in to.clear()),
         ]
-
-
-@evaluates(
-    infix(Since, "since", text="Right was true at some event, and left at every event after it."),
-    infix_within(
-        SinceWithin,
-        "since",
-        text="The same as since, with right true no longer ago than the window.",
-    ),
-)
-class SinceOperator(Choosing[Since | SinceWithin]):
-    """Right is true now, or it was and left still holds."""
-
-    calls = AgedOperator.calls
-
-    def for_node(self, node: Since | SinceWithin) -> Operator[Any]:
-        return _AGED if isinstance(node, SinceWithin) and node.min_us else self
-
-    def memory(self, node: Since | SinceWithin) -> Memory:
-        return Held(node.left, node.right)
-
-    def verdict(self, node: Since | SinceWithin, read: Reading) -> str:
-        held = read.inside(self.window_us(node))
-        return f"{held} if {read.outcome} is None else {read.outcome}"
-
-    def true_at(self, node: Since | SinceWithin, triggers: Triggers, path: Path) -> Found:
-        held = triggers.holding(self.memory(node), path)
-        return triggers.union([held, triggers.true(node.right, path)])
-
-    def false_at(self, node: Since | SinceWithin, triggers: Triggers, path: Path) -> Found:
-        return triggers.false(node.right, path)
-
-    def grows(self, node: Since | SinceWithin) -> bool:  # noqa: ARG002 -- whatever the window
-        return True
-
-    def window_us(self, node: Since | SinceWithin) -> int | None:
-        return node.window_us if isinstance(node, SinceWithin) else None
-
-    def witness_us(self, node: Since | SinceWithin, at: Settled) -> int | None:
-        return at.now_us if at.outcome is False else super().witness_us(node, at)
 
 
 @dataclass(frozen=True)
@@ -152,4 +101,32 @@ class AgedSinceOperator(AgedOperator[SinceWithin]):
         return at.now_us if at.outcome in {"only", "none"} else super().witness_us(node, at)
 
 
-_AGED: Final = AgedSinceOperator()
+@evaluates(
+    infix(Since, "since", text="Right was true at some event, and left at every event after it."),
+    infix_within(
+        SinceWithin,
+        "since",
+        text="The same as since, with right true no longer ago than the window.",
+    ),
+)
+class SinceOperator(OfAnyAge[Since | SinceWithin]):
+    """Right is true now, or it was and left still holds."""
+
+    aged = AgedSinceOperator()
+
+    def memory(self, node: Since | SinceWithin) -> Memory:
+        return Held(node.left, node.right)
+
+    def verdict(self, node: Since | SinceWithin, read: Reading) -> str:
+        held = read.inside(self.window_us(node))
+        return f"{held} if {read.outcome} is None else {read.outcome}"
+
+    def true_at(self, node: Since | SinceWithin, triggers: Triggers, path: Path) -> Found:
+        held = triggers.holding(self.memory(node), path)
+        return triggers.union([held, triggers.true(node.right, path)])
+
+    def false_at(self, node: Since | SinceWithin, triggers: Triggers, path: Path) -> Found:
+        return triggers.false(node.right, path)
+
+    def witness_us(self, node: Since | SinceWithin, at: Settled) -> int | None:
+        return at.now_us if at.outcome is False else super().witness_us(node, at)

@@ -9,8 +9,7 @@ from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from engine.language.forms.form import Content, Shape
-from engine.language.forms.shapes import INFIXES, PREFIXES
+from engine.language.forms.form import INFIXES, PREFIXES, Content, Shape
 from engine.language.forms.table import first_form
 from engine.language.text.errors.foreign_words import (
     ABSENT,
@@ -21,15 +20,17 @@ from engine.language.text.errors.foreign_words import (
     instead_of,
     words_before,
 )
-from engine.language.text.errors.near_terms import about_terms
-from engine.language.text.lexical.names import contextual_keywords, from_backquotes, is_reserved
-from engine.language.text.lexical.words import (
+from engine.language.text.errors.near_misses import about_terms
+from engine.language.text.lexical import (
     COMPARISON_TERMINALS,
     DURATIONS,
     END,
     LITERALS,
     NAMES,
     Word,
+    contextual_keywords,
+    from_backquotes,
+    is_reserved,
     terminals_of,
     words_of,
 )

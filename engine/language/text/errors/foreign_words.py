@@ -4,11 +4,10 @@ from typing import Final
 
 from engine.language.condition import Compare, Condition, InNetwork, Leaf, Not, Ref
 from engine.language.diagnostics import enumerated, quoted
-from engine.language.forms.form import Shape
-from engine.language.forms.shapes import CALLS
+from engine.language.forms.form import CALLS, Shape
 from engine.language.forms.table import FORMS, derived
 from engine.language.terms import Fact, Prev
-from engine.language.text.lexical.words import words_of
+from engine.language.text.lexical import words_of
 from engine.language.text.printer import format as text_of
 from engine.language.text.printer import name_text
 from engine.language.text.sugar import SUGAR, pattern_of

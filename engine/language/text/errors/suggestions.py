@@ -6,13 +6,12 @@ from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple, Protocol
 
 from engine.language.diagnostics import edit_distance, enumerated, found, typos_max
-from engine.language.forms.shapes import CALLS, INFIXES, PREFIXES
+from engine.language.forms.form import CALLS, INFIXES, PREFIXES
 from engine.language.forms.terms import TERM_WORDS
 from engine.language.operators import COMPARISONS, INEQUALITIES
 from engine.language.text.errors.foreign_idioms import about_idiom, about_unfinished, place_of
-from engine.language.text.errors.near_aggregates import about_aggregates, is_after_where
-from engine.language.text.lexical.names import contextual_keywords, in_backquotes, is_reserved, keywords
-from engine.language.text.lexical.words import (
+from engine.language.text.errors.near_misses import about_aggregates, is_after_where
+from engine.language.text.lexical import (
     ARITHMETIC,
     DURATIONS,
     END,
@@ -20,6 +19,10 @@ from engine.language.text.lexical.words import (
     NAMES,
     OPERATOR_TERMINALS,
     Word,
+    contextual_keywords,
+    in_backquotes,
+    is_reserved,
+    keywords,
     terminals_of,
 )
 from engine.language.text.sugar import SUGAR

@@ -6,29 +6,22 @@ import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final
 
-import msgspec
 import ray
 from ray.exceptions import RayError
 
-from engine.runtime.activation.detector_service import MAKE_ROOM, make_room_note
 from engine.runtime.cluster.actors.detector_actor import DetectorActor
 from engine.runtime.cluster.ray_calls import OPTIONS, WATCH, RayActor, create_actor, first_line
 from engine.runtime.cluster.ray_nodes import nodes_of_actors, not_on, on_node
 from engine.runtime.concurrency.background import Background
 from engine.runtime.concurrency.threads import off_loop
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
-from engine.runtime.contract.figures import WorkerAnswer
-from engine.runtime.contract.ports import Survivor, WorkerPort, WorkerStarter
-from engine.runtime.contract.requests.calls import REPORT, Activated, Address, Held, Report, decode_report
+from engine.runtime.contract.requests.calls import Address
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.process.log_records import LOGGED, Logged
 from engine.runtime.process.processes import Process
-from engine.runtime.transport.link import Note
+from engine.runtime.scheduler.workers.worker_port import Survivor, WorkerPort, WorkerStarter
 from engine.runtime.transport.link_client import LinkClient
-
-T = TypeVar("T")
 
 _FOUND_S: Final = 3.0
 """How long a worker of an earlier scheduler may take to be reached."""
@@ -36,13 +29,12 @@ _END_AGAIN_S: Final = 5.0
 """The time between two attempts to end a worker, while Ray's control store or the disk does not answer."""
 
 
-class RayWorkerPort(RayActor, WorkerPort):
-    """A worker in another process. Ray reports its death; everything else uses the connection."""
+class RayWorkerPort(WorkerPort):
+    """A worker in another process. Ray reports its death; everything else uses connections."""
 
     def __init__(
         self,
         actor: RayActor,
-        node: str,
         address: Address,
         client: LinkClient,
         beats: LinkClient,
@@ -51,46 +43,21 @@ class RayWorkerPort(RayActor, WorkerPort):
         term: Callable[[], int],
         end: Callable[[RayActor], Awaitable[None]],
     ) -> None:
-        super().__init__(actor.actor, actor.name)
-        self._term = term
+        super().__init__(actor.name, address, client, term)
+        self._actor = actor
         self._end = end
         self._process = process
-        self.node = node
-        self.address = address
-        self.reported: Callable[[Report], None] = lambda _: None
-        self._client = client
         self._beats = beats
         self._ended = asyncio.Event()
-        client.noted, client.ended = self._noted, self._ended.set
+        client.ended = self._ended.set
         if not client.link.usable:
             self._ended.set()
 
     def described(self) -> str:
         return str(self._process)
 
-    async def activate(self, detector_id: str, epoch: int, room_wanted: bool = False) -> Activated:
-        return await self._command("activate", Activated, detector_id, epoch, room_wanted)
-
-    async def held(self) -> list[Held]:
-        return await self._command("held", list[Held])
-
-    def make_room(self, epoch: int, *, wanted: bool = True) -> None:
-        self._client.note(MAKE_ROOM, make_room_note(self._term(), epoch, wanted=wanted))
-
-    async def delete(self, epoch: int) -> None:
-        await self._command("delete", None, epoch)
-
-    async def close(self, epoch: int) -> str | None:
-        return await self._command("close", str | None, epoch)
-
-    async def fork(self, epoch: int, fork_id: str) -> bool:
-        return await self._command("fork", bool, epoch, fork_id)
-
     async def beat(self) -> None:
         await self._beats.ask_until_answered("beat", int)
-
-    async def figures(self) -> WorkerAnswer:
-        return await self._client.ask_until_answered("figures", WorkerAnswer)
 
     async def watch(self) -> None:
         """Wait until the worker is dead, or useless because its connection has ended."""
@@ -101,25 +68,15 @@ class RayWorkerPort(RayActor, WorkerPort):
             for watch in watches:
                 watch.cancel()
 
-    async def end(self) -> None:
-        # The connection ends first: callers that wait for an answer need not wait for Ray.
-        self._client.link.abort()
-        self._beats.link.abort()
-        await self._end(self)
-
-    async def _command(self, method: str, kind: type[T] | Any, *arguments: object) -> T:
-        return await self._client.ask_until_answered(method, kind, self._term(), *arguments)
-
     async def _watch(self) -> None:
         with suppress(ActorDied):
-            await self.ask("watch", group=WATCH)
+            await self._actor.ask("watch", group=WATCH)
 
-    def _noted(self, note: Note) -> None:
-        if note.name == REPORT:
-            self.reported(decode_report(note.body))
-        elif note.name == LOGGED:
-            # This process forwards it to the log of a service, as it does with its own records.
-            msgspec.msgpack.decode(note.body, type=Logged).log(worker=self.name, node=self.node)
+    async def end(self) -> None:
+        # The connection ends first: callers that wait for an answer need not wait for Ray.
+        self.client.link.abort()
+        self._beats.link.abort()
+        await self._end(self._actor)
 
 
 class RayWorkers(WorkerStarter):
@@ -147,10 +104,7 @@ class RayWorkers(WorkerStarter):
         self._prefix = f"worker-{settings.folder_id}-"
 
     async def start(self, avoid: frozenset[str], node: str | None, within_s: float) -> WorkerPort:
-        """Start a worker, and return it once it accepts calls: on a node, or on any but those to avoid.
-
-        Without a node, Ray spreads workers, and its autoscaler sees one that waits for room.
-        """
+        # Without a node, Ray spreads workers, and its autoscaler sees one that waits for room.
         name = f"{self._prefix}{secrets.token_hex(4)}"
         asked = {"num_cpus": self._settings.worker_cpus, "memory": max(self._settings.worker_memory_bytes, 1)}
         try:
@@ -162,7 +116,6 @@ class RayWorkers(WorkerStarter):
         return await self._connect(RayActor(actor, name), within_s)
 
     async def survivors(self) -> Sequence[Survivor]:
-        """Return the workers that an earlier scheduler of the data folder has left."""
         names: list[str] = await off_loop(ray.util.list_named_actors, "ray names")
         nodes = await off_loop(nodes_of_actors, "ray names")
         return [
@@ -183,9 +136,9 @@ class RayWorkers(WorkerStarter):
         clients: list[LinkClient] = []
         try:
             async with asyncio.timeout(within_s):
-                node, for_beats = await worker.ask("listen_for_beats")
-                address: Address = await worker.ask("listen")
-                pid: int = await worker.ask("pid")
+                pid: int
+                address: Address
+                pid, address, for_beats = await worker.ask("listen")
                 for one in (address, for_beats):
                     clients.append(await LinkClient.to(one.seen_from(here)))  # noqa: PERF401 -- one may fail
         except BaseException as error:
@@ -199,8 +152,8 @@ class RayWorkers(WorkerStarter):
             raise
         # So a machine that is gone or cut off is noticed during an activation, too, however long it may take.
         clients[1].link.end_if_unacknowledged(self._settings.node_timeout_s)
-        process = Process(pid, address.host or node[:12], here=node == here)
-        return RayWorkerPort(worker, node, address, *clients, process=process, term=self._term, end=self._end)
+        process = Process(pid, address.host or address.node[:12], here=address.node == here)
+        return RayWorkerPort(worker, address, *clients, process=process, term=self._term, end=self._end)
 
     async def _end(self, worker: RayActor, after_s: float = 0.0) -> None:
         """End a worker: later if Ray or the disk does not answer now, never if there is a successor."""

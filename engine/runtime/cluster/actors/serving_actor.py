@@ -60,19 +60,20 @@ class ServingActor(ABC):
         self._serving = Serving("serving", self._link)
         self._beating: Serving | None = None
 
-    def listen(self) -> Address:
-        """Accept connections, and return the address: the same whenever it is asked. Raises OSError."""
-        return self._serving.listen(self._transport, self._on_node())
+    def listen(self) -> tuple[int, Address, Address]:
+        """Accept connections; return the pid, the address, and another one at which beats are answered.
 
-    def listen_for_beats(self) -> tuple[str, Address]:
-        """Answer beats in a thread of their own; return the node's id and the address. Raises OSError.
-
-        A `beat` is answered while this process runs, and a `turn` once the loop that serves has turned.
+        They are the same whenever it is asked. A `beat` is answered by a thread of its own while this process
+        runs, and a `turn` once the loop that serves has turned. Raises OSError.
         """
+        if not self.node.id:
+            host: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+            self.node = Node(ray.get_runtime_context().get_node_id(), host)
         if self._beating is None:
             methods = {"beat": _beat, "turn": self._turn}
             self._beating = Serving("beats", lambda _: ServerConnection(methods).link())
-        return self._on_node().id, self._beating.listen(self._transport, self.node)
+        beats = self._beating.listen(self._transport, self.node)
+        return os.getpid(), self._serving.listen(self._transport, self.node), beats
 
     def watch(self) -> None:
         """Block for as long as the process lives, so that a caller learns of its death at once.
@@ -81,9 +82,6 @@ class ServingActor(ABC):
         """
         self._never.wait()
 
-    def pid(self) -> int:
-        return os.getpid()
-
     @abstractmethod
     def _link(self, transport: str) -> Link:
         """Make the link for a connection that is about to be made, by `unix`, `tcp` or `tls`."""
@@ -91,12 +89,6 @@ class ServingActor(ABC):
     async def _turn(self) -> int:
         await turn_of(self._serving.loop)
         return 0
-
-    def _on_node(self) -> Node:
-        if not self.node.id:
-            host: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
-            self.node = Node(ray.get_runtime_context().get_node_id(), host)
-        return self.node
 
 
 async def _beat() -> int:

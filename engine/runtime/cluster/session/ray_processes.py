@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from engine.runtime.process.processes import ENDED, STOPPED, state_of
+from engine.runtime.process.processes import ENDED, STOPPED, parent_of, state_of
 
 _RAYLET: Final = "raylet"
 _ESSENTIAL: Final = frozenset({_RAYLET, "gcs_server"})
@@ -192,7 +192,7 @@ def _held_children(parent: int, but: Collection[int] = ()) -> list[_Process]:
             with contextlib.suppress(OSError):
                 process = _Process(pid, os.pidfd_open(pid))
                 # The child may have ended before, and another process got its number.
-                if _parent(pid) == parent:
+                if parent_of(pid) == parent:
                     held.append(process)
                 else:
                     os.close(process.descriptor)
@@ -220,16 +220,7 @@ def _has_ended(process: _Process, within_s: float) -> bool:
 def _children(parent: int) -> set[int]:
     """Return the pids of a process's children; none without /proc."""
     pids = (int(path.parent.name) for path in Path("/proc").glob("[0-9]*/stat"))
-    return {pid for pid in pids if _parent(pid) == parent}
-
-
-def _parent(pid: int) -> int | None:
-    """Return the pid of a process's parent; None if the process was reaped."""
-    try:
-        # The second field is the program's name in parentheses, which may contain anything.
-        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
-    except (OSError, ValueError, IndexError):
-        return None
+    return {pid for pid in pids if parent_of(pid) == parent}
 
 
 def _program(pid: int) -> str:

@@ -135,6 +135,15 @@ class Report(msgspec.Struct, frozen=True):
 REPORT: Final = "report"
 """The name of the note that carries a report."""
 
+MAKE_ROOM: Final = "make room"
+"""The name of the note to workers that says whether another detector waits for the slot of an activation."""
+
+
+def make_room_note(term: int, epoch: int, *, wanted: bool = True) -> bytes:
+    """Return the body of that note, which a scheduler of a term sends."""
+    return f"{term} {epoch} {wanted:d}".encode()
+
+
 LEFT: Final = "left"
 """The name of the note to front ends that the activation of an epoch is over: batches without an answer
 were not started."""

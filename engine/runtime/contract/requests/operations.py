@@ -5,17 +5,13 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from engine.evaluation.inspecting.comparisons import ComparisonAsked
+from engine.evaluation.inspecting.lists import FIRINGS_PAGE_MAX, FiringsAsked, RulesAsked
+from engine.evaluation.inspecting.states import StateAsked
+from engine.evaluation.inspecting.timelines import TimelineAsked
 from engine.evaluation.rules import Labels
 from engine.evaluation.wire.batches import BatchForm
-from engine.evaluation.wire.inspecting.looks import (
-    FIRINGS_PAGE_MAX,
-    ComparisonAsked,
-    FiringsAsked,
-    TimelineAsked,
-)
-from engine.evaluation.wire.inspecting.rule_lists import RulesAsked
-from engine.evaluation.wire.inspecting.states import StateAsked
-from engine.evaluation.wire.records.decoding import Ingest
+from engine.evaluation.wire.records import Ingest
 from engine.language.condition import Scalar
 from engine.language.json.writer import json_bytes
 from engine.runtime.contract.requests.tuples import (
@@ -190,20 +186,10 @@ class AddRule(msgspec.Struct, forbid_unknown_fields=True):
     every_by: list[str] | None = None
 
 
-class PutRule(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class PutRule(AddRule, omit_defaults=True):
     """One rule in the payload of `put_rules`; `draft_of` is a name here."""
 
-    name: str
-    condition: str
-    notify: bool = False
     enabled: bool = True
-    shadow: bool = False
-    draft_of: str | None = None
-    description: str = ""
-    labels: str = "{}"
-    timed: bool = False
-    every_secs: int | float = 0
-    every_by: list[str] | None = None
     history: Literal["keep"] | None = None
 
 
@@ -231,6 +217,12 @@ class ChangeRule(msgspec.Struct, forbid_unknown_fields=True):
     timed: bool | None = None
     every_secs: int | float | None = None
     every_by: list[str] | None = None
+
+
+def members_of(given: AddRule | ChangeRule) -> dict[str, Any]:
+    """Return the members of a payload that describes a rule, with its labels decoded."""
+    labels = None if given.labels is None else msgspec.json.decode(given.labels)
+    return msgspec.structs.asdict(given) | {"labels": labels}
 
 
 def evaluate(body: bytes, key: str = "", *, explained: bool = False) -> Operation:

@@ -18,11 +18,11 @@ import msgpack
 from engine.evaluation.detector import Detector
 from engine.evaluation.persistence import saved
 from engine.evaluation.persistence.capturing import Captured, capture
-from engine.evaluation.persistence.figures import figures_of
+from engine.evaluation.persistence.figures import figures_of, load_figures
 from engine.evaluation.persistence.packing import packed
 from engine.language.limits import Limits
 from engine.runtime.detector.persistence.journal_entries import limits_document, limits_from
-from snapshots.errors import NewerFormat, OlderFormat
+from snapshots.errors import other_format
 from snapshots.files import Files
 from snapshots.folders import create_folder
 from snapshots.write.due_marks import mark_folder
@@ -86,17 +86,13 @@ def detector_from(body: bytes, version: int) -> Detector:
     _check("detector's state", state_version, saved.OLDEST_VERSION, saved.STATE_VERSION)
     detector = Detector(limits=limits_from(stored_limits))
     saved.load(detector, document, state_version)
-    saved.load_figures(detector, document)
+    load_figures(detector, document)
     return detector
 
 
 def _check(what: str, version: int, oldest: int, newest: int) -> None:
     if not oldest <= version <= newest:
-        newer = version > newest
-        raise (NewerFormat if newer else OlderFormat)(
-            f"the {what} was saved by a{' newer' if newer else 'n older'} program, with version {version}; "
-            f"this one knows versions {oldest} to {newest}"
-        )
+        raise other_format(f"the {what} was saved", version, newest, oldest)
 
 
 def make_fork(folder: Path, source: DetectorSnapshot, files: Files, *, is_due: bool) -> None:

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from engine.evaluation.events.lateness import with_lateness, without_lateness
+from engine.evaluation.events.outcomes import with_lateness, without_lateness
 from engine.evaluation.wire.events import Done
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.contract.errors import TOO_MANY_WAIT

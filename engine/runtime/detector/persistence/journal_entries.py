@@ -14,7 +14,7 @@ from typing import Final, Literal
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.persistence.conditions import condition_bytes, stored_condition
+from engine.evaluation.persistence.columns import condition_bytes, stored_condition
 from engine.evaluation.persistence.figures import figures_of, restore_figures
 from engine.evaluation.rules import Rule
 from engine.evaluation.wire.batches import BatchForm
@@ -216,26 +216,14 @@ encode: Final[Callable[[JournalRecord], bytes]] = msgspec.msgpack.Encoder().enco
 decode: Final = msgspec.msgpack.Decoder(JournalRecord).decode
 
 
+_AS_IN_A_RULE: Final = frozenset(RulePut.__struct_fields__) - {"condition", "labels", "by", "history"}
+
+
 def rule_put(rule: Rule, by: str = "", history: Literal["keep"] | None = None) -> RulePut:
     """Return the entry for an added or changed rule."""
-    return RulePut(
-        rule.id,
-        rule.name,
-        condition_bytes(rule.condition),
-        rule.enabled,
-        rule.notify,
-        rule.priority,
-        rule.source,
-        rule.shadow,
-        rule.draft_of,
-        rule.description,
-        json_bytes(rule.labels),
-        by,
-        history,
-        rule.timed,
-        rule.every_secs,
-        rule.every_by,
-    )
+    members = {name: getattr(rule, name) for name in _AS_IN_A_RULE}
+    condition, labels = condition_bytes(rule.condition), json_bytes(rule.labels)
+    return RulePut(**members, condition=condition, labels=labels, by=by, history=history)
 
 
 def rule_of(put: RulePut) -> Rule:

@@ -7,52 +7,25 @@ from typing import Any, assert_never
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.operators.present_terms.clock import zones_version
+from engine.evaluation.operators.terms.clock import zones_version
 from engine.evaluation.rule_book.changes.versions import Change
 from engine.evaluation.wire.batches import decode_batch
 from engine.evaluation.wire.decoding import decode_evaluate, decode_lines, event_in, events_in
-from engine.evaluation.wire.records.decoding import Ingest, events_of
-from engine.evaluation.wire.records.evaluating import in_order
+from engine.evaluation.wire.records import Ingest, events_of, in_order
 from engine.language.diagnostics import Refusal
 from engine.language.limits import Limits
 from engine.runtime.contract.requests.operations import BATCH_KINDS, EVALUATE, INGEST, TICK
-from engine.runtime.detector.persistence import journal_entries
-from engine.runtime.detector.persistence.detector_snapshot import (
-    detector_from,
-)
+from engine.runtime.detector.persistence import journal_entries as entries
+from engine.runtime.detector.persistence.detector_snapshot import detector_from
 from engine.runtime.detector.persistence.idempotency import (
     PAGE_VERSION,
     CachedAnswer,
     IdempotencyCache,
     request_digest,
 )
-from engine.runtime.detector.persistence.journal_entries import (
-    RECORD_VERSION,
-    RULES,
-    DraftPromoted,
-    Evaluated,
-    EvaluatedBatch,
-    EvaluatedLines,
-    EvaluatedRecords,
-    JournalEntry,
-    JournalRecord,
-    LimitsSet,
-    RelationChanged,
-    RelationDeleted,
-    RelationPart,
-    RelationPut,
-    RulePut,
-    RuleRemoved,
-    RulesChanged,
-    Ticked,
-    limits_from,
-    program_version,
-    rule_of,
-    under_limits,
-)
 from engine.runtime.detector.persistence.replay_attempts import Poisoned
 from engine.runtime.detector.persistence.uploads import Uploads, change_relation
-from snapshots.errors import NewerFormat, OlderFormat
+from snapshots.errors import other_format
 from snapshots.format.segment_reader import Record
 from snapshots.takeover.recovered import Recovered
 
@@ -85,24 +58,16 @@ def restore(
         detector = detector_from(snapshot.body, snapshot.version)
     for page in recovered.pages:
         if page.version != PAGE_VERSION:
-            newer = page.version > PAGE_VERSION
-            raise (NewerFormat if newer else OlderFormat)(
-                f"answers were stored by a{' newer' if newer else 'n older'} program, "
-                f"with version {page.version}; this one knows version {PAGE_VERSION}"
-            )
+            raise other_format("answers were stored", page.version, PAGE_VERSION)
         answers.load_page(page.body)
     replay = Replay(detector, answers)
     records = 0
     diverged = _Diverged()
     for record in recovered.records:
-        if record.version > RECORD_VERSION:
-            raise NewerFormat(
-                f"{record.path} at {record.offset}: the record is of a newer program, with version "
-                f"{record.version}; this one knows versions up to {RECORD_VERSION}"
-            )
+        record.check_version(entries.RECORD_VERSION)
         reached(record)
         try:
-            decoded = journal_entries.decode(record.payload)
+            decoded = entries.decode(record.payload)
             if not replay.take(decoded):
                 diverged.note(record, decoded)
         except Exception as error:
@@ -118,6 +83,9 @@ class Diverged(Exception):
     """The replay reached another state than the original execution."""
 
 
+_Answered = entries.Evaluated | entries.EvaluatedBatch | entries.EvaluatedRecords | entries.Ticked
+
+
 class Replay:
     """Replays a detector's journal."""
 
@@ -126,7 +94,7 @@ class Replay:
         self.answers = answers
         self._uploads = Uploads()
 
-    def take(self, record: JournalRecord) -> bool:
+    def take(self, record: entries.JournalRecord) -> bool:
         """Replay a record; return whether the same rules fired as originally.
 
         Raises Diverged if the replay reaches another position.
@@ -136,7 +104,7 @@ class Replay:
         clock_us, events_seen = before.clock_us, before.events_seen
         for entry in record.entries:
             self._take(entry, record.answered_at_us)
-        if not any(isinstance(entry, RelationPart) for entry in record.entries):
+        if not any(isinstance(entry, entries.RelationPart) for entry in record.entries):
             # Parts that do not stand right before what installs them are of an owner that died.
             self._uploads.clear()
         detector = self.detector
@@ -151,46 +119,46 @@ class Replay:
         verdicts = detector.verdicts.take()
         return record.verdicts is None or record.verdicts == verdicts
 
-    def _take(self, entry: JournalEntry, at_us: int) -> None:
+    def _take(self, entry: entries.JournalEntry, at_us: int) -> None:
         detector = self.detector
-        if isinstance(entry, RULES):
+        if isinstance(entry, entries.RULES):
             detector.change = Change(at_us, entry.by)
         match entry:
-            case Evaluated():
+            case entries.Evaluated():
                 self._observe([event_in(decode_evaluate(entry.body, detector.limits))])
                 self._keep(EVALUATE, entry, at_us)
-            case EvaluatedBatch():
+            case entries.EvaluatedBatch():
                 refused = frozenset(entry.refused)
                 events = events_in(decode_batch(entry.body, detector.limits, entry.form))
                 self._observe([event for place, event in enumerate(events) if place not in refused])
                 self._keep(BATCH_KINDS[entry.form], entry, at_us)
-            case EvaluatedLines():
+            case entries.EvaluatedLines():
                 self._observe(_events_of(entry, detector.limits))
-            case EvaluatedRecords():
+            case entries.EvaluatedRecords():
                 self._observe(_events_in(entry, at_us, detector.limits))
                 self._keep(INGEST, entry, at_us)
-            case Ticked():
+            case entries.Ticked():
                 detector.tick(entry.time_us)
                 self._keep(TICK, entry, at_us)
-            case RulePut():
-                detector.put_rule(rule_of(entry), entry.history)
-            case RulesChanged():
-                put = [(rule_of(each), each.history) for each in entry.put]
+            case entries.RulePut():
+                detector.put_rule(entries.rule_of(entry), entry.history)
+            case entries.RulesChanged():
+                put = [(entries.rule_of(each), each.history) for each in entry.put]
                 detector.change_rules(put, entry.removed)
-            case RuleRemoved():
+            case entries.RuleRemoved():
                 detector.remove_rule(entry.id)
-            case DraftPromoted():
+            case entries.DraftPromoted():
                 detector.promote(entry.id)
-            case RelationPart():
+            case entries.RelationPart():
                 self._uploads.stage(detector, entry.staged)
-            case RelationPut():
+            case entries.RelationPut():
                 self._uploads.install(detector, entry.name, entry.upload, entry.parts, entry.changed_ms)
-            case RelationChanged():
+            case entries.RelationChanged():
                 change_relation(detector, entry.change, entry.changed_ms)
-            case RelationDeleted():
+            case entries.RelationDeleted():
                 detector.delete_relation(entry.name)
-            case LimitsSet():
-                self.detector = under_limits(detector, limits_from(entry.limits))
+            case entries.LimitsSet():
+                self.detector = entries.under_limits(detector, entries.limits_from(entry.limits))
             case _:
                 assert_never(entry)
 
@@ -201,7 +169,10 @@ class Replay:
             raise Diverged(f"an event was refused that was accepted originally: {refusal}") from refusal
 
     def _keep(
-        self, kind: str, entry: Evaluated | EvaluatedBatch | EvaluatedRecords | Ticked, at_us: int
+        self,
+        kind: str,
+        entry: entries.Evaluated | entries.EvaluatedBatch | entries.EvaluatedRecords | entries.Ticked,
+        at_us: int,
     ) -> None:
         answer = entry.answer
         if answer is not None:
@@ -209,7 +180,7 @@ class Replay:
             self.answers.keep(CachedAnswer(answer.key, request, answer.result, answer.messages), at_us)
 
 
-def _events_of(entry: EvaluatedLines, limits: Limits) -> list[Any]:
+def _events_of(entry: entries.EvaluatedLines, limits: Limits) -> list[Any]:
     refused = frozenset(entry.refused)
     events = []
     for place, line in enumerate(decode_lines(entry.lines, limits)):
@@ -221,7 +192,7 @@ def _events_of(entry: EvaluatedLines, limits: Limits) -> list[Any]:
     return events
 
 
-def _events_in(entry: EvaluatedRecords, now_us: int, limits: Limits) -> list[Any]:
+def _events_in(entry: entries.EvaluatedRecords, now_us: int, limits: Limits) -> list[Any]:
     refused = frozenset(entry.refused)
     events = events_of(msgspec.msgpack.decode(entry.body, type=Ingest), now_us, limits)
     for place, event in enumerate(events):
@@ -241,11 +212,11 @@ class _Diverged:
         self._count = 0
         self._first = ""
 
-    def note(self, record: Record, decoded: JournalRecord) -> None:
+    def note(self, record: Record, decoded: entries.JournalRecord) -> None:
         if not self._count:
             self._first = (
                 f"{record.path} at {record.offset}: at the events of record {record.sequence}, "
-                f"other rules fire in version {program_version()} "
+                f"other rules fire in version {entries.program_version()} "
                 f"than fired when version {decoded.program} evaluated them"
             )
             if decoded.zones != zones_version():

@@ -7,8 +7,7 @@ import msgspec
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.relations.builder import RelationBuilder
-from engine.evaluation.relations.rows import TupleRefused
-from engine.evaluation.relations.stored import StoredRelation
+from engine.evaluation.relations.stored import StoredRelation, TupleRefused
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.contract.errors import STARTING, TOO_MANY_WAIT
 from engine.runtime.contract.requests.tuples import (

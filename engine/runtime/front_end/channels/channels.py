@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from engine.runtime.concurrency.background import cancel
+from engine.runtime.contract.errors import no_such_detector
 from engine.runtime.contract.requests.calls import LEFT, Address, Route
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.channels.detector_channel import DetectorChannel, Locate
@@ -77,7 +79,7 @@ class Channels(dict[str, DetectorChannel]):
     def deleted(self, detector_id: str) -> None:
         """Refuse the requests that wait for a detector with 1200."""
         if (channel := self.get(detector_id)) is not None:
-            channel.deleted()
+            channel.refuse_waiting(lambda: no_such_detector(detector_id))
 
     def refuse_all(self) -> None:
         """Refuse all waiting and running requests: the time to serve them is over."""
@@ -93,10 +95,7 @@ class Channels(dict[str, DetectorChannel]):
             channel.refuse_waiting()
 
     async def close(self) -> None:
-        connecting = list(self._connecting.values())
-        for task in connecting:
-            task.cancel()
-        await asyncio.gather(*connecting, return_exceptions=True)
+        await cancel(self._connecting.values())
         for client in list(self._clients.values()):
             client.close()
         if self._next_check is not None:

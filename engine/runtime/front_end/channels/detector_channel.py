@@ -7,13 +7,7 @@ from typing import Final
 
 from engine.evaluation.wire.events import Answer
 from engine.language.diagnostics import Refusal
-from engine.runtime.contract.errors import (
-    STARTING,
-    DetectorUnavailable,
-    no_such_detector,
-    outcome_unknown,
-    shutting_down,
-)
+from engine.runtime.contract.errors import STARTING, DetectorUnavailable, outcome_unknown, shutting_down
 from engine.runtime.contract.requests.calls import Route
 from engine.runtime.contract.requests.operations import CurrentRequest, Operation, current_request
 from engine.runtime.contract.settings import RuntimeSettings
@@ -134,7 +128,7 @@ class DetectorChannel:
 
     def release(self, request: Request) -> None:
         """Drop a request: it is answered, or its caller is gone."""
-        request.release()
+        self._mailbox.release(request)
         request.tell_times(request.deadline_s - self._settings.deadline_s, self._loop.time())
         if self._finding is not None and not len(self._mailbox):
             self._finding.cancel()
@@ -145,17 +139,13 @@ class DetectorChannel:
             client, self._client = self._client, None
             # An announced request was executed. Its answer waits for room here, and will come.
             if self._in_flight and not client.is_announced(self._number):
-                client.forget(self._number)
+                client.withdraw(self._number)
                 self._settle(epoch, Moved(self._number))
             self._leave(epoch)
 
-    def deleted(self) -> None:
-        """Refuse waiting requests with 1200. Those in flight end."""
-        self._outcomes.refuse_waiting(lambda: no_such_detector(self.detector_id))
-
-    def refuse_waiting(self) -> None:
-        """Refuse waiting requests: the server is shutting down."""
-        self._outcomes.refuse_waiting(shutting_down)
+    def refuse_waiting(self, make: Callable[[], Exception] = shutting_down) -> None:
+        """Refuse waiting requests, each with an error of its own. Those in flight end."""
+        self._outcomes.refuse_waiting(make)
 
     def refuse_all(self) -> None:
         """Refuse waiting requests and those in flight."""

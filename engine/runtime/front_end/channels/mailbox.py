@@ -7,20 +7,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from engine.evaluation.wire.events import Answer
-from engine.runtime.contract.errors import (
-    TOO_MANY_WAIT,
-    DetectorUnavailable,
-)
+from engine.runtime.contract.errors import TOO_MANY_WAIT, DetectorUnavailable
 from engine.runtime.contract.requests.calls import Took
 from engine.runtime.contract.requests.operations import ANSWERS_MUCH, LONG, LONG_S, CurrentRequest, Operation
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.front_end.memory_budget import (
-    BYTES,
-    MEMORY,
-    QUEUE,
-    SMALL_BYTES_MAX,
-    MemoryBudget,
-)
+from engine.runtime.front_end.memory_budget import BYTES, MEMORY, QUEUE, SMALL_BYTES_MAX, MemoryBudget
 from engine.runtime.transport.link import Answered
 
 COPIES: Final = 2
@@ -47,8 +38,6 @@ class Request:
     """When it was sent last; None while it waits."""
     took: Took | None = None
     """Where its time went in the worker, once it is answered."""
-    mailbox: "Mailbox | None" = None
-    """The mailbox that admitted it."""
 
     @property
     def answer_by_s(self) -> float:
@@ -64,11 +53,6 @@ class Request:
         """Give the caller an error, unless it has an answer."""
         if not self.answer.done():
             self.answer.set_exception(error)
-
-    def release(self) -> None:
-        """Drop the request: it is answered, or its caller is gone."""
-        if self.mailbox is not None:
-            self.mailbox.release(self)
 
     def tell_times(self, admitted_s: float, now_s: float) -> None:
         """Tell its caller where the time went."""
@@ -130,7 +114,6 @@ class Mailbox:
             self._compact()
         if not self._memory.has_room(COPIES * size):
             self._find_room(request.operation, size)
-        request.mailbox = self
         self._enter(request)
         self._queue.append(request)
 

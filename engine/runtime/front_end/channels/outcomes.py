@@ -8,16 +8,11 @@ from typing import Final
 
 from engine.evaluation.wire.events import Refused
 from engine.language.diagnostics import Entry, Refusal
-from engine.runtime.contract.errors import (
-    INTERNAL,
-    STARTING,
-    DetectorUnavailable,
-    outcome_unknown,
-)
+from engine.runtime.contract.errors import INTERNAL, STARTING, DetectorUnavailable, outcome_unknown
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.front_end.channels.mailbox import Mailbox, Request, give_answers
 from engine.runtime.front_end.memory_budget import BUSY, SLOTS, STARTING_UP
-from engine.runtime.transport.link import Answered, Failed, Moved, Response, Unknown
+from engine.runtime.transport.link import Answered, Moved, Response, Unknown
 from engine.runtime.transport.link_client import error_in
 from snapshots.errors import StorageError, WriteFailed
 
@@ -69,11 +64,12 @@ class Outcomes:
                 for request in batch:
                     request.sent -= 1
                 self._mailbox.put_back(batch)
-            case Failed():
-                unknown = self._fail(batch, error_in(response))
-            case error:
-                for request in batch:
-                    request.fail(error_in(error))
+            case failed:
+                error = error_in(failed)
+                if isinstance(error, Refusal | DetectorUnavailable):
+                    for request in batch:
+                        request.fail(error_in(failed))
+                unknown = self._fail(batch, error)
         for request in batch:
             if not request.waits:
                 request.fail(outcome_unknown(unknown))
@@ -105,7 +101,7 @@ class Outcomes:
             message = f"nothing was evaluated: {error}"
             for request in batch:
                 request.fail(DetectorUnavailable(STARTING, message, self._settings.retry_s))
-        elif not isinstance(error, StorageError):
+        elif not isinstance(error, StorageError | Refusal | DetectorUnavailable):
             refused = Refused((Entry(INTERNAL, self.log("the worker failed", error, batch)),))
             for request in batch:
                 request.settle(refused)
@@ -114,9 +110,10 @@ class Outcomes:
     def refuse_waiting(self, make: Callable[[], Exception]) -> None:
         """Refuse the waiting requests, each with an error of its own."""
         for request in self._mailbox.take_waiting():
-            # If the detector does not exist, the outcome of an earlier attempt does not matter.
             error = make()
-            request.fail(_unknown_outcome() if request.sent and not isinstance(error, Refusal) else error)
+            # An earlier attempt may have succeeded. If the detector does not exist, that does not matter.
+            is_unknown = request.sent and not isinstance(error, Refusal)
+            request.fail(outcome_unknown(_DIED) if is_unknown else error)
 
     def expire_waiting(self, now_s: float, waiting_for_slots: int | None) -> None:
         """Refuse the requests that were not sent by their deadline; they are never sent.
@@ -133,7 +130,7 @@ class Outcomes:
         message = f"the deadline passed while the detector {state}; nothing was evaluated"
         for request in self._mailbox.expire(now_s, cause):
             refusal = DetectorUnavailable(STARTING, message, self._settings.retry_s)
-            request.fail(_unknown_outcome() if request.sent else refusal)
+            request.fail(outcome_unknown(_DIED) if request.sent else refusal)
 
     def log(self, what: str, error: Exception, batch: Sequence[Request] = ()) -> str:
         """Log an exception, and return the message that refers callers to it."""
@@ -160,8 +157,3 @@ def _shown(ids: Sequence[str]) -> str:
     ids = [one for one in ids if one]
     more = f" and {len(ids) - _IDS_LOGGED} more" if len(ids) > _IDS_LOGGED else ""
     return " ".join(ids[:_IDS_LOGGED]) + more
-
-
-def _unknown_outcome() -> DetectorUnavailable:
-    """Return the error of a request that waits to be sent again: the first attempt may have succeeded."""
-    return outcome_unknown(_DIED)

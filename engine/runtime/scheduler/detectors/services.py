@@ -6,13 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from engine.runtime.catalogue.catalogue_client import CatalogueClient
-from engine.runtime.contract.measures import (
-    ACTIVATIONS,
-    DAMAGED,
-    DETECTORS_LOST,
-    DIVERGED,
-    RECORDS_READ,
-)
+from engine.runtime.contract import measures
 from engine.runtime.contract.requests.calls import Activated, Report
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.scheduler.detectors.activation_slots import ActivationSlots
@@ -70,22 +64,22 @@ class Services:
 
     def activated(self, detector_id: str, activated: Activated) -> None:
         """Note what an activation has found."""
-        self.counts[ACTIVATIONS] += 1
-        self.counts[RECORDS_READ] += activated.records
-        self.counts[DAMAGED] += len(activated.damage)
+        self.counts[measures.ACTIVATIONS] += 1
+        self.counts[measures.RECORDS_READ] += activated.records
+        self.counts[measures.DAMAGED] += len(activated.damage)
         self.problems.end(detector_id)
         if activated.read_only is not None:
             self.problems.begin(detector_id, f"it is read-only: {activated.read_only}")
         for damage in activated.damage:
             self.problems.note(f"detector {detector_id}: set aside: {damage}")
         if activated.diverged is not None:
-            self.counts[DIVERGED] += 1
+            self.counts[measures.DIVERGED] += 1
             message = f"{activated.diverged}; answers before and after differ in that"
             self.problems.note(f"detector {detector_id}: {message}")
 
     def lost(self, detector_id: str) -> None:
         """Note that a detector was lost with its worker."""
-        self.counts[DETECTORS_LOST] += 1
+        self.counts[measures.DETECTORS_LOST] += 1
         self.dues.note(detector_id, 0)
 
     def reported(self, detector_id: str, report: Report) -> None:

@@ -3,13 +3,31 @@
 import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from engine.runtime.contract.figures import NodeFigures
-from engine.runtime.contract.ports import NodesPort
 from engine.runtime.contract.settings import RuntimeSettings
 
 _log = logging.getLogger(__name__)
+
+
+_AVOIDED_S: Final = 60.0
+"""How long a silent node gets no workers. Afterwards one is tried there: it may be back. If it is gone, Ray,
+which is rightly patient, may not have noticed yet."""
+
+
+class NodesPort(Protocol):
+    """The machines of the cluster."""
+
+    @property
+    def here(self) -> str:
+        """The node of this process; empty if that is not known."""
+
+    async def look(self) -> Sequence[NodeFigures]:
+        """Return all machines, dead ones too."""
+
+    async def drain(self, node: str, *, draining: bool) -> None:
+        """Store whether a node is drained, for as long as the cluster exists."""
 
 
 class Nodes:
@@ -20,6 +38,7 @@ class Nodes:
         self._settings = settings
         self._figures: dict[str, NodeFigures] = {}
         """The living nodes, by id."""
+        self._avoided_until_s: dict[str, float] = {}
         self._looking: asyncio.Task[Sequence[NodeFigures]] | None = None
 
     @property
@@ -52,6 +71,25 @@ class Nodes:
     def draining(self) -> frozenset[str]:
         """The nodes that take no more workers."""
         return frozenset(node.id for node in self._figures.values() if node.draining)
+
+    def avoid(self, node: str) -> None:
+        """Start no worker on a silent node for a while, as long as another one has room."""
+        _log.warning("no worker of the node %s answers; none is started there for a while", node)
+        self.doubt(node)
+
+    def doubt(self, node: str) -> None:
+        """Do the same with a node of which it is not known yet whether it is silent."""
+        self._avoided_until_s[node] = asyncio.get_running_loop().time() + _AVOIDED_S
+
+    def trust(self, node: str) -> None:
+        """Start workers on a node again."""
+        self._avoided_until_s.pop(node, None)
+
+    @property
+    def avoided(self) -> frozenset[str]:
+        """The nodes on which no worker is started for now."""
+        now_s = asyncio.get_running_loop().time()
+        return frozenset(node for node, until_s in self._avoided_until_s.items() if until_s > now_s)
 
     def accepts_workers(self, node: str | None) -> bool:
         """Whether a worker may be started on a node, or with None on any."""
@@ -91,26 +129,3 @@ class Nodes:
             f"no node has room for a worker, which asks for {asks} (--worker-cpus, --worker-memory-bytes); "
             f"{len(takers)} of {len(self._figures)} nodes take workers"
         )
-
-
-_AVOIDED_S: Final = 60.0
-"""How long a silent node gets no workers. Afterwards one is tried there: it may be back. If it is gone, Ray,
-which is rightly patient, may not have noticed yet."""
-
-
-class AvoidedNodes:
-    """The nodes on which no worker is started for a while."""
-
-    def __init__(self) -> None:
-        self._until_s: dict[str, float] = {}
-
-    def add(self, node: str) -> None:
-        self._until_s[node] = asyncio.get_running_loop().time() + _AVOIDED_S
-
-    def remove(self, node: str) -> None:
-        self._until_s.pop(node, None)
-
-    def now(self) -> frozenset[str]:
-        now_s = asyncio.get_running_loop().time()
-        self._until_s = {node: until_s for node, until_s in self._until_s.items() if until_s > now_s}
-        return frozenset(self._until_s)

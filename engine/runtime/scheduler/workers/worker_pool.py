@@ -2,21 +2,17 @@
 
 import asyncio
 import contextlib
-import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from engine.runtime.concurrency.background import Background
 from engine.runtime.contract.errors import ActorDied
-from engine.runtime.contract.ports import WorkerPort, WorkerStarter
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.scheduler.workers.cluster_nodes import AvoidedNodes, Nodes
-from engine.runtime.scheduler.workers.detector_worker import DetectorWorker, best
+from engine.runtime.scheduler.workers.cluster_nodes import Nodes
+from engine.runtime.scheduler.workers.detector_worker import DetectorWorker, WorkerWatch, answered
+from engine.runtime.scheduler.workers.worker_port import WorkerPort, WorkerStarter
 from engine.runtime.scheduler.workers.worker_starts import WorkerStarts
-from engine.runtime.scheduler.workers.worker_watch import WorkerWatch
-
-_log = logging.getLogger(__name__)
 
 
 class _Need(NamedTuple):
@@ -56,12 +52,10 @@ class WorkerPool:
         self._takers: dict[asyncio.Future[DetectorWorker], _Need] = {}
         """The takers that wait, in order."""
         self._all: set[DetectorWorker] = set()
-        self.avoided = AvoidedNodes()
-        self._starts = WorkerStarts(
+        self.starts = WorkerStarts(
             starter,
             settings,
             self._nodes,
-            self.avoided,
             started=self._started,
             over=self.fill,
             room_changed=self._tell_change,
@@ -69,7 +63,7 @@ class WorkerPool:
         self._endings = Background()
         self._watch = WorkerWatch(
             settings,
-            self.avoided,
+            self._nodes,
             self._doubted,
             self._died,
             lambda worker, epoch: self._endings.begin(self.drop(worker, epoch)),
@@ -89,7 +83,7 @@ class WorkerPool:
     @property
     def no_room(self) -> str | None:
         """The message that no node has room for a worker that is needed; None if one has."""
-        return self._starts.no_room
+        return self.starts.no_room
 
     async def take(self, *, alone: bool = False, node: str | None = None) -> DetectorWorker:
         """Return a worker for a detector, or wait until one has started; first come, first served.
@@ -118,9 +112,8 @@ class WorkerPool:
         """Drop an unwanted detector from a worker, unsaved; end the worker if that is impossible."""
         worker.pending.add(epoch)
         try:
-            async with asyncio.timeout(self._settings.activation_hung_s):
-                await worker.port.delete(epoch)
-        except (ActorDied, TimeoutError):
+            await answered(worker.port.delete(epoch), self._settings.activation_hung_s)
+        except ActorDied:
             self.lose(worker)
         finally:
             worker.pending.discard(epoch)
@@ -189,7 +182,7 @@ class WorkerPool:
 
     async def close(self) -> None:
         self._closed = True
-        await self._starts.close()
+        await self.starts.close()
         for taker in self._takers:
             taker.cancel()
         for worker in list(self._all):
@@ -197,15 +190,6 @@ class WorkerPool:
         await asyncio.gather(*self._endings, return_exceptions=True)
 
     # -- nodes -----------------------------------------------------------------------------------------------
-
-    def look_for_room(self) -> None:
-        """Repeat the pending starts if there is room again, perhaps on a node that Ray had to avoid."""
-        self._starts.look_for_room()
-
-    def avoid(self, node: str) -> None:
-        """Start no worker on a silent node for a while, as long as another one has room."""
-        _log.warning("no worker of the node %s answers; none is started there for a while", node)
-        self.avoided.add(node)
 
     def clear(self, node: str) -> bool:
         """Give the workers of a node no more detectors; return whether the node has no worker left."""
@@ -218,14 +202,17 @@ class WorkerPool:
 
     @property
     def _unused(self) -> list[DetectorWorker]:
-        return [worker for worker in self._open if not worker.taken and not worker.heartbeat.doubtful]
+        return [worker for worker in self._open if not worker.taken and not worker.doubtful]
 
     def _serve(self) -> None:
         """Hand workers with room to the takers that wait."""
         for taker, need in list(self._takers.items()):
-            worker = best(self._with_room(need))
-            if worker is None or taker.done():
+            workers = self._with_room(need)
+            if not workers or taker.done():
                 continue
+            # One where no activations wait. Few workers are filled. Last in, first out: the workers unused
+            # longest stay unused, and have grown least.
+            worker = max(reversed(workers), key=lambda one: (-one.activating, one.taken))
             del self._takers[taker]
             worker.activations += 1
             worker.taken += 1
@@ -236,7 +223,7 @@ class WorkerPool:
         self._trim_if_surplus()
 
     def _with_room(self, need: _Need) -> Sequence[DetectorWorker]:
-        workers = self._unused if need.alone else [one for one in self._open if not one.heartbeat.doubtful]
+        workers = self._unused if need.alone else [one for one in self._open if not one.doubtful]
         return workers if need.node is None else [one for one in workers if one.port.node == need.node]
 
     def fill(self, besides: int = 0) -> None:
@@ -250,7 +237,7 @@ class WorkerPool:
         waiting = [need for taker, need in self._takers.items() if not taker.done() and need.node is None]
         alone = sum(need.alone for need in waiting)
         waited_for = len(waiting) - alone
-        starts = self._starts.pending(None)
+        starts = self.starts.pending(None)
         taken = sum(worker.taken for worker in self._all)
         room = sum(self._per_worker - worker.taken for worker in self._open if worker.taken)
         more = max(0, self._settings.max_resident - taken - len(waiting) - room)
@@ -258,14 +245,14 @@ class WorkerPool:
         wanted = self._workers_for(waited_for) + alone + ready
         wanted -= len(self._unused) + starts
         for _ in range(min(wanted, self._settings.starts_at_once - starts)):
-            self._starts.begin()
+            self.starts.begin()
 
     def _fill_needs(self) -> None:
         """Start the workers that takers need on particular nodes."""
         needs = [need.node for taker, need in self._takers.items() if not taker.done() and need.node]
         for node, wanted in Counter(needs).items():
-            for _ in range(min(wanted, self._settings.starts_at_once) - self._starts.pending(node)):
-                self._starts.begin(node)
+            for _ in range(min(wanted, self._settings.starts_at_once) - self.starts.pending(node)):
+                self.starts.begin(node)
 
     def _workers_for(self, detectors: int) -> int:
         return -(-detectors // self._per_worker)
@@ -291,8 +278,8 @@ class WorkerPool:
 
     def _died(self, worker: DetectorWorker, silent: bool) -> None:
         node = worker.port.node
-        if silent and all(one.heartbeat.doubtful for one in self._all if one.port.node == node):
-            self.avoid(node)
+        if silent and all(one.doubtful for one in self._all if one.port.node == node):
+            self._nodes.avoid(node)
         self.lose(worker)
 
     async def _end(self, worker: DetectorWorker) -> None:

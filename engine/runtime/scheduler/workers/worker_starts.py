@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from engine.runtime.concurrency.background import cancel
 from engine.runtime.contract.errors import ActorDied
-from engine.runtime.contract.ports import WorkerPort, WorkerStarter
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.scheduler.workers.cluster_nodes import AvoidedNodes, Nodes
+from engine.runtime.scheduler.workers.cluster_nodes import Nodes
+from engine.runtime.scheduler.workers.worker_port import WorkerPort, WorkerStarter
 
 _log = logging.getLogger(__name__)
 
@@ -29,7 +30,6 @@ class WorkerStarts:
     _starter: WorkerStarter
     _settings: RuntimeSettings
     _nodes: Nodes
-    _avoided: AvoidedNodes
     started: Callable[[WorkerPort], None]
     """Receives each worker."""
     over: Callable[[], None]
@@ -60,17 +60,12 @@ class WorkerStarts:
             self._note_room(self._nodes.no_room)
         elif self.no_room is not None and self._nodes.with_room():
             self._note_room(None)
-            self._cancel()
+            for start in self._pending.keys() | self._slow:
+                start.cancel()
 
     async def close(self) -> None:
         self._closed = True
-        await asyncio.gather(*self._cancel(), return_exceptions=True)
-
-    def _cancel(self) -> set[asyncio.Task[None]]:
-        starts = self._pending.keys() | self._slow
-        for start in starts:
-            start.cancel()
-        return starts
+        await cancel(self._pending.keys() | self._slow)
 
     def _end(self, start: asyncio.Task[None]) -> None:
         self._pending.pop(start, None)
@@ -90,7 +85,7 @@ class WorkerStarts:
             # A worker started there would be stopped at once.
             await asyncio.sleep(self._settings.retry_s)
             return
-        avoid = self._avoided.now()
+        avoid = self._nodes.avoided
         if node is None and self._nodes.known:
             if not self._nodes.with_room(avoid):
                 avoid = frozenset()

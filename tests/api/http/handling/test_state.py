@@ -5,7 +5,7 @@ import time
 import pytest
 
 from api.http.handling import state_view
-from engine.evaluation.explanation.looking import holdings, standing
+from engine.evaluation.inspecting import holdings, states
 from tests.api.caller import Caller
 
 RULE = "ok == true and per user once within 10m ok == false"
@@ -92,7 +92,7 @@ async def test_rules_and_nodes_come_in_pages(caller: Caller, path: str) -> None:
 async def test_the_keys_for_which_a_rule_is_true(
     caller: Caller, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standing, "NODES_AT_ONCE", 1)
+    monkeypatch.setattr(states, "NODES_AT_ONCE", 1)
     detector = path.split("/")[-2]
     rule = await caller.rule(detector, "per user (not once within 1s ok == false)")
     for user, at in (("ada", 2_000), ("bob", 2_000), ("ada", 3_500), ("anna", 3_500)):

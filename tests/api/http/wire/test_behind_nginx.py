@@ -16,7 +16,7 @@ import pytest
 from api.http.app import Application
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer
-from engine.evaluation.wire.records.decoding import Ingest
+from engine.evaluation.wire.records import Ingest
 from engine.runtime.contract.requests.operations import Operation
 from tests.api.http.ndjson.streams import PATH, echoes
 from tests.api.scripted import TOKEN, ScriptedBackend

@@ -5,7 +5,8 @@ import shutil
 
 import pytest
 
-from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
+from engine.runtime.catalogue.catalogue import Catalogue
+from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.contract.tokens import StoredToken
 from snapshots.data_folder.lock import FolderLock
 from snapshots.inspection import inspect_folder, read_only
@@ -25,7 +26,7 @@ def repaired(data, *, status=0):
 @pytest.fixture
 def data(tmp_path):
     """A data folder whose directory died with three tokens and a detector with four records."""
-    directory = Catalogue(CatalogueSettings(tmp_path, 3, lock_wait_s=0))
+    directory = Catalogue(RuntimeSettings(data=tmp_path, snapshots_kept=3, lock_wait_s=0))
     directory.open()
     directory.create_detectors({A: "one"})
     for token_id in (A, B, C):
@@ -46,7 +47,7 @@ def segment(folder):
 
 
 def tokens(data):
-    directory = Catalogue(CatalogueSettings(data, 3, lock_wait_s=0))
+    directory = Catalogue(RuntimeSettings(data=data, snapshots_kept=3, lock_wait_s=0))
     try:
         directory.open()
         return [one.id for one in directory.tokens()]
@@ -124,7 +125,7 @@ def test_a_detector_is_restored_from_a_backup_where_it_is_damaged_or_beside_itse
     restored = data / "detectors" / run(*restore).output.split()[-1]
     assert (restored.name == A) is not bool(options)
     assert [one.payload for one in read_only(restored).records] == [b"0", b"1", b"2", b"3"]
-    directory = Catalogue(CatalogueSettings(data, 3, lock_wait_s=0))
+    directory = Catalogue(RuntimeSettings(data=data, snapshots_kept=3, lock_wait_s=0))
     directory.open()
     names = directory.changes(0, 0).detectors.whole
     epoch = directory.lease(restored.name)

@@ -8,7 +8,7 @@ import pytest
 
 from api.cli.things import shadow as command
 from engine import Detector
-from engine.evaluation.explanation.looking.differences import DIFFERENCES_KEPT, Samples
+from engine.evaluation.inspecting.comparisons import DIFFERENCES_KEPT, Samples
 from tests.unit.cli.commands import run
 
 LOGINS = "per user count(ok == false) within 1m >= 2"

@@ -164,10 +164,11 @@ def test_a_file_for_the_firings_keeps_its_permissions_and_links(rules: str, even
 
 def test_a_file_of_firings_has_no_control_character(here: Path) -> None:
     rules = write("r.yaml", '"\\u202er": per ip n == 1')
-    events = write("e.ndjson", login(0, "a\x1b\x9b", n=1))
-    for form in ("table", "csv", "json"):
+    events = write("e\n.ndjson", login(0, "a\x1b\x9b", n=1))
+    for form, rows in (("table", 1), ("csv", 2), ("json", 1)):
         tried(rules, events, "-o", form, "--to", "out")
         text = Path("out").read_text("utf-8")
+        assert len(list(csv.reader(io.StringIO(text))) if form == "csv" else text.splitlines()) == rows
         assert "\\u202er" in text
         assert not {"\x1b", "\x9b", "\u202e"} & set(text)
 

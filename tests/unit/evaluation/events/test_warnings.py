@@ -7,7 +7,7 @@ import pytest
 
 from engine import Detector, Limits
 from engine.evaluation.kernel.needs import WARNING_BYTES_MAX
-from engine.evaluation.wire.results import encode_entries
+from engine.evaluation.wire.events import encode_entries
 from engine.language.diagnostics import Entry
 
 Sent = dict[str, Any] | None

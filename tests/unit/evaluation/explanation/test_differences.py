@@ -7,22 +7,21 @@ from typing import Any
 import pytest
 
 from engine import Detector, Refusal, explain
-from engine.evaluation.explanation.looking import differences
-from engine.evaluation.explanation.looking.differences import (
+from engine.evaluation.explanation.nodes import node_document
+from engine.evaluation.facts.values import Event
+from engine.evaluation.inspecting import comparisons
+from engine.evaluation.inspecting.comparisons import (
     DIFFERENCES_KEPT,
     EXPLAINED_EACH_SECOND,
     SAMPLED_EACH_SECOND,
     WATCHED_MAX,
     Differences,
     Samples,
+    comparison_of,
     watch,
 )
-from engine.evaluation.explanation.looking.timelines import LOOKED_AT_S
-from engine.evaluation.explanation.nodes import node_document
-from engine.evaluation.facts.values import Event
+from engine.evaluation.inspecting.timelines import LOOKED_AT_S
 from engine.evaluation.rule_book.shadows import EXAMPLES_EACH, EXAMPLES_MAX, EXPLAINED_MAX
-from engine.evaluation.wire.inspecting import looks
-from engine.evaluation.wire.inspecting.looks import comparison_of
 from tests.differential.feeding import submitted
 from tests.unit.evaluation.explanation.test_timelines import Clock, drawn
 
@@ -143,7 +142,7 @@ def test_nobody_pays_once_nobody_looks_or_the_pair_is_gone() -> None:
 
 
 def test_large_conditions_and_events_that_were_not_observed_have_no_trees() -> None:
-    large = " and ".join(f"a != {number}" for number in range(differences.EXPLAINED_NODES_MAX))
+    large = " and ".join(f"a != {number}" for number in range(comparisons.EXPLAINED_NODES_MAX))
     detector, _, watching = made(large, "a == 1")
     detector.submit({"a": -1}, 1)
     assert [one.nodes for one in watching.kept] == [None]
@@ -170,7 +169,7 @@ def test_few_comparisons_are_watched_at_a_time() -> None:
 
 def test_the_answer_has_the_differences_behind_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
     detector, clock, _ = made("once a == 1", "a == 2")
-    monkeypatch.setattr("engine.evaluation.wire.inspecting.looks.time.monotonic", clock)
+    monkeypatch.setattr("engine.evaluation.inspecting.comparisons.time.monotonic", clock)
     detector.submit({"a": 1}, 1)
     detector.submit({"a": 2}, 2)
     detector.submit({"a": random.Random(1).random()}, 3)
@@ -180,7 +179,7 @@ def test_the_answer_has_the_differences_behind_an_event(monkeypatch: pytest.Monk
         (3, "only_rule", False)
     ]
     assert told[0]["rule"]["witness_ms"] == 1
-    monkeypatch.setattr("engine.evaluation.wire.inspecting.looks.TREES_BYTES_MAX", 1)
+    monkeypatch.setattr("engine.evaluation.inspecting.comparisons.TREES_BYTES_MAX", 1)
     both = json.loads(comparison_of(detector, RULE, 0).result)["differences"]
     assert ["rule" in one for one in both] == [True, False]
 
@@ -259,11 +258,11 @@ def test_trees_change_sides_when_the_draft_is_promoted() -> None:
 
 
 def test_large_conditions_have_examples_without_trees(monkeypatch: pytest.MonkeyPatch) -> None:
-    large = " and ".join(f"a != {number}" for number in range(differences.EXPLAINED_NODES_MAX))
+    large = " and ".join(f"a != {number}" for number in range(comparisons.EXPLAINED_NODES_MAX))
     detector, _ = sampled(large, "a == 1")
     detector.submit({"a": -1}, 1)
     assert told_of(detector, "only_rule") == [(1, False)]
-    monkeypatch.setattr(differences, "EXPLAINED_BYTES_MAX", 10)
+    monkeypatch.setattr(comparisons, "EXPLAINED_BYTES_MAX", 10)
     detector, _ = sampled("a == 1", "a == 2")
     detector.submit({"a": 1}, 1)
     assert told_of(detector, "only_rule") == [(1, False)]
@@ -272,8 +271,8 @@ def test_large_conditions_have_examples_without_trees(monkeypatch: pytest.Monkey
 def test_the_trees_of_an_answer_are_bounded_and_later_differences_have_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    module = "engine.evaluation.wire.inspecting.looks"
-    assert looks.TREES_BYTES_MAX == 4 * 2**20, "as api/SHADOWS.md says"
+    module = "engine.evaluation.inspecting.comparisons"
+    assert comparisons.TREES_BYTES_MAX == 4 * 2**20, "as api/SHADOWS.md says"
     detector, clock, _ = made("a == 1", "a == 2")
     monkeypatch.setattr(f"{module}.time.monotonic", clock)
     detector.submit({"a": 1}, 1)

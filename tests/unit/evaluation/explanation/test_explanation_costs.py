@@ -4,7 +4,7 @@ import pytest
 
 from engine import Detector
 from engine.evaluation.explanation.explaining import explain
-from engine.evaluation.explanation.looking.standing import standing
+from engine.evaluation.inspecting.states import standing
 from tests.work_growth import grows_linearly
 
 SIZE = 2_500

@@ -9,15 +9,14 @@ from typing import Any
 import pytest
 
 from engine import Detector, Limits, Refusal, explain, format  # noqa: A004
-from engine.evaluation.explanation import explaining, nodes, past
+from engine.evaluation.explanation import decided, explaining, nodes, why_not
 from engine.evaluation.explanation.firings import dry_run
 from engine.evaluation.explanation.nodes import ExplainedRule, Node
-from engine.evaluation.explanation.turning import why_not
-from engine.evaluation.explanation.turning.predicate_tree import PredicateTree
+from engine.evaluation.explanation.predicate_tree import PredicateTree
 from engine.evaluation.facts.shown import VALUE_CHARS_MAX
-from engine.evaluation.wire.inspecting import explanations
-from engine.evaluation.wire.inspecting.explanations import DRY_BATCH_NODES_MAX, explain_body
-from engine.evaluation.wire.inspecting.states import PAGE
+from engine.evaluation.inspecting import explanations
+from engine.evaluation.inspecting.explanations import DRY_BATCH_NODES_MAX, explain_body
+from engine.evaluation.inspecting.states import PAGE
 from engine.language.condition import Avg
 from engine.language.diagnostics import Entry
 
@@ -349,9 +348,9 @@ def test_more_than_a_bound_of_what_is_remembered_is_not_read(monkeypatch: pytest
         detector.add_rule("rule", f"count(a == 1) {op} 5")
     for _ in range(5):
         detector.evaluate({"a": 1}, 0)
-    monkeypatch.setattr(past, "ENTRIES_MAX", 10)
+    monkeypatch.setattr(decided, "ENTRIES_MAX", 10)
     assert len(explain(detector, {"a": 1}, 0).rules) == 2
-    monkeypatch.setattr(past, "ENTRIES_MAX", 9)
+    monkeypatch.setattr(decided, "ENTRIES_MAX", 9)
     fires = dry_run(detector, {"a": 1}, 0, {})
     assert (len(fires.rules), len(fires.nodes)) == (2, 1)
     with pytest.raises(Refusal, match="more than 9 times and values") as refused:
@@ -404,7 +403,7 @@ def test_names_are_shown_as_they_are_written() -> None:
 
 
 def test_the_page_about_inspecting_names_the_bounds() -> None:
-    page = (Path(explanations.__file__).parents[4] / "api" / "INSPECTING.md").read_text(encoding="utf-8")
+    page = (Path(explanations.__file__).parents[3] / "api" / "INSPECTING.md").read_text(encoding="utf-8")
     words = " ".join(page.split())
     mebibytes = explanations.BYTES_MAX / 2**20
     assert f"An explanation has at most 4 000 nodes and {mebibytes:g} MiB." in words

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from engine import Condition, Detector, explain
-from engine.evaluation.explanation.looking.standing import standing_node
 from engine.evaluation.explanation.nodes import Future, every, negated, some
+from engine.evaluation.inspecting.states import standing_node
 from engine.evaluation.stamps import LATEST_US
 from engine.language import condition as terms
 from engine.language.operators import COMPARISONS

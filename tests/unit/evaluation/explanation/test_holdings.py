@@ -8,8 +8,10 @@ import msgspec
 import pytest
 
 from engine import Detector
-from engine.evaluation.explanation.looking import holdings
-from engine.evaluation.explanation.looking.holdings import (
+from engine.evaluation.inspecting import holdings
+from engine.evaluation.inspecting.comparisons import comparison_of
+from engine.evaluation.inspecting.explanations import dry_run_body, evaluate_explained_body, explain_body
+from engine.evaluation.inspecting.holdings import (
     FIRST,
     KeyPlace,
     SeenKey,
@@ -18,7 +20,8 @@ from engine.evaluation.explanation.looking.holdings import (
     overview,
     seen_keys,
 )
-from engine.evaluation.explanation.looking.standing import standing
+from engine.evaluation.inspecting.states import StateAsked, after_of, standing, state_of
+from engine.evaluation.inspecting.timelines import TimelineAsked, timeline
 from engine.evaluation.kernel import rule_set
 from engine.evaluation.kernel.indexing import indexed_stream
 from engine.evaluation.key_sizes import key_bytes
@@ -26,9 +29,6 @@ from engine.evaluation.rule_book import verdicts
 from engine.evaluation.slices.slices import FIRST as FIRST_PLACE
 from engine.evaluation.slices.slices import PLACE_BYTES, SLICE_BYTES
 from engine.evaluation.wire.events import Done
-from engine.evaluation.wire.inspecting.explanations import dry_run_body, evaluate_explained_body, explain_body
-from engine.evaluation.wire.inspecting.looks import TimelineAsked, comparison_of, timeline
-from engine.evaluation.wire.inspecting.states import StateAsked, after_of, state_of
 
 
 def ask(detector: Detector, **asked: Any) -> dict[str, Any]:

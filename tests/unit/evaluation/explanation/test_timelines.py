@@ -7,14 +7,14 @@ import msgspec
 import pytest
 
 from engine import Detector
-from engine.evaluation.explanation.looking.timelines import (
+from engine.evaluation.inspecting.timelines import (
     BURST_S,
     EVENTS_KEPT,
     LOOKED_AT_S,
     TIMELINES_MAX,
     Timelines,
 )
-from engine.evaluation.wire.inspecting.looks import timeline as answered
+from engine.evaluation.inspecting.timelines import timeline as answered
 from engine.language.diagnostics import Refusal
 from tests import reference
 from tests.differential.feeding import submitted

@@ -112,7 +112,7 @@ def test_other_rules_act_beside_one_that_is_held_back_and_the_number_stands_behi
     assert [json.loads(rule.action_json()) for rule in fired] == [rule.action() for rule in fired]
     assert list(fired[0].action())[-2:] == ["labels", "suppressed"]
     assert [rule.suppressed for rule in fired] == [1, 0]
-    assert max(map(len, map(type(fired[0]).action_json, fired))) <= detector.answer_bytes_worst
+    assert max(map(len, map(type(fired[0]).action_json, fired))) <= detector.rule_set.answer_bytes_worst
 
 
 def test_a_dry_run_remembers_nothing() -> None:

@@ -33,7 +33,7 @@ def test_the_room_for_messages_is_that_of_every_relation_that_is_named_and_every
     for relations in range(RELATIONS_NAMED_MAX + 4):
         for texts in range(3):
             named = min(relations, RELATIONS_NAMED_MAX + 1)
-            assert detector.answer_bytes_worst == (named + texts) * WARNING_BYTES_MAX
+            assert detector.rule_set.answer_bytes_worst == (named + texts) * WARNING_BYTES_MAX
             detector.add_rule("rule", f"t{texts} matches 'a'", shadow=True)
         for rule in detector.rules()[relations:]:
             detector.remove_rule(rule.id)

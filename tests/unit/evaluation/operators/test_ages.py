@@ -5,8 +5,8 @@ import random
 import pytest
 
 from engine import Detector, explain
+from engine.evaluation.operators.memories import Latest
 from engine.evaluation.operators.temporal.aged import RECORD_BYTES, STAMP_BYTES, add_witness
-from engine.evaluation.operators.temporal.latest import Latest
 from engine.evaluation.slices.slices import Remembered
 from engine.evaluation.stamps import stamp_of, time_of
 from tests.audit import audit

@@ -13,9 +13,9 @@ import pytest
 from api.http.routes import OPERATIONS
 from api.schema.openapi import document
 from engine import ConditionError, Detector, explain, format, parse  # noqa: A004
-from engine.evaluation.explanation.looking.holdings import memories
-from engine.evaluation.explanation.looking.standing import standing
 from engine.evaluation.explanation.nodes import node_document
+from engine.evaluation.inspecting.holdings import memories
+from engine.evaluation.inspecting.states import standing
 from engine.evaluation.kernel.costs import estimate_of
 from engine.evaluation.operators import table
 from engine.language.condition import Leaf

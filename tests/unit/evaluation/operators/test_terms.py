@@ -12,9 +12,9 @@ import pytest
 
 from engine import Detector, explain
 from engine.evaluation.key_sizes import key_bytes, value_bytes
-from engine.evaluation.operators.past_terms.extremes import PaneMinima, least
-from engine.evaluation.operators.present_terms.clock import LocalTimes, Parts, local_times
+from engine.evaluation.operators.counting.panes import PaneMinima, least
 from engine.evaluation.operators.table import term_operator
+from engine.evaluation.operators.terms.clock import LocalTimes, Parts, local_times
 from engine.language.condition import Compare
 from engine.language.limits import Limits
 from engine.language.terms import (

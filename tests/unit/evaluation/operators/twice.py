@@ -4,21 +4,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from engine.evaluation.operators.interface import (
-    Found,
-    Memory,
-    MemoryOfTruth,
-    Operator,
-    Reading,
-    Settled,
-    Triggers,
-    Writing,
-)
+from engine.evaluation.operators.interface import Found, Memory, Operator, Reading, Settled, Triggers, Writing
+from engine.evaluation.operators.memories import MemoryOfTruth
 from engine.evaluation.operators.table import evaluates
 from engine.evaluation.paths import Path
 from engine.evaluation.stamps import NEVER, time_of
 from engine.language.condition import Condition, Windowed
-from engine.language.forms.shapes import prefix_within
+from engine.language.forms.form import prefix_within
 
 RECORD_BYTES: Final = 150
 """What a list of two stamps takes."""

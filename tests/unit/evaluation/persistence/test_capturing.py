@@ -11,9 +11,8 @@ import pytest
 
 from engine import Detector, Limits
 from engine.evaluation.persistence import columns, packing
-from engine.evaluation.persistence.capturing import Captured, capture
+from engine.evaluation.persistence.capturing import Captured, Guard, capture
 from engine.evaluation.persistence.columns import numbers_packed, numbers_unpacked, stamps_unpacked, unpack
-from engine.evaluation.persistence.guarding import Guard
 from engine.evaluation.persistence.packing import packed
 from tests.differential.modes import TRIED, in_mode
 

@@ -11,6 +11,7 @@ import pytest
 
 from engine import Detector
 from engine.evaluation.persistence import saved
+from engine.evaluation.persistence.figures import load_figures
 from engine.language.json.writer import condition_to_document
 from engine.language.limits import DEFAULT_LIMITS
 from engine.language.validation.document import condition_from_document
@@ -37,7 +38,7 @@ def cases() -> list[list[Any]]:
 def loaded(version: int, data: bytes) -> Detector:
     detector, document = Detector(), saved.unpack(data)
     saved.load(detector, document, version)
-    saved.load_figures(detector, document)
+    load_figures(detector, document)
     return detector
 
 

@@ -3,7 +3,7 @@
 from hypothesis import example, given, strategies
 
 from engine.evaluation.facts.relations import Networks
-from engine.evaluation.relations.networks import StoredNetworks
+from engine.evaluation.relations.stored import StoredNetworks
 from engine.language.validation.networks import address_number, network_of
 
 TEXTS = [

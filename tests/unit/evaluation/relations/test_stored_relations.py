@@ -11,10 +11,10 @@ from engine import Detector, Limits, Refusal, explain
 from engine.evaluation.persistence.capturing import capture
 from engine.evaluation.persistence.packing import packed
 from engine.evaluation.persistence.saved import dump
-from engine.evaluation.relations import parts, relation_book
+from engine.evaluation.relations import relation_book
+from engine.evaluation.relations import stored as parts
 from engine.evaluation.relations.builder import RelationBuilder
-from engine.evaluation.relations.rows import TupleRefused
-from engine.evaluation.relations.stored import CHUNK
+from engine.evaluation.relations.stored import CHUNK, TupleRefused
 from engine.evaluation.rule_book.rule_messages import condition_messages
 
 

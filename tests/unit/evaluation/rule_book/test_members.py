@@ -132,8 +132,8 @@ def test_what_is_past_a_limit_is_refused_and_changes_nothing(given: dict[str, An
 def test_the_largest_ones_are_accepted_and_labels_count_towards_the_answers() -> None:
     detector = Detector()
     detector.add_rule("r", "a == 1")
-    worst = detector.answer_bytes_worst
+    worst = detector.rule_set.answer_bytes_worst
     labels = {f"{number:064}": "x" * 1_024 for number in range(64)}
     rule_id = detector.add_rule("large", "a == 1", description="é" * 4_096, labels=labels)
     assert detector.rule(rule_id).labels == labels
-    assert detector.answer_bytes_worst > 2 * worst + 64 * 1_024
+    assert detector.rule_set.answer_bytes_worst > 2 * worst + 64 * 1_024

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from engine import Detector, Refusal, explain
+from engine.evaluation.inspecting.comparisons import comparison_of
 from engine.evaluation.kernel import stream
 from engine.evaluation.rule_book.shadows import DRAFTS_MAX, EXAMPLES_EACH, EXAMPLES_MAX, lookback_us
 from engine.evaluation.times import FOREVER
-from engine.evaluation.wire.inspecting.looks import comparison_of
 from engine.language.text.parser import parse
 
 RULE, DRAFT = "1" * 32, "2" * 32
@@ -37,9 +37,9 @@ def counts(detector: Detector) -> list[int]:
 
 def test_a_shadow_rule_is_counted_and_explained_and_leaves_no_room_in_answers() -> None:
     detector = Detector()
-    bytes_before = detector.answer_bytes_worst
+    bytes_before = detector.rule_set.answer_bytes_worst
     shadow = detector.add_rule("shadow", "a == 1", shadow=True)
-    assert detector.answer_bytes_worst == bytes_before
+    assert detector.rule_set.answer_bytes_worst == bytes_before
     assert detector.submit({"a": 1}, 1).actions == []
     assert detector.verdicts.times_fired(1) == 1
     [explained] = explain(detector, {"a": 1}, 2).rules
@@ -47,10 +47,10 @@ def test_a_shadow_rule_is_counted_and_explained_and_leaves_no_room_in_answers() 
     assert detector.shadows
     detector.change_rule(shadow, shadow=False)
     assert not detector.shadows.ids
-    assert detector.answer_bytes_worst > bytes_before
+    assert detector.rule_set.answer_bytes_worst > bytes_before
     assert fired(detector, a=1) == [shadow]
     detector.change_rule(shadow, shadow=True)
-    assert detector.answer_bytes_worst == bytes_before
+    assert detector.rule_set.answer_bytes_worst == bytes_before
     assert fired(detector, a=1) == []
 
 

@@ -8,7 +8,7 @@ import pytest
 from engine import Detector, Refusal, explain
 from engine.evaluation.events.intake import Intake
 from engine.evaluation.explanation.firings import dry_run, evaluate_explained
-from engine.evaluation.explanation.looking.standing import standing
+from engine.evaluation.inspecting.states import standing
 from engine.evaluation.persistence import saved
 from engine.evaluation.slices import slices
 from engine.evaluation.timed import queue, timing

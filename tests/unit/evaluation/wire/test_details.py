@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from engine import Detector
-from engine.evaluation.requirements import keys_of
-from engine.evaluation.wire import results
-from engine.evaluation.wire.events import Done, evaluate_batch_body, evaluate_body
-from engine.evaluation.wire.inspecting.explanations import (
+from engine.evaluation.inspecting.explanations import (
     dry_run_body,
     evaluate_explained_body,
     explain_body,
 )
+from engine.evaluation.requirements import keys_of
+from engine.evaluation.wire import events as results
+from engine.evaluation.wire.events import Done, evaluate_batch_body, evaluate_body
 from engine.language.limits import Limits
 from engine.language.nodes import Node
 from engine.language.text.parser import parse

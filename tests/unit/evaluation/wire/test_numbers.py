@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.evaluation.wire import bodies, numbers
+from engine.evaluation.wire import bodies
 from engine.evaluation.wire.batches import decode_batch
-from engine.evaluation.wire.bodies import decode
-from engine.evaluation.wire.decoding import decode_evaluate, decode_lines
-from engine.evaluation.wire.numbers import (
+from engine.evaluation.wire.bodies import (
     COSTLY_MAX,
     HALFWAY_MAX,
     LONG_DIGITS_SUM_MAX,
     SCANNED_BYTES,
     are_costly,
+    decode,
     lengths_of_integers,
 )
+from engine.evaluation.wire.decoding import decode_evaluate, decode_lines
 from engine.language.diagnostics import Refusal
 from engine.language.limits import Limits
 
@@ -146,7 +146,7 @@ NUMBERS = st.one_of(
 def test_every_number_is_decoded_to_the_last_bit(texts: list[str]) -> None:
     body = b"[" + ",".join(texts).encode() + b"]"
     expected = bits(json.loads(body))
-    assert bits(numbers.decode_by_hand(body)) == expected
+    assert bits(bodies.decode_by_hand(body)) == expected
     assert bits(msgspec.json.decode(body)) == expected
     long = b"[" + b",".join([body] * (1 + SCANNED_BYTES // len(body))) + b"]"
     assert all(bits(each) == expected for each in decode(long, list[Any]))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import Detector
-from engine.evaluation.wire import batches, decoding, numbers, results
+from engine.evaluation.wire import batches, bodies, decoding, events
 from engine.evaluation.wire.batches import decode_batch
 from engine.evaluation.wire.bodies import decode
 from engine.evaluation.wire.decoding import decode_evaluate, decode_lines
@@ -257,8 +257,8 @@ def test_strings_are_left_out_wherever_a_piece_ends(piece: int, document: Any, a
     body = json.dumps([document, "\\\\", '\\"', "a"], ensure_ascii=ascii_only).encode()
     plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(numbers, "_PIECE_BYTES", piece)
-        assert numbers.without_strings(body) == b"".join(plain.split(b'"')[::2])
+        patch.setattr(bodies, "_PIECE_BYTES", piece)
+        assert bodies.without_strings(body) == b"".join(plain.split(b'"')[::2])
 
 
 def test_the_parts_in_which_events_are_evaluated_change_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,12 +275,12 @@ def test_the_parts_in_which_events_are_evaluated_change_no_answer(monkeypatch: p
         return answer, detector.refused, detector.verdicts.take(), len(turns)
 
     *whole, once = answered()
-    monkeypatch.setattr(results, "FIRST_EVENTS", 1)
-    monkeypatch.setattr(results, "PART_S", 0.0)
+    monkeypatch.setattr(events, "FIRST_EVENTS", 1)
+    monkeypatch.setattr(events, "PART_S", 0.0)
     *parted, often = answered()
     assert parted == whole
     assert (once, often) == (1, len(stamps))
-    monkeypatch.setattr(results, "PART_S", 60.0)
+    monkeypatch.setattr(events, "PART_S", 60.0)
     *parted, sometimes = answered()
     assert parted == whole
     assert sometimes == 4, "each part is twice as long as the one before"

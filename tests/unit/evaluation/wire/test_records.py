@@ -12,8 +12,7 @@ import pytest
 from engine.evaluation.detector import Detector
 from engine.evaluation.wire import bodies
 from engine.evaluation.wire.events import Done, Refused
-from engine.evaluation.wire.records.decoding import Ingest, events_of
-from engine.evaluation.wire.records.evaluating import ERRORS_MAX, ingest
+from engine.evaluation.wire.records import ERRORS_MAX, Ingest, events_of, ingest
 from engine.language.diagnostics import Refusal
 from engine.language.limits import DEFAULT_LIMITS, Limits
 
@@ -92,7 +91,7 @@ def test_a_long_body_is_decoded_in_portions(monkeypatch: pytest.MonkeyPatch) -> 
         sizes.append(len(text))
         return decoded(text, *rest)
 
-    monkeypatch.setattr("engine.evaluation.wire.records.decoding.decode_lines", noted)
+    monkeypatch.setattr("engine.evaluation.wire.records.decode_lines", noted)
     pauses: list[int] = []
     body = b"\n".join([b'{"a":"%b"}' % (b"x" * 90)] * 5_000)
     events = events_of(Ingest(body), 0, Limits(), lambda: pauses.append(len(sizes)))

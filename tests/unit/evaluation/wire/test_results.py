@@ -83,7 +83,7 @@ def test_where_one_event_may_take_it_all_events_go_on_while_half_of_it_is_left(d
 
 @pytest.mark.parametrize("change", ["rename", "remove", "disable"])
 def test_the_room_that_an_event_needs_follows_the_rules(detector: Detector, change: str) -> None:
-    worst = detector.answer_bytes_worst
+    worst = detector.rule_set.answer_bytes_worst
     assert worst >= len(detector.submit({"x": 1}, 0).actions) * (len(NAME) + 100)
     rules = detector.rules()
     for rule in rules:
@@ -93,7 +93,7 @@ def test_the_room_that_an_event_needs_follows_the_rules(detector: Detector, chan
             detector.remove_rule(rule.id)
         else:
             detector.change_rule(rule.id, enabled=False)
-    assert detector.answer_bytes_worst == (
+    assert detector.rule_set.answer_bytes_worst == (
         worst - 4 * sum(len(rule.name) - 1 for rule in rules) if change == "rename" else 0
     )
 
@@ -106,7 +106,7 @@ def test_no_answer_to_an_event_is_larger_than_was_foreseen() -> None:
         detector.add_rule(name, f"`text \x01 {number} {'é' * 300}` matches 'a' or y == 1")
     for number in range(30):
         detector.add_rule("r", f"r{number}(x)")
-    worst = detector.answer_bytes_worst
+    worst = detector.rule_set.answer_bytes_worst
     fields = {f"text \x01 {number} {'é' * 300}": "aa" for number in range(4)} | {"y": 1}
     body = {"events": [{"fields": fields, "timestamp_ms": stamp} for stamp in (10**8, 0)]}
     answer, _ = evaluate_batch_body(detector, json.dumps(body).encode())
@@ -121,9 +121,9 @@ def test_no_answer_to_an_event_is_larger_than_was_foreseen() -> None:
 def test_the_room_for_an_action_grows_with_its_id_and_its_name() -> None:
     def room(rule_id: str, name: str) -> int:
         made = Detector()
-        before = made.answer_bytes_worst
+        before = made.rule_set.answer_bytes_worst
         made.add_rule(name, "x == 1", rule_id=rule_id)
-        return made.answer_bytes_worst - before
+        return made.rule_set.answer_bytes_worst - before
 
     assert room("i" * 32, "n") - room("i" * 31, "n") == 1
     # In UTF-8 a character takes up to four bytes.
@@ -154,7 +154,7 @@ def test_a_large_answer_is_never_held_twice_over(detector: Detector, monkeypatch
     packed = msgpack.packb({"events": events(500, x=1)})
     evaluate_batch_body(detector, packed, "msgpack")
     assert sum(held) == detector.events_seen < 20
-    assert max(held) * detector.answer_bytes_worst <= detector.limits.answer_bytes_max
+    assert max(held) * detector.rule_set.answer_bytes_worst <= detector.limits.answer_bytes_max
 
 
 @pytest.mark.parametrize(("limit", "evaluated"), [(1_498, 50), (1_500, 51)])

@@ -8,8 +8,8 @@ import pytest
 
 from engine import Detector, Refusal
 from engine.evaluation import rules
-from engine.evaluation.wire.inspecting import rule_lists
-from engine.evaluation.wire.inspecting.rule_lists import RulesAsked, rules_of
+from engine.evaluation.inspecting import lists
+from engine.evaluation.inspecting.lists import RulesAsked, rules_of
 from engine.language.json.writer import condition_to_document
 
 ONE = "1" * 32
@@ -57,10 +57,10 @@ def test_a_page_of_a_name_has_only_its_rules() -> None:
 
 def test_a_page_ends_at_its_bytes_and_has_one_rule_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
     detector = detector_with("a == 1", *[CONTROLS] * 4)
-    monkeypatch.setattr(rule_lists, "PAGE_BYTES_MAX", 100_000)
+    monkeypatch.setattr(lists, "PAGE_BYTES_MAX", 100_000)
     assert priorities(asked(detector, limit=1_000)) == [1, 2, 3]
     assert priorities(asked(detector, 3, 1_000)) == [4, 5]
-    monkeypatch.setattr(rule_lists, "PAGE_BYTES_MAX", 1_000)
+    monkeypatch.setattr(lists, "PAGE_BYTES_MAX", 1_000)
     assert priorities(asked(detector, 1, 1_000)) == [2]
 
 
@@ -78,7 +78,7 @@ def test_a_whole_list_past_its_bytes_is_refused_and_not_built(monkeypatch: pytes
     assert size > 20 * 60_000
     for bytes_max, most in ((size, 20), (size - 20, 20), (20 * 60_000, 0), (1, 0)):
         built = 0
-        monkeypatch.setattr(rule_lists, "LIST_BYTES_MAX", bytes_max)
+        monkeypatch.setattr(lists, "LIST_BYTES_MAX", bytes_max)
         if bytes_max == size:
             assert len(asked(detector)) == 20
         else:

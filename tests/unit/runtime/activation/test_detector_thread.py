@@ -66,9 +66,6 @@ async def test_small_and_large_batches_are_executed_in_order(detector):
         ("handle", ([event(1)],), False),
         ("handle", ([ops.tick(b'{"timestamp_ms": 1}')],), True),
         ("handle", ([Operation(ops.TICK_DUE, b"")],), True),
-        ("sync", (), True),
-        ("begin_saving", (), True),
-        ("finish_saving", (), True),
         ("passivate", (), True),
         ("discard", (), True),
         ("activate", (ID, 1), True),
@@ -76,9 +73,14 @@ async def test_small_and_large_batches_are_executed_in_order(detector):
 )
 async def test_only_a_small_batch_is_executed_in_the_event_loop(detector, method, arguments, beside):
     threads = []
-    setattr(detector._actor, method, lambda *_: threads.append(threading.current_thread()) or "done")
+    setattr(detector.executor, method, lambda *_: threads.append(threading.current_thread()) or "done")
     await getattr(detector, method)(*arguments)
     assert (threads != [threading.current_thread()]) is beside
+
+
+async def test_work_of_the_executor_is_done_in_threads(detector):
+    in_them = {await detector.call(threading.current_thread), await detector.beside(threading.current_thread)}
+    assert len(in_them - {threading.current_thread()}) == 2
 
 
 async def test_an_event_after_a_long_silence_lets_others_go_on_between_what_fires(detector, monkeypatch):
@@ -106,7 +108,7 @@ async def test_what_has_nothing_to_write_and_is_small_is_passivated_in_the_event
     threads = []
     monkeypatch.setattr(OperationExecutor, "passivates_at_once", at_once)
     detector._threads.heap.holds_many = holds_many
-    detector._actor.passivate = lambda: threads.append(threading.current_thread())
+    detector.executor.passivate = lambda: threads.append(threading.current_thread())
     await detector.passivate()
     assert (threads == [threading.current_thread()]) is (at_once and not holds_many)
 
@@ -115,11 +117,11 @@ async def test_detectors_that_share_a_worker_do_not_wait_for_each_others_disk(tm
     threads = WorkerThreads(2)
     one, other = (DetectorThread(made(tmp_path), threads, lambda: False, lambda: True) for _ in range(2))
     go_on = threading.Event()
-    one._actor.handle = lambda *_: go_on.wait(60)
-    other._actor.handle = other._actor.finish_saving = lambda *_: "done"
+    one.executor.handle = lambda *_: go_on.wait(60)
+    other.executor.handle = lambda *_: "done"
     waits = asyncio.ensure_future(one.handle([event(1)]))
     assert await other.handle([event(1)]) == "done"
-    await other.finish_saving()
+    await other.beside(list)
     assert not waits.done()
     go_on.set()
     assert await waits
@@ -133,7 +135,7 @@ async def test_a_batch_that_comes_alone_is_executed_in_the_loop_unless_the_last_
 ):
     detector = DetectorThread(made(tmp_path), WorkerThreads(2), lambda: False, lambda: others_wait)
     took = [took_s, 0.0, 0.0]
-    detector._actor.handle = lambda *_: time.sleep(took.pop(0)) or threading.current_thread()
+    detector.executor.handle = lambda *_: time.sleep(took.pop(0)) or threading.current_thread()
     await detector.handle([event(1)])
     main = threading.current_thread()
     assert (await detector.handle([event(2)]) is main) is in_the_loop
@@ -149,7 +151,7 @@ async def test_what_is_quick_waits_for_no_thread_of_longer_batches(tmp_path, bus
 
     def place(work: Any) -> DetectorThread:
         made_one = DetectorThread(made(tmp_path), threads, lambda: False, lambda: True)
-        made_one._actor.handle = work
+        made_one.executor.handle = work
         return made_one
 
     def sent(size: int) -> list[Operation]:
@@ -179,7 +181,7 @@ async def test_long_batches_take_turns_and_so_does_a_detector_that_computes_for_
         if len(turns) == 4:
             time.sleep(0.03)
 
-    detector._actor.handle = work
+    detector.executor.handle = work
     for batch in ([LARGE], [event(1)], [event(2)], [event(3)], [event(4)]):
         await detector.handle(batch)
     assert turns == [threads.turns, None, threads.turns, None, None], "waiting for the disk is not computing"
@@ -199,7 +201,7 @@ async def test_one_detector_is_activated_after_another(tmp_path):
 
     places = [DetectorThread(made(tmp_path), threads) for _ in range(3)]
     for place in places:
-        place._actor.activate = slow
+        place.executor.activate = slow
     await asyncio.gather(*(place.activate(ID, 1) for place in places))
     assert most == 1
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from engine.evaluation.wire.events import Refused
 from engine.language.diagnostics import Refusal
-from engine.runtime.activation.loads import Leaver, Load, RateMeter, Rates, Totals, leaver
+from engine.runtime.activation.loads import Leaver, RateMeter, Rates, Totals, leaver
 from engine.runtime.contract.errors import DetectorUnavailable
+from engine.runtime.contract.figures import DetectorFigures
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
@@ -200,8 +201,8 @@ async def test_one_that_takes_too_much_of_the_processor_gets_a_worker_of_its_own
         busy, *others = await detectors(service, 3)
         worker = home(service, busy, *others)
         (queue,) = [one for one in worker.service.queues.values() if one.detector_id == busy]
-        # It has begun to be looked at, and then takes all of a processor.
-        await until(lambda: queue.epoch in worker.service._cpu_s)
+        # All have been measured, and then it takes all of a processor.
+        await until(lambda: worker.service._meter._before.keys() == worker.service.queues.keys())
         queue.activation.port.cpu_s += 1
         await until(lambda: worker.hosts == set(others))
         assert await fired(service.backend, busy, 2) == ["seen"]
@@ -231,23 +232,26 @@ async def test_the_largest_leaves_a_worker_that_holds_too_much_memory(tmp_path, 
         assert not worker.dead
 
 
-LIGHT, BUSY, LARGE = Load(0.1, 100), Load(1.3, 200), Load(0.2, 300)
+LIGHT, BUSY, LARGE = (
+    DetectorFigures(str(epoch), epoch, cpu=cpu, state_bytes=held // 2, relations_bytes=held // 2)
+    for epoch, cpu, held in ((1, 0.02, 100), (2, 0.26, 200), (3, 0.04, 300))
+)
 
 
 @pytest.mark.parametrize(
     ("loads", "resident_bytes", "leaves"),
     [
-        ({1: LIGHT, 2: BUSY, 3: LARGE}, 0, Leaver(2, alone=True)),
-        ({1: LIGHT, 3: LARGE}, 0, None),
-        ({1: LIGHT, 3: LARGE}, 1_000, None),
-        ({1: LIGHT, 3: LARGE}, 1_001, Leaver(3, alone=True)),
-        ({1: LIGHT, 2: LIGHT}, 1_001, Leaver(1, alone=False)),
-        ({2: BUSY}, 1_001, None),
-        ({}, 1_001, None),
+        ([LIGHT, BUSY, LARGE], 0, Leaver(2, alone=True)),
+        ([LIGHT, LARGE], 0, None),
+        ([LIGHT, LARGE], 1_000, None),
+        ([LIGHT, LARGE], 1_001, Leaver(3, alone=True)),
+        ([LIGHT, LIGHT], 1_001, Leaver(1, alone=False)),
+        ([BUSY], 1_001, None),
+        ([], 1_001, None),
     ],
 )
 def test_who_takes_too_much_leaves(loads, resident_bytes, leaves):
-    assert leaver(loads, 5.0, resident_bytes, 1_000) == leaves
+    assert leaver(loads, resident_bytes, 1_000) == leaves
 
 
 def test_rates_are_those_since_the_last_look_and_one_that_is_alone_has_all_of_the_processor_time() -> None:

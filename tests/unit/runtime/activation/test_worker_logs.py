@@ -111,7 +111,7 @@ async def test_a_worker_sends_its_records_to_its_scheduler(tmp_path):
         await service.backend.call(detector_id, ops.rules())
         worker = service.actors.with_detector(detector_id)
         told: list[Note] = []
-        worker._scheduler.noted = told.append
+        worker.client.noted = told.append
         logged = Logged("engine.x", logging.ERROR, "it broke", {}, "why")
         assert worker.service.log(logged)
         await until(lambda: any(note.name == LOGGED for note in told))
@@ -124,11 +124,9 @@ async def test_a_worker_sends_its_records_to_its_scheduler(tmp_path):
 async def test_the_supervisor_logs_the_records_of_a_worker_with_its_name(caplog):
     client = LinkClient(Link(responses))
     actor: Any = RayActor(None, "worker-1")
-    address = Address("place", b"")
+    address = Address("place", node="node-1")
     process = Process(0, "10.0.0.7", here=False)
-    port = RayWorkerPort(
-        actor, "node-1", address, client, client, process=process, term=int, end=actor.try_to_end
-    )
+    port = RayWorkerPort(actor, address, client, client, process=process, term=int, end=actor.try_to_end)
     logged = Logged("engine.x", logging.ERROR, "it broke", {"detector": ONE}, "why")
     client.noted(Note(LOGGED, msgspec.msgpack.encode(logged)))
     (record,) = [record for record in caplog.records if record.name == "engine.x"]

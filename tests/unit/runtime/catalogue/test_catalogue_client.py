@@ -15,10 +15,10 @@ from engine.runtime.catalogue.catalogue_client import CatalogueClient
 from engine.runtime.concurrency.threads import Threads
 from engine.runtime.contract.catalogue_changes import Opened
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.contract.settings import CatalogueSettings, RuntimeSettings
+from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.contract.tokens import StoredToken
 from snapshots.errors import Fenced, NoRoom, StorageError, SyncFailed, WriteFailed
-from tests.local_runtime.service import local_service
+from tests.local_runtime.service import local_service, until
 
 pytestmark = pytest.mark.skipping_clock
 
@@ -69,7 +69,7 @@ class Script:
         self.thread = Scripted(*outcomes)
         self.given_up: list[str] = []
         settings = RuntimeSettings(data=folder, deadline_s=0.1, directory_hung_s=0.02)
-        known = CatalogueSettings(folder, 1, 0)
+        known = RuntimeSettings(data=folder, snapshots_kept=1, lock_wait_s=0)
         self.client = CatalogueClient(lambda: Catalogue(known), settings, self.thread, self.given_up.append)
 
 
@@ -125,6 +125,33 @@ async def test_detectors_that_are_created_at_the_same_time_share_calls(tmp_path)
         ids = await asyncio.gather(*(service.backend.create_detector(f"{number}") for number in range(150)))
         assert service.directories.calls.count("create_detectors") == 3, "two of 64, and one of what is left"
         assert sorted(await service.backend.detectors()) == sorted((one, f"{n}") for n, one in enumerate(ids))
+
+
+async def test_creations_that_wait_share_the_next_call_and_its_error(tmp_path: Path) -> None:
+    async with local_service(tmp_path) as service:
+        go_on, called = asyncio.Event(), 0
+
+        async def before(call: str) -> None:
+            nonlocal called
+            if call == "create_detectors":
+                called += 1
+                await go_on.wait()
+                if called == 2:
+                    raise NoRoom("full")
+
+        service.directories.before = before
+        create = service.scheduler.catalogue.create_detector
+        first = asyncio.create_task(create("a" * 32, ""))
+        await until(lambda: called)
+        waiting = [asyncio.create_task(create(one * 32, "")) for one in "bcd"]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        go_on.set()
+        assert await first
+        outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+        assert list(map(type, outcomes)) == [asyncio.CancelledError, *2 * [DetectorUnavailable]]
+        assert await create("e" * 32, ""), "it goes on"
+        assert called == 3
 
 
 async def test_one_limit_holds_for_those_that_are_created_at_the_same_time(tmp_path):

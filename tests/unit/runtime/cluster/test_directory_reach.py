@@ -40,7 +40,7 @@ class Catalogue:
             await asyncio.Event().wait()
         if method.startswith("listen") and isinstance(self.address, Exception):
             raise self.address
-        return {"listen": self.address, "listen_for_beats": ("node", self.address)}.get(method, 4711)
+        return (4711, self.address, self.address) if method == "listen" else "folder"
 
     async def end(self) -> None:
         self.ended += 1
@@ -91,7 +91,7 @@ async def test_a_directory_that_does_not_answer_ray_either_is_ended(monkeypatch:
 async def test_a_directory_that_has_answered_here_or_cannot_listen_is_ended() -> None:
     reach, directory = DirectoryReach(SILENT_S), refusing()
     assert isinstance(directory.address, Address)
-    reach.answered(directory, Places(directory.address, directory.address))
+    reach.answered(directory, Places(0, directory.address, directory.address))
     directory.answers = False
     assert isinstance(await attempt(reach, directory), ActorDied)
     assert directory.ended == 1
@@ -109,7 +109,7 @@ async def test_a_service_that_lacks_descriptors_ends_no_directory(monkeypatch: p
     monkeypatch.setattr(LinkClient, "to", full)
     reach, directory = DirectoryReach(SILENT_S), refusing()
     assert isinstance(directory.address, Address)
-    reach.answered(directory, Places(directory.address, directory.address))  # type: ignore[arg-type]
+    reach.answered(directory, Places(0, directory.address, directory.address))  # type: ignore[arg-type]
     assert "Too many open files" in str(await attempt(reach, directory))
     assert directory.ended == 0
 
@@ -120,7 +120,7 @@ async def test_a_stopped_directory_that_has_answered_here_is_ended_soon() -> Non
         directory = Catalogue(Address(stopped.getsockname(), b"t" * 32))
         assert isinstance(directory.address, Address)
         reach = DirectoryReach(0.05)
-        reach.answered(directory, Places(directory.address, directory.address))
+        reach.answered(directory, Places(0, directory.address, directory.address))
         async with asyncio.timeout(3):
             assert isinstance(await attempt(reach, directory), ActorDied)
         assert directory.ended == 1
@@ -145,7 +145,7 @@ async def test_a_service_with_a_wrong_certificate_ends_no_directory(
         for name, value in wrong.items():
             monkeypatch.setenv(name, value)
         reach, directory = DirectoryReach(SILENT_S), Catalogue(listener.address)
-        reach.answered(directory, Places(listener.address, listener.address))
+        reach.answered(directory, Places(0, listener.address, listener.address))
         errors = [await attempt(reach, directory) for _ in range(3)]
         assert isinstance(errors[-1], Unreachable)
         assert all("certificate" in str(error) for error in errors)

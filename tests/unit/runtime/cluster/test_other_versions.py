@@ -10,7 +10,6 @@ import pytest
 from ray._raylet import Config
 from ray.exceptions import RayError
 
-from engine.runtime.catalogue.catalogue import CatalogueSettings
 from engine.runtime.cluster import directory_reach, node_checks
 from engine.runtime.cluster.directory_reach import DirectoryReach
 from engine.runtime.cluster.node_checks import OtherVersionError, refuse_other_versions
@@ -88,12 +87,8 @@ def test_a_node_with_an_install_from_before_there_were_numbers_tells_its_version
     assert asked() == (metadata.version("rule-detector"), None)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [RuntimeSettings(data=Path("/data"), turn_s=7.0), CatalogueSettings(Path("/data"), 3, 7.0)],
-    ids=lambda settings: type(settings).__name__,
-)
-def test_settings_may_come_from_a_release_with_more_or_fewer_of_them(settings: Any) -> None:
+def test_settings_may_come_from_a_release_with_more_or_fewer_of_them() -> None:
+    settings = RuntimeSettings(data=Path("/data"), turn_s=7.0)
     by_position = pickle.loads(pickle.dumps(settings))
     assert by_position == settings
     state = dict(settings.__getstate__() or vars(settings))

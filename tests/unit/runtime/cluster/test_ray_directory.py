@@ -85,14 +85,10 @@ class Catalogue:
     def __getattr__(self, method: str) -> Any:
         """A method of the actor."""
         main, beats = self._listeners
-        answers: dict[str, Any] = {
-            "listen": main.address,
-            "listen_for_beats": ("node", beats.address),
-            "pid": self.child.pid,
-        }
+        answers = {"listen": (self.child.pid, main.address, beats.address)}
 
-        async def remote() -> Address | tuple[str, Address]:
-            return answers[method]  # type: ignore[no-any-return]
+        async def remote() -> tuple[int, Address, Address]:
+            return answers[method]
 
         return SimpleNamespace(remote=remote)
 

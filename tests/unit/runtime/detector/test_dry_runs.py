@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from engine.evaluation.explanation import explaining, firings
+from engine.evaluation.inspecting import explanations as wire
 from engine.evaluation.wire.events import Done, Refused
-from engine.evaluation.wire.inspecting import explanations as wire
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.detector.executor import OperationExecutor

@@ -95,7 +95,7 @@ async def test_rules_of_a_fork_have_ids_of_their_own(tmp_path):
 async def test_the_source_evaluates_while_its_fork_is_written_and_that_is_not_in_it(tmp_path):
     async with local_service(tmp_path) as service:
         source = await source_of(service)
-        gate = Gate(service, "finish_fork")
+        gate = Gate(service, "make_fork")
         forking = asyncio.create_task(service.backend.fork_detector(source, "fork"))
         await gate.met.wait()
         assert await fired(service.backend, source, 2, a=1, user="bob") == ["seen"]
@@ -109,7 +109,7 @@ async def test_the_source_evaluates_while_its_fork_is_written_and_that_is_not_in
 async def test_forks_of_one_detector_are_written_one_at_a_time(tmp_path):
     async with local_service(tmp_path) as service:
         source = await source_of(service)
-        gate = Gate(service, "finish_fork")
+        gate = Gate(service, "make_fork")
         forking = [asyncio.create_task(service.backend.fork_detector(source, f"{n}")) for n in range(3)]
         await gate.met.wait()
         await fired(service.backend, source, 2, a=1, user="bob")
@@ -136,7 +136,7 @@ async def test_a_passivated_detector_can_be_forked(tmp_path):
 async def test_a_detector_that_must_make_room_is_passivated_after_its_fork(tmp_path):
     async with local_service(tmp_path, max_resident=1, turn_s=0.0) as service:
         source = await source_of(service)
-        gate = Gate(service, "finish_fork")
+        gate = Gate(service, "make_fork")
         forking = asyncio.create_task(service.backend.fork_detector(source, "fork"))
         await gate.met.wait()
         other = await service.backend.create_detector("other")
@@ -187,7 +187,7 @@ async def test_what_does_not_exist_cannot_be_forked(tmp_path):
 async def test_a_source_that_is_deleted_meanwhile_leaves_a_whole_fork(tmp_path):
     async with local_service(tmp_path) as service:
         source = await source_of(service)
-        gate = Gate(service, "finish_fork")
+        gate = Gate(service, "make_fork")
         forking = asyncio.create_task(service.backend.fork_detector(source, "fork"))
         await gate.met.wait()
         deleting = asyncio.create_task(service.backend.delete_detector(source))
@@ -215,7 +215,7 @@ async def test_a_source_that_is_deleted_before_leaves_nothing(tmp_path):
         await until(lambda: not folders(tmp_path))
 
 
-@pytest.mark.parametrize("call", ["begin_fork", "finish_fork"])
+@pytest.mark.parametrize("call", ["begin_fork", "make_fork"])
 async def test_if_the_process_dies_nothing_is_left(tmp_path, call):
     async with local_service(tmp_path, **QUICK) as service:
         source = await source_of(service)
@@ -234,7 +234,7 @@ async def test_if_its_folder_cannot_be_made_nothing_is_left_and_the_source_goes_
     files = FaultyFiles()
     async with local_service(tmp_path, files=files, **QUICK) as service:
         source = await source_of(service)
-        gate = Gate(service, "finish_fork")
+        gate = Gate(service, "make_fork")
         forking = asyncio.create_task(refused(service.backend.fork_detector(source, "fork")))
         await gate.met.wait()
         files.error = errno.ENOSPC
@@ -277,7 +277,7 @@ async def test_a_fork_that_is_asked_for_again_is_the_same(tmp_path):
 async def test_a_service_that_stops_completes_what_it_began(tmp_path):
     async with local_service(tmp_path) as service:
         source = await source_of(service)
-        gate = Gate(service, "finish_fork")
+        gate = Gate(service, "make_fork")
         forking = asyncio.create_task(service.backend.fork_detector(source, "fork"))
         await gate.met.wait()
         closing = asyncio.create_task(service.backend.close())

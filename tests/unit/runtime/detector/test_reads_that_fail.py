@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from engine.evaluation.inspecting.states import StateAsked
 from engine.evaluation.wire.events import Done
-from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.calls import Reply
 from engine.runtime.contract.requests.operations import Operation, PutRule
@@ -175,9 +175,9 @@ def test_what_a_read_has_begun_to_watch_breaks_no_evaluation(made, look, monkeyp
     def fail(*_: object, **__: object) -> None:
         raise Planted
 
-    monkeypatch.setattr("engine.evaluation.explanation.looking.timelines.explain_clean", fail)
-    monkeypatch.setattr("engine.evaluation.explanation.looking.differences.Entries", fail)
-    monkeypatch.setattr("engine.evaluation.explanation.looking.differences.Reading", fail)
+    monkeypatch.setattr("engine.evaluation.inspecting.timelines.explain_clean", fail)
+    monkeypatch.setattr("engine.evaluation.inspecting.comparisons.Entries", fail)
+    monkeypatch.setattr("engine.evaluation.inspecting.comparisons.reading_at", fail)
     for time_s in (3, 4, 70):
         events = [ops.evaluate(body(time_s, user=user, a=1, b=5)) for user in ("ada", "bob")]
         ours, theirs = actor.handle(events), twin.handle(events)
@@ -187,7 +187,7 @@ def test_what_a_read_has_begun_to_watch_breaks_no_evaluation(made, look, monkeyp
 
 
 @pytest.mark.parametrize(
-    "broken", ["explanation.explaining.Explaining", "wire.inspecting.explanations.node_document"]
+    "broken", ["explanation.explaining.Explaining", "inspecting.explanations.node_document"]
 )
 def test_an_event_that_cannot_be_explained_is_evaluated_and_its_actions_have_no_explanation(
     made, broken, monkeypatch

@@ -34,7 +34,7 @@ def lose_scheduler(service: LocalService) -> None:
     for client in service.connected:
         client.link.abort()
     for worker in service.actors.started:
-        worker._scheduler.link.abort()
+        worker.client.link.abort()
     for worker in service.scheduler._workers._all:
         for watcher in worker.watchers:
             watcher.cancel()
@@ -243,7 +243,7 @@ async def test_workers_that_were_being_started_are_hardly_waited_for(tmp_path, m
         began_s = asyncio.get_running_loop().time()
         async with succeeded(service, lost_on) as scheduler:
             assert asyncio.get_running_loop().time() - began_s < 0.5
-            assert not scheduler._workers.avoided.now()
+            assert not scheduler._nodes.avoided
 
 
 async def test_a_node_whose_workers_answer_is_not_given_up_because_the_scheduler_was_lost_there(tmp_path):
@@ -251,7 +251,7 @@ async def test_a_node_whose_workers_answer_is_not_given_up_because_the_scheduler
         detector, _ = await active(service)
         async with succeeded(service, lost_on="n") as scheduler:
             assert scheduler.active_detectors == 1
-            assert not scheduler._workers.avoided.now()
+            assert not scheduler._nodes.avoided
             assert (await scheduler.route(detector, 0)).address.node == "n"
 
 

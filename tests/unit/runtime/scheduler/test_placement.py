@@ -110,7 +110,7 @@ async def test_all_front_ends_are_told_that_an_activation_is_over(worker):
 
 async def test_the_supervisor_is_told_by_a_report_alone_that_an_activation_is_over(worker):
     told: list[str] = []
-    worker._scheduler.noted = lambda note: told.append(note.name)
+    worker.client.noted = lambda note: told.append(note.name)
     await worker.activate(ONE, 7, True)
     await sent(worker.connected(), 7, event(1))
     await until(lambda: told and not worker.service.queues)
@@ -131,7 +131,7 @@ async def test_an_activation_counts_as_use(worker, monkeypatch, interval_s, told
 
 async def test_the_supervisor_is_told_at_once_of_several_detectors_that_are_in_use(worker, monkeypatch):
     monkeypatch.setattr(schedule, "_USED_TOLD_S", 0.0)
-    link = worker._scheduler.link
+    link = worker.client.link
     frames: list[list[int]] = []
 
     def take(notes: list[Note]) -> None:

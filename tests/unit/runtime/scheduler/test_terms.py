@@ -3,10 +3,9 @@
 import pytest
 
 from engine.evaluation.wire.events import Done
-from engine.runtime.activation.detector_service import MAKE_ROOM, make_room_note
 from engine.runtime.contract.errors import DetectorUnavailable, Superseded
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.requests.calls import REPORT, Held, decode_report
+from engine.runtime.contract.requests.calls import MAKE_ROOM, REPORT, Held, decode_report, make_room_note
 from engine.runtime.transport.link_client import LinkClient
 from tests.local_runtime.service import LocalService, local_service, until
 from tests.local_runtime.workers import LocalWorker

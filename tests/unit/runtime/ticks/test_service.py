@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from engine.runtime.catalogue.offline import copy_data_folder, restore_detector
+from engine.runtime.concurrency.background import cancel
 from engine.runtime.contract.measures import ACTIVATIONS, DUE_ACTIVATIONS
 from engine.runtime.detector.persistence import journal_entries
 from engine.runtime.detector.persistence.journal_entries import Ticked
@@ -170,13 +171,13 @@ async def test_a_scheduler_that_is_replaced_knows_what_is_due(tmp_path: Path) ->
     async with service(tmp_path, clock, **PASSIVE) as made:
         passive = await create(made, 30)
         await asyncio.sleep(5)
-        await made.scheduler._due_activations.end()
+        await cancel(made.scheduler._looks)
         successor = DueActivations(made.scheduler._services, made.scheduler._place, clock.now_us)
         made.scheduler._services.dues.forget(passive)
-        successor.start()
-        await asyncio.sleep(40)
+        for _ in range(40):
+            await successor.look()
+            await asyncio.sleep(1)
         assert len(ticks(tmp_path, passive)) == 1
-        await successor.end()
 
 
 async def test_a_detector_that_moves_is_ticked_where_it_is(tmp_path: Path) -> None:

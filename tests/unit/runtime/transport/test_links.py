@@ -25,7 +25,7 @@ from engine.runtime.transport.link import (
     pieces,
     responses,
 )
-from engine.runtime.transport.link_client import LinkClient
+from engine.runtime.transport.link_client import LinkClient, error_in
 from snapshots.errors import WriteFailed
 from tests.local_runtime.service import until
 from tests.unit.runtime.transport.peers import HOSTS, LARGE, SOME_TOKEN, SPOKEN, Peer, listening, sent
@@ -115,7 +115,7 @@ async def test_a_forgotten_batch_is_answered_to_nobody():
     async with linked() as (peer, client):
         peer.at_once = False
         number = client.send(lambda _: pytest.fail("it was forgotten"), 1, [ops.rules()])
-        client.forget(number)
+        client.withdraw(number)
         await until(lambda: peer.batches)
         peer.batches[0][1].settle(Reply([]))
         assert await client.ask("echo", int, 1) == 1
@@ -154,7 +154,7 @@ async def test_announced_answers_that_nobody_waits_for_are_dropped_at_both_ends(
         await until(lambda: client.is_announced(1))
         match ends:
             case "forgotten":
-                client.forget(1)
+                client.withdraw(1)
             case "withdrawn":
                 client.withdraw(1)
             case _:
@@ -259,7 +259,9 @@ async def test_what_raises_for_a_caller_reaches_it_as_it_is():
         await until(lambda: peer.batches)
         peer.batches[0][1].settle(DetectorUnavailable(1503, "the end", 2.0))
         response = await answer
-        assert (response.code, response.message, response.retry_after_s) == (1503, "the end", 2.0)
+        error = error_in(response)
+        assert isinstance(error, DetectorUnavailable)
+        assert (error.code, error.message, error.retry_after_s) == (1503, "the end", 2.0)
 
 
 def test_moved_is_told_from_all_that_may_have_been_executed():

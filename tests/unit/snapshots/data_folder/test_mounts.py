@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
+from engine.runtime.catalogue.catalogue import Catalogue
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.executor import OperationExecutor
 from snapshots.data_folder.identity import begin_folder
@@ -127,7 +127,9 @@ def test_whoever_writes_to_the_folder_looks_at_its_mount_and_changes_nothing(tmp
     with pytest.raises(UnsafeFolder):
         begin_folder(tmp_path, files=files)
     with pytest.raises(UnsafeFolder):
-        Catalogue(CatalogueSettings(tmp_path, 2, lock_wait_s=0, folder_id=folder_id), files=files).open()
+        Catalogue(
+            RuntimeSettings(data=tmp_path, snapshots_kept=2, lock_wait_s=0, folder_id=folder_id), files=files
+        ).open()
     settings = RuntimeSettings(data=tmp_path, folder_id=folder_id)
     with pytest.raises(UnsafeFolder):
         OperationExecutor(settings, files=files).activate("1" * 32, 1)

@@ -41,7 +41,7 @@ def test_each_batch_is_answered_once_in_order_with_its_own_answers(seed: int) ->
             submissions.append(Submission(operations, note, float(step)))
             waiting.submissions.append(submissions[-1])
         if waiting and drawn.random() < 0.1:
-            drawn.choice(waiting.submissions).release()
+            drawn.choice(waiting.submissions).done = True
         taken = waiting.take()
         asked = operations_of(taken)
         assert not any(one.done for one in taken)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
+from engine.runtime.catalogue.catalogue import Catalogue
+from engine.runtime.contract.settings import RuntimeSettings
 from tests.faulty_files import FaultyFiles
 
 
@@ -18,7 +19,7 @@ def opened(tmp_path, files):
     def opened() -> Catalogue:
         for directory in directories:
             directory.close()
-        directory = Catalogue(CatalogueSettings(tmp_path, 2, lock_wait_s=0), files=files)
+        directory = Catalogue(RuntimeSettings(data=tmp_path, snapshots_kept=2, lock_wait_s=0), files=files)
         directories.append(directory)
         directory.open()
         return directory

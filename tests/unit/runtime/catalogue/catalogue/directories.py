@@ -2,14 +2,15 @@
 
 from contextlib import contextmanager
 
-from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
+from engine.runtime.catalogue.catalogue import Catalogue
+from engine.runtime.contract.settings import RuntimeSettings
 
 A, B, C, D = "a" * 32, "b" * 32, "c" * 32, "d" * 32
 
 
 @contextmanager
 def opened_with(data, files):
-    directory = Catalogue(CatalogueSettings(data, 2, lock_wait_s=0), files=files)
+    directory = Catalogue(RuntimeSettings(data=data, snapshots_kept=2, lock_wait_s=0), files=files)
     directory.open()
     try:
         yield directory
@@ -23,4 +24,6 @@ def told(directory):
 
 
 def expecting(data, folder_id, files=None):
-    return Catalogue(CatalogueSettings(data, 2, lock_wait_s=0, folder_id=folder_id), files=files)
+    return Catalogue(
+        RuntimeSettings(data=data, snapshots_kept=2, lock_wait_s=0, folder_id=folder_id), files=files
+    )

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from engine.language.diagnostics import Refusal
-from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
+from engine.runtime.catalogue.catalogue import Catalogue
 from engine.runtime.catalogue.offline import mint_offline, opened_offline
 from engine.runtime.contract.catalogue_changes import TableUpdate
+from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.contract.tokens import KnownToken, StoredToken, TokenEntry, digest_of, mint
 from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import NewerFormat, OlderFormat
@@ -167,7 +168,7 @@ def test_openings_leave_a_bounded_number_of_segments(opened, tmp_path):
 
 
 def test_no_more_detectors_are_entered_than_there_may_be(tmp_path):
-    directory = Catalogue(CatalogueSettings(tmp_path, 2, lock_wait_s=0, detectors_max=2))
+    directory = Catalogue(RuntimeSettings(data=tmp_path, snapshots_kept=2, lock_wait_s=0, detectors_max=2))
     directory.open()
     versions = [directory.create_detectors({one: ""}) for one in (A, B)]
     assert directory.create_detectors({C: ""}) == [None]
@@ -176,7 +177,7 @@ def test_no_more_detectors_are_entered_than_there_may_be(tmp_path):
     directory.delete_detector(A)
     assert directory.create_detectors({C: ""}) != [None]
     directory.close()
-    again = Catalogue(CatalogueSettings(tmp_path, 2, lock_wait_s=0, detectors_max=1))
+    again = Catalogue(RuntimeSettings(data=tmp_path, snapshots_kept=2, lock_wait_s=0, detectors_max=1))
     again.open()
     assert again.create_detectors({A: ""}) == [None]
     assert list(again.changes(0, 0).detectors.whole or ()) == [B, C], "a lower limit takes nothing away"
@@ -184,7 +185,7 @@ def test_no_more_detectors_are_entered_than_there_may_be(tmp_path):
 
 
 def test_no_more_tokens_are_added_than_there_may_be(tmp_path):
-    directory = Catalogue(CatalogueSettings(tmp_path, 2, lock_wait_s=0, tokens_max=2))
+    directory = Catalogue(RuntimeSettings(data=tmp_path, snapshots_kept=2, lock_wait_s=0, tokens_max=2))
     directory.open()
     tokens = {one: StoredToken(one.encode(), "hint") for one in (A, B, C)}
     versions = [directory.add_token(one, tokens[one]) for one in (A, B)]
@@ -194,7 +195,7 @@ def test_no_more_tokens_are_added_than_there_may_be(tmp_path):
     directory.revoke_token(A)
     directory.add_token(C, tokens[C])
     directory.close()
-    again = Catalogue(CatalogueSettings(tmp_path, 2, lock_wait_s=0, tokens_max=1))
+    again = Catalogue(RuntimeSettings(data=tmp_path, snapshots_kept=2, lock_wait_s=0, tokens_max=1))
     again.open()
     with pytest.raises(Refusal):
         again.add_token(A, tokens[A])

@@ -7,8 +7,9 @@ import pytest
 
 from engine.language.diagnostics import Refusal
 from engine.runtime.catalogue import change_log
-from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
+from engine.runtime.catalogue.catalogue import Catalogue
 from engine.runtime.contract.catalogue_changes import LoggedChange, Made
+from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.contract.tokens import StoredToken
 from tests.unit.runtime.catalogue.catalogue.directories import A, B
 
@@ -66,7 +67,7 @@ def test_a_snapshot_repeats_little_of_the_log(opened, tmp_path, monkeypatch):
 @pytest.mark.usefixtures("small_pages")
 @pytest.mark.parametrize("days", [1, 90])
 def test_what_is_older_than_the_setting_says_is_gone(tmp_path, days):
-    settings = CatalogueSettings(tmp_path, 2, lock_wait_s=0, changes_kept_days=days)
+    settings = RuntimeSettings(data=tmp_path, snapshots_kept=2, lock_wait_s=0, changes_kept_days=days)
     directory = Catalogue(settings)
     directory.open()
     for number, days_ago in enumerate((days + 2, days + 1, days - 0.5)):

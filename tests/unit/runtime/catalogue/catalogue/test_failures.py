@@ -7,8 +7,9 @@ from contextlib import suppress
 import pytest
 
 from engine.language.diagnostics import Refusal
-from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
+from engine.runtime.catalogue.catalogue import Catalogue
 from engine.runtime.catalogue.offline import opened_offline
+from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.contract.tokens import KnownToken, StoredToken
 from snapshots.errors import (
     FolderInUse,
@@ -118,7 +119,7 @@ def test_a_folder_that_is_of_no_detector_is_told_of_and_left_alone(opened, tmp_p
     store.sync()
     store.close()
     directory.close()
-    again = Catalogue(CatalogueSettings(tmp_path, 2, lock_wait_s=0))
+    again = Catalogue(RuntimeSettings(data=tmp_path, snapshots_kept=2, lock_wait_s=0))
     (warning,) = again.open().damage
     again.close()
     assert str(other) in warning
@@ -167,7 +168,9 @@ def test_two_directories_cannot_have_one_folder(opened, tmp_path):
 
 def test_a_folder_is_let_go_of_where_opening_it_fails(opened, tmp_path, files):
     opened().close()
-    failing = Catalogue(CatalogueSettings(tmp_path, 2, lock_wait_s=0), files=FaultyFiles(fails_at=1))
+    failing = Catalogue(
+        RuntimeSettings(data=tmp_path, snapshots_kept=2, lock_wait_s=0), files=FaultyFiles(fails_at=1)
+    )
     with pytest.raises(StorageError, match="cannot be read"):
         failing.open()
     opened()
@@ -256,5 +259,5 @@ def test_a_catalogue_that_lost_its_journal_is_refused_and_nothing_is_removed(ope
             path.unlink()
     for _ in range(2):
         with pytest.raises(StorageError, match="rdj is gone" if with_marks else "has lost its journal"):
-            Catalogue(CatalogueSettings(tmp_path, 2, lock_wait_s=0)).open()
+            Catalogue(RuntimeSettings(data=tmp_path, snapshots_kept=2, lock_wait_s=0)).open()
     assert (tmp_path / "detectors" / A).exists()

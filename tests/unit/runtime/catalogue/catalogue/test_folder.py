@@ -5,8 +5,9 @@ from contextlib import suppress
 import pytest
 
 from engine.language.diagnostics import Refusal
-from engine.runtime.catalogue.catalogue import Catalogue, CatalogueSettings
+from engine.runtime.catalogue.catalogue import Catalogue
 from engine.runtime.catalogue.offline import mint_offline, opened_offline
+from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.contract.tokens import StoredToken
 from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import (
@@ -116,7 +117,7 @@ def test_a_directory_that_cannot_know_whether_it_has_a_successor_answers_nothing
 
 
 def used(data, *, now_s=lambda: 0.0):
-    directory = Catalogue(CatalogueSettings(data, 3, lock_wait_s=0), now_s=now_s)
+    directory = Catalogue(RuntimeSettings(data=data, snapshots_kept=3, lock_wait_s=0), now_s=now_s)
     directory.open()
     return directory
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from engine.evaluation.inspecting.states import StateAsked
 from engine.evaluation.wire.events import Done, Refused
-from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.language.limits import Limits
 from engine.runtime.contract.requests import operations as ops
 from tests.local_runtime.owners import ONE, codes, event

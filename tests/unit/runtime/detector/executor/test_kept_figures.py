@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.explanation.looking.holdings import overview
+from engine.evaluation.inspecting.holdings import overview
+from engine.evaluation.inspecting.states import StateAsked
 from engine.evaluation.kernel.indexing import indexed_stream
 from engine.evaluation.persistence import saved
 from engine.evaluation.persistence.figures import figures_of, restore_figures
-from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.language.limits import Limits
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.detector import active_detector

@@ -12,7 +12,7 @@ from hypothesis import settings
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.wire.events import Done
-from engine.evaluation.wire.records.decoding import Ingest
+from engine.evaluation.wire.records import Ingest
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.detector.active_detector import estimated_bytes

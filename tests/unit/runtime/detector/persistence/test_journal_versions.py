@@ -7,7 +7,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from engine.evaluation.operators.present_terms.clock import zones_version
+from engine.evaluation.operators.terms.clock import zones_version
 from engine.evaluation.persistence.saved import OLDEST_VERSION
 from engine.evaluation.wire.events import Done
 from engine.runtime.contract.requests import operations as ops

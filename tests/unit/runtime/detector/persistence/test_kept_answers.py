@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.evaluation.events.lateness import LATE_US_MAX, late, without_lateness
-from engine.evaluation.wire.events import Done
-from engine.evaluation.wire.inspecting.states import StateAsked
-from engine.evaluation.wire.results import encode_entries
+from engine.evaluation.events.outcomes import LATE_US_MAX, late, without_lateness
+from engine.evaluation.inspecting.states import StateAsked
+from engine.evaluation.wire.events import Done, encode_entries
 from engine.language.diagnostics import Entry
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.evaluation.persistence.conditions import stored_condition
+from engine.evaluation.persistence.columns import stored_condition
 from engine.language.text.parser import parse
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.detector import apply as apply_module
@@ -39,7 +39,6 @@ def later_version(owners: Owners, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(history, "stored_condition", stored)
     monkeypatch.setattr(history, "program_version", lambda: "9.0.0")
-    monkeypatch.setattr("engine.runtime.detector.persistence.replay.program_version", lambda: "9.0.0")
 
 
 def test_a_stop_leaves_nothing_in_the_journal_to_be_evaluated_again(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from engine.runtime.front_end.memory_budget import (
     STARTING_UP,
     MemoryBudget,
 )
-from engine.runtime.transport.link import Answered, Failed, Moved, Refusing, Unavailable, Unknown
+from engine.runtime.transport.link import Answered, Failed, Moved, Unknown
 from snapshots.errors import SyncFailed, WriteFailed
 
 pytestmark = pytest.mark.skipping_clock
@@ -167,8 +167,8 @@ class World:
             one.gone, one.outcome = True, "gone"
             if self.chance.random() < 0.5:
                 return
-        one.request.release()
-        one.request.release()
+        self.mailbox.release(one.request)
+        self.mailbox.release(one.request)
         if one in self.queue:
             self.queue.remove(one)
 
@@ -232,8 +232,14 @@ class World:
                 (Failed(1, encode_failure(WriteFailed("no room"))), (1501, "nothing was evaluated: no room")),
                 (Failed(1, encode_failure(SyncFailed("not synced"))), error_code(unknown)),
                 (Failed(1, encode_failure(KeyError("x"))), "internal"),
-                (Unavailable(1, 1501, "it is starting", 2.0), (1501, "it is starting")),
-                (Refusing(1, (Entry(1200, "no detector"),)), (Entry(1200, "no detector"),)),
+                (
+                    Failed(1, encode_failure(DetectorUnavailable(1501, "it is starting", 2.0))),
+                    (1501, "it is starting"),
+                ),
+                (
+                    Failed(1, encode_failure(Refusal(Entry(1200, "no detector")))),
+                    (Entry(1200, "no detector"),),
+                ),
             )
         )
         for one in batch:

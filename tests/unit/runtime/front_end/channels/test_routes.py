@@ -39,7 +39,7 @@ class Worker:
     def is_announced(self, _number: int) -> bool:
         return False
 
-    def forget(self, _number: int) -> None:
+    def withdraw(self, _number: int) -> None:
         pass
 
 

@@ -4,8 +4,8 @@ import asyncio
 import json
 from pathlib import Path
 
+from engine.evaluation.inspecting.states import StateAsked
 from engine.evaluation.wire.events import Done
-from engine.evaluation.wire.inspecting.states import StateAsked
 from engine.runtime.contract.requests import operations as ops
 from tests.local_runtime.service import local_service, until
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.scheduler.workers.cluster_nodes import AvoidedNodes, Nodes
+from engine.runtime.scheduler.workers.cluster_nodes import Nodes
 from engine.runtime.scheduler.workers.worker_starts import WorkerStarts
 from tests.local_runtime.actors import LocalActors, LocalNodes
 
@@ -21,13 +21,11 @@ class Scene:
         self.cluster = LocalNodes(n=8)
         self.nodes = Nodes(self.cluster, settings)
         self.actors = LocalActors(settings, nodes=self.cluster)
-        self.avoided = AvoidedNodes()
         self.told: list[str] = []
         self.starts = WorkerStarts(
             self.actors,
             settings,
             self.nodes,
-            self.avoided,
             started=lambda port: self.told.append(port.name),
             over=lambda: self.told.append("over"),
             room_changed=lambda: self.told.append("room" if self.starts.no_room is None else "no room"),
@@ -101,7 +99,7 @@ async def test_starts_without_room_are_repeated_once_there_is_some(scene: Scene)
 
 
 async def test_an_avoided_node_is_chosen_if_no_other_has_room(scene: Scene) -> None:
-    scene.avoided.add("n")
+    scene.nodes.avoid("n")
     scene.starts.begin()
     await asyncio.sleep(0.1)
     (worker,) = scene.actors.started

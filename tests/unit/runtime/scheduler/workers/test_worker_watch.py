@@ -9,20 +9,12 @@ from engine.evaluation.wire.events import Done
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.measures import DETECTORS_LOST
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.requests.calls import Held
+from engine.runtime.contract.requests.calls import Held, Report
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.scheduler.workers.cluster_nodes import AvoidedNodes
-from engine.runtime.scheduler.workers.detector_worker import Callbacks, DetectorWorker, Granted
-from engine.runtime.scheduler.workers.worker_watch import (
-    Comparison,
-    Drop,
-    Mend,
-    Over,
-    Tell,
-    WorkerWatch,
-    compare,
-)
-from tests.local_runtime.actors import LocalActors
+from engine.runtime.detector.executor import OperationExecutor
+from engine.runtime.scheduler.workers.cluster_nodes import Nodes
+from engine.runtime.scheduler.workers.detector_worker import Callbacks, DetectorWorker, WorkerWatch
+from tests.local_runtime.actors import LocalActors, LocalNodes
 from tests.local_runtime.service import local_service, until
 from tests.local_runtime.workers import LocalWorker
 from tests.skipping_clock import SkippingLoop
@@ -39,11 +31,11 @@ class Scene:
     def __init__(self, port: LocalWorker, settings: RuntimeSettings) -> None:
         self.port = port
         self.worker = DetectorWorker(port)
-        self.avoided = AvoidedNodes()
+        self.nodes = Nodes(LocalNodes(), settings)
         self.doubted = 0
         self.died: list[bool] = []
         """Whether it was silent, for each time that it was found dead."""
-        WorkerWatch(settings, self.avoided, self._doubt, self._note_death, self._drop).begin(self.worker)
+        WorkerWatch(settings, self.nodes, self._doubt, self._note_death, self._drop).begin(self.worker)
 
     def _doubt(self) -> None:
         self.doubted += 1
@@ -84,7 +76,7 @@ async def test_one_whose_event_loop_hangs_is_dead_though_its_process_answers(sce
     async def hang(*_: object) -> None:
         await asyncio.Event().wait()
 
-    scene.port._scheduler.ask = hang  # type: ignore[method-assign]
+    scene.port.client.ask = hang  # type: ignore[method-assign]
     await asyncio.sleep(HUNG_S)
     assert scene.died == []
     await asyncio.sleep(0.3 * HUNG_S)
@@ -102,7 +94,7 @@ async def test_time_in_which_the_watching_loop_was_held_up_is_no_silence(scene: 
             await asyncio.sleep(0)
         return []
 
-    scene.port._scheduler.ask = answer_meanwhile  # type: ignore[method-assign]
+    scene.port.client.ask = answer_meanwhile  # type: ignore[method-assign]
     scene.port.beat = answer_meanwhile  # type: ignore[method-assign,assignment]
     await asyncio.sleep(1_000 * HUNG_S)
     assert (scene.died, scene.doubted) == ([], 0)
@@ -112,7 +104,7 @@ async def test_one_that_cannot_be_reached_is_dead(scene: Scene) -> None:
     async def fail(*_: object) -> None:
         raise ActorDied("no connection")
 
-    scene.port._scheduler.ask = fail  # type: ignore[method-assign]
+    scene.port.client.ask = fail  # type: ignore[method-assign]
     await asyncio.sleep(HUNG_S)
     assert scene.died == [False]
 
@@ -124,7 +116,7 @@ async def test_a_silent_one_is_doubtful_first_and_has_longer_while_it_activates(
     scene.worker.taken = activating
     scene.port.silent = True
     if avoided:
-        scene.avoided.add(scene.port.node)
+        scene.nodes.avoid(scene.port.node)
     await asyncio.sleep(0.8 * NODE_TIMEOUT_S)
     assert (scene.doubted, scene.died) == (1, [])
     await asyncio.sleep((factor - 0.9) * NODE_TIMEOUT_S)
@@ -134,29 +126,6 @@ async def test_a_silent_one_is_doubtful_first_and_has_longer_while_it_activates(
 
 
 EVENT = ops.evaluate(b'{"event": {"fields": {}, "timestamp_ms": 1}}')
-HELD = Held("d", 1)
-ACTIVE = Granted(active=True)
-PENDING = Granted(active=False)
-
-
-@pytest.mark.parametrize(
-    ("granted", "held", "mends"),
-    [
-        ({}, [], []),
-        ({1: ACTIVE}, [HELD], []),
-        ({1: ACTIVE}, [], [Over(1)]),
-        ({1: ACTIVE}, [Held("d", 2)], [Over(1), Drop(2)]),
-        ({}, [HELD], [Drop(1)]),
-        ({}, [Held("d", 1, activating=True)], [Drop(1)]),
-        ({1: PENDING}, [], []),
-        ({1: PENDING}, [Held("d", 1, room_wanted=True)], []),
-        ({1: Granted(active=True, room_wanted=True)}, [HELD], [Tell(1, True)]),
-        ({1: ACTIVE}, [Held("d", 1, room_wanted=True)], [Tell(1, False)]),
-        ({1: Granted(active=True, room_wanted=True)}, [Held("d", 1, room_wanted=True)], []),
-    ],
-)
-def test_what_differs_is_mended(granted: dict[int, Granted], held: list[Held], mends: list[Mend]) -> None:
-    assert compare(granted, held) == mends
 
 
 async def test_an_activation_that_nobody_granted_is_dropped(tmp_path: Path) -> None:
@@ -174,30 +143,70 @@ async def test_an_activation_that_nobody_granted_is_dropped(tmp_path: Path) -> N
         assert not worker.dead
 
 
-class Port:
-    """A worker that has what a test says."""
+class Port(LocalWorker):
+    """A worker that has what a test says, at one look after another."""
 
-    def __init__(self, *looks: list[Held]) -> None:
-        self._looks = list(looks)
-        self.told: list[tuple[int, bool]] = []
+    looks: list[list[Held]]
+    told: list[tuple[int, bool]]
 
     async def held(self) -> list[Held]:
-        return self._looks.pop(0)
+        return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
 
-    def make_room(self, epoch: int, *, wanted: bool) -> None:
+    def make_room(self, epoch: int, *, wanted: bool = True) -> None:
         self.told.append((epoch, wanted))
 
 
-@pytest.mark.parametrize("look", [[], [HELD, Held("e", 2)], [Held("d", 1, room_wanted=True)]])
-async def test_only_what_differs_twice_in_a_row_is_mended(look: list[Held]) -> None:
-    mended: list[object] = []
-    port = Port(look, [HELD], look, look)
-    worker = DetectorWorker(port)  # type: ignore[arg-type]
-    worker.enter(1, Callbacks(lambda report: mended.append(report.ended), lambda: None))
-    comparison = Comparison(worker, lambda _, epoch: mended.append(epoch))
-    for mends in (0, 0, 0, 1):
-        await comparison.look()
-        assert len([one for one in (*mended, *port.told) if one is not None]) == mends
+HELD, WANTED = Held("d", 1), Held("d", 1, room_wanted=True)
+
+
+@pytest.mark.parametrize(
+    ("active", "pending", "held", "mends"),
+    [
+        ((), (), [], []),
+        ((1,), (), [HELD], []),
+        ((1,), (), [], ["over 1"]),
+        ((1,), (), [Held("d", 2)], ["over 1", "drop 2"]),
+        ((), (), [HELD], ["drop 1"]),
+        ((), (), [Held("d", 1, activating=True)], ["drop 1"]),
+        ((), (1,), [], []),
+        ((), (1,), [WANTED], []),
+        ((-1,), (), [HELD], ["tell 1 True"]),
+        ((1,), (), [WANTED], ["tell 1 False"]),
+        ((-1,), (), [WANTED], []),
+    ],
+)
+async def test_only_what_differs_twice_in_a_row_is_mended(
+    tmp_path: Path, active: tuple[int, ...], pending: tuple[int, ...], held: list[Held], mends: list[str]
+) -> None:
+    """A negative epoch in `active` means that another detector waits for the slot."""
+    settings = RuntimeSettings(data=tmp_path, hung_s=HUNG_S)
+    port = Port("w", OperationExecutor, settings)
+    mended: list[str] = []
+    worker = DetectorWorker(port, pending=set(pending))
+    for epoch in active:
+
+        def reported(report: Report) -> None:
+            if report.ended is not None:
+                mended.append(f"over {report.epoch}")
+
+        wanted = epoch < 0
+        worker.enter(abs(epoch), Callbacks(reported, lambda: None, room_wanted=lambda wanted=wanted: wanted))
+    same = [Held("d", abs(epoch), room_wanted=epoch < 0) for epoch in active]
+    port.looks, port.told = [held, same, held, same, held, held, same], []
+    watch = WorkerWatch(
+        settings,
+        Nodes(LocalNodes(), settings),
+        lambda: None,
+        lambda *_: None,
+        lambda _, epoch: mended.append(f"drop {epoch}"),
+    )
+    watch.begin(worker)
+    await asyncio.sleep(4.5)
+    assert mended + port.told == []
+    await asyncio.sleep(3)
+    assert mended + [f"tell {epoch} {wanted}" for epoch, wanted in port.told] == mends
+    for watcher in worker.watchers:
+        watcher.cancel()
 
 
 async def test_a_worker_tells_what_it_was_told_last(tmp_path: Path) -> None:

@@ -1,1 +1,0 @@
-"""What people look at: what a detector holds, standing verdicts, timelines and comparisons."""

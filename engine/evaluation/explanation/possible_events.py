@@ -1,0 +1,225 @@
+"""Which sets of predicates an event can change: with values that make all of them true or false together.
+
+For each fact that a set names, some values are tried: those that the rule compares it with, and values
+between and beyond them. A text that is no constant of the rule is taken to match any patterns, and to contain
+any texts. A relation is taken to hold anything, and an array to have any elements. The slices of the event
+and what it adds to sums stay.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import islice, pairwise, product
+from typing import Any, Final, NamedTuple
+
+from engine.evaluation.explanation.predicate_tree import PredicateTree, leaves_of
+from engine.evaluation.explanation.predicates import Predicates
+from engine.language import condition as language
+from engine.language.condition import Predicate
+from engine.language.operators import LARGEST
+from engine.language.terms import terms_in
+
+VALUES_MAX: Final = 200
+"""The most values that are tried for a fact."""
+EVENTS_MAX: Final = 2_000
+"""The most events that are tried for a set."""
+_ALWAYS_TRIED: Final = 8
+"""This many values are tried even if no steps are left."""
+_CONSTANTS_EACH: Final = 8
+"""The most elements of a list that are tried."""
+
+_RELATED_MAX: Final = 16
+"""About the most facts whose values are tried for one fact."""
+
+_OTHER_TEXT: Final = "\uffff another text"
+_OTHER_NUMBER: Final = 0.123456789
+
+
+_FAR: Final = (1e9, -1e9)
+"""Numbers that are beyond most others, for comparisons of what is computed."""
+
+
+class _Value(NamedTuple):
+    """A value that is tried for a fact."""
+
+    value: Any
+    truths: Mapping[int, bool]
+    """The truths of the predicates that name only this fact."""
+
+
+class PossibleEvents:
+    """The events that differ from one in some facts. `take` takes steps, and returns whether any are left."""
+
+    def __init__(self, tree: PredicateTree, predicates: Predicates, take: Callable[[int], bool]) -> None:
+        self._tree, self._predicates, self._take = tree, predicates, take
+        self._leaves = [leaves_of(predicate) for predicate in tree.predicates]
+        self._facts = [
+            tuple(dict.fromkeys(name for leaf in leaves for name in predicates.names(leaf)))
+            for leaves in self._leaves
+        ]
+        self._free = {number for number, (leaf, *_) in enumerate(self._leaves) if _is_free(leaf)}
+        """The predicates that can change whatever the values are."""
+        self._naming: dict[str, list[int]] = {}
+        """The predicates that name each fact."""
+        for number, facts in enumerate(self._facts):
+            if number not in self._free:
+                for fact in facts:
+                    self._naming.setdefault(fact, []).append(number)
+
+    def allows(self, changed: Collection[int]) -> bool:
+        """Return whether an event that changes these predicates is possible, and turns the verdict.
+
+        It may change other predicates, but no other facts than those that these name.
+        """
+        facts: dict[str, None] = {}
+        for number in changed:
+            if number not in self._free:
+                facts.update(dict.fromkeys(self._facts[number]))
+        exact = [self._values(fact, changed, until_exact=True) for fact in facts]
+        if all(exact):
+            first = [values[0] for values in exact]
+            if self._turns(changed, dict(zip(facts, first, strict=True))):
+                return True
+        values = [self._values(fact, changed) for fact in facts]
+        for place, chosen in enumerate(islice(product(*values), EVENTS_MAX)):
+            if not self._take(len(facts)) and place >= _ALWAYS_TRIED:
+                return False
+            if self._turns(changed, dict(zip(facts, chosen, strict=True))):
+                return True
+        return False
+
+    def _turns(self, changed: Collection[int], chosen: Mapping[str, _Value]) -> bool:
+        truths = list(self._tree.truths)
+        for value in chosen.values():
+            for number, truth in value.truths.items():
+                truths[number] = truth
+        several = {number for fact in chosen for number in self._naming[fact] if len(self._facts[number]) > 1}
+        others = self._predicates.replaced({fact: value.value for fact, value in chosen.items()})
+        for number in several:
+            truths[number] = all(map(others.truth, self._leaves[number]))
+        for number in self._free.intersection(changed):
+            truths[number] = not truths[number]
+        if any(truths[number] is self._tree.truths[number] for number in changed):
+            return False
+        self._take(len(self._tree))
+        return self._tree.truth(truths) is not self._tree.verdict
+
+    def _values(self, fact: str, changed: Collection[int], *, until_exact: bool = False) -> list[_Value]:
+        """Return values of a fact that change what names only it among some predicates, the others least.
+
+        With `until_exact`, only the first that changes no others, if there is one.
+        """
+        alone = [number for number in self._naming[fact] if len(self._facts[number]) == 1]
+        first = [number for number in alone if number in changed]
+        linked = len(alone) < len(self._naming[fact])
+        now = self._tree.truths
+        found: dict[Any, _Value] = {}
+        related = [number for other in self._related(fact) for number in self._naming[other]]
+        tried = islice(self._candidates(fact, [*first, *alone, *related], changed), VALUES_MAX)
+        for place, (value, is_free) in enumerate(tried):
+            if not self._take(len(alone)) and place >= _ALWAYS_TRIED:
+                break
+            others = self._predicates.replaced({fact: value})
+            truths = {number: self._truth(number, others, is_free, changed) for number in alone}
+            if all(truths[number] is not now[number] for number in first):
+                name = tuple(truths.values()), *([type(value), repr(value)] if linked else [])
+                found.setdefault(name, _Value(value, truths))
+                if until_exact and not linked and sum(truths[n] is not now[n] for n in alone) == len(first):
+                    return [_Value(value, truths)]
+        return sorted(found.values(), key=lambda one: sum(one.truths[n] is not now[n] for n in alone))
+
+    def _related(self, fact: str) -> list[str]:
+        """Return some facts that predicates compare with a fact, directly or by way of other facts."""
+        found = {fact: None}
+        pending = [fact]
+        while pending and len(found) < _RELATED_MAX:
+            for number in self._naming[pending.pop()]:
+                new = [other for other in self._facts[number] if other not in found]
+                found.update(dict.fromkeys(new))
+                pending += new
+        return list(found)[1:]
+
+    def _truth(self, number: int, others: Predicates, is_free: bool, changed: Collection[int]) -> bool:
+        leaves = self._leaves[number]
+        if is_free and isinstance(leaves[0], language.Leaf) and _is_free_at_texts(leaves[0]):
+            return self._tree.truths[number] is not (number in changed)
+        return all(map(others.truth, leaves))
+
+    def _candidates(
+        self, fact: str, numbers: Sequence[int], changed: Collection[int]
+    ) -> Iterator[tuple[Any, bool]]:
+        """Yield values, those first that the first predicates compare with; and whether each is free."""
+        leaves = [leaf for number in dict.fromkeys(numbers) for leaf in self._leaves[number]]
+        constants = [constant for leaf in leaves for constant in self._constants(leaf)]
+        yield None, False
+        for constant in constants[: _CONSTANTS_EACH // 2]:
+            yield constant, False
+        yield _OTHER_TEXT, True
+        yield _OTHER_NUMBER, False
+        for constant in constants[_CONSTANTS_EACH // 2 :]:
+            yield constant, False
+        # Of the numbers beyond a double's range, integers have others beside them.
+        numbered = sorted(
+            {one for one in constants if type(one) is int or (type(one) is float and abs(one) < LARGEST)}
+        )
+        for low, high in pairwise(numbered):
+            yield _between(low, high), False
+        for end in (*numbered[:1], *numbered[-1:]):
+            yield from ((end - 1, False), (end + 1, False))
+        for text in (one for one in constants if type(one) is str):
+            yield text + " ", True
+        # An array can have any elements.
+        wanted = [
+            number
+            for number in dict.fromkeys(numbers)
+            if self._tree.truths[number] is not (number in changed)
+        ]
+        held = [leaf for number in wanted for leaf in self._leaves[number]]
+        leaves_held = [leaf for leaf in held if isinstance(leaf, language.Leaf) and leaf.op == "contains"]
+        yield [leaf.value for leaf in leaves_held], False
+        yield from ((True, False), (False, False), ([], False), (self._predicates.value(fact), False))
+        yield [_OTHER_TEXT, *[one for one in constants if type(one) is not list]], False
+        for number in self._naming[fact]:
+            for other in self._facts[number]:
+                value = self._predicates.value(other)
+                yield value, False
+                yield [value], False
+                if type(value) is list:
+                    yield from ((element, False) for element in value[:_CONSTANTS_EACH])
+
+    def _constants(self, leaf: Predicate | language.Compare) -> list[Any]:
+        """Return the values that a predicate compares its fact with."""
+        match leaf:
+            case language.InNetwork(_, tuple() as networks):
+                return [text.partition("/")[0] for text in networks[:_CONSTANTS_EACH]]
+            case language.Compare(left, _, right):
+                terms = (*terms_in(left), *terms_in(right))
+                constants = [term for term in terms if isinstance(term, str | int | float)]
+                return [*constants, *self._predicates.computed(leaf)[:_CONSTANTS_EACH], *_FAR]
+        if not isinstance(leaf, language.Leaf) or leaf.op == "matches":
+            return []
+        if not isinstance(leaf.value, tuple):
+            return [leaf.value]
+        if leaf.op in ("eq", "neq"):
+            return [list(leaf.value)]
+        return list(leaf.value[:_CONSTANTS_EACH])
+
+
+def _between(low: float, high: float) -> float:
+    try:
+        return low / 2 + high / 2
+    except OverflowError:
+        return int(low) // 2 + int(high) // 2
+
+
+def _is_free_at_texts(leaf: Predicate | language.Compare) -> bool:
+    return isinstance(leaf, language.Leaf) and (
+        leaf.op == "matches" or (leaf.op == "contains" and type(leaf.value) is str)
+    )
+
+
+def _is_free(predicate: Predicate | language.Compare) -> bool:
+    """Return whether a predicate can change whatever the values of its facts are taken to be."""
+    match predicate:
+        case language.InRelation() | language.Some() | language.InNetwork(_, language.NetworksOf()):
+            return True
+        case _:
+            return False

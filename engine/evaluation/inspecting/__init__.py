@@ -1,0 +1,1 @@
+"""What callers ask about a detector, and the answers as JSON."""

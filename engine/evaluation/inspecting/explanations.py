@@ -1,0 +1,123 @@
+"""Explanations, dry runs, and evaluations that explain what fired: bodies and answers as JSON."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from engine.evaluation.detector import Detector
+from engine.evaluation.explanation.explaining import one_by_one
+from engine.evaluation.explanation.firings import Firings, check_nodes, dry_run, evaluate_explained
+from engine.evaluation.explanation.nodes import Node, node_document, rule_document, trimmed
+from engine.evaluation.wire.batches import BatchForm, decode_batch
+from engine.evaluation.wire.bodies import decode
+from engine.evaluation.wire.decoding import EvaluateBody, check_times, decode_evaluate, event_in, events_in
+from engine.evaluation.wire.events import (
+    Answer,
+    Done,
+    Refused,
+    detailed_actions,
+    encode_entries,
+    evaluate_batch,
+)
+from engine.language.diagnostics import Entry, Refusal
+from engine.language.json.writer import json_bytes
+
+BYTES_MAX: Final = 16 * 1024 * 1024
+"""About the most bytes of an answer: conditions with long texts in them are repeated at each level. Of a rule
+that is asked for by its id, nodes are left out."""
+
+
+class ExplainBody(EvaluateBody):
+    """An event that is explained and not recorded; of one rule, if `ruleId` names it."""
+
+    ruleId: str | msgspec.UnsetType = msgspec.UNSET  # noqa: N815 -- spelt as in actions
+
+
+def explain_body(detector: Detector, body: bytes) -> Done:
+    """Explain the event of a body. Raises Refusal; nothing is changed in any case."""
+    decoded = decode(body, ExplainBody, detector.limits)
+    check_times([decoded.event], lambda _: "event.")
+    rule_id = None if isinstance(decoded.ruleId, msgspec.UnsetType) else decoded.ruleId
+    rules: list[bytes] = []
+    left = BYTES_MAX
+    # Each rule is encoded before the next one is explained, so that the bound on bytes bounds the work, too.
+    with one_by_one(detector, *event_in(decoded), rule_id=rule_id) as (event, explained):
+        for one in explained:
+            document = json_bytes(rule_document(one))
+            if len(document) > BYTES_MAX and rule_id is not None:
+                document = json_bytes(rule_document(replace(one, node=trimmed(one.node, BYTES_MAX))))
+            rules.append(document)
+            left -= len(document)
+            if left < 0 and rule_id is None and len(detector.live) > 1:
+                said = f"the explanation is larger than {BYTES_MAX} bytes, which is the limit; name one rule"
+                raise Refusal(Entry(1400, said))
+    messages = encode_entries(list(event.messages))
+    return Done(b'{"rules":[' + b",".join(rules) + b"]}", messages)
+
+
+# -- what fired ---------------------------------------------------------------------------------------------
+
+_log = logging.getLogger(__name__)
+
+DRY_BATCH_NODES_MAX: Final = 4_000
+"""The most nodes of rules in the dry run of a batch, for which all rules are prepared anew."""
+
+
+def evaluate_explained_body(
+    detector: Detector, body: bytes, *, explained: bool = True, detailed: bool = False
+) -> Answer:
+    """Evaluate the event of a body; explain the rules that fire, or give their details."""
+    try:
+        event = event_in(decode_evaluate(body, detector.limits))
+        firings = evaluate_explained(detector, *event, explained=explained, detailed=detailed)
+    except Refusal as refusal:
+        return Refused(refusal.entries)
+    return _answer(firings)
+
+
+def dry_run_body(detector: Detector, body: bytes, *, explained: bool, detailed: bool = False) -> Done:
+    """Return what an evaluation of a body would answer. Raises Refusal; nothing is changed in any case."""
+    event = event_in(decode_evaluate(body, detector.limits))
+    return _answer(dry_run(detector, *event, explained=explained, detailed=detailed))
+
+
+def dry_run_batch_body(
+    detector: Detector,
+    body: bytes,
+    form: BatchForm,
+    between: Callable[[], None] = lambda: None,
+    *,
+    detailed: bool = False,
+) -> Answer:
+    """Return what the evaluation of a batch would answer. Raises Refusal; nothing is changed in any case.
+
+    The events are evaluated by a copy of the detector, which has only their keys.
+    """
+    events = events_in(decode_batch(body, detector.limits, form, between))
+    check_nodes(detector, DRY_BATCH_NODES_MAX)
+    answer, _ = evaluate_batch(detector.fork(events), events, between, detailed=detailed)
+    return answer
+
+
+def _answer(firings: Firings) -> Done:
+    actions = detailed_actions(firings)
+    left = BYTES_MAX
+    for place, node in enumerate(firings.nodes):
+        try:
+            encoded = _explained(actions[place], node)
+            if len(encoded) > BYTES_MAX:
+                encoded = _explained(actions[place], trimmed(node, BYTES_MAX))
+            actions[place] = encoded
+        except Exception:  # noqa: BLE001 -- the event is evaluated, so its actions are answered
+            _log.exception("an explanation could not be encoded")
+        left -= len(actions[place])
+        if left < 0:
+            break
+    return Done(b'{"actions":[' + b",".join(actions) + b"]}", encode_entries(firings.messages))
+
+
+def _explained(action: bytes, node: Node) -> bytes:
+    return action[:-1] + b',"node":' + json_bytes(node_document(node)) + b"}"

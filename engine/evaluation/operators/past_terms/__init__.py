@@ -1,1 +1,0 @@
-"""Terms that look back."""

@@ -1,1 +1,0 @@
-"""Terms whose values the event and its time decide."""

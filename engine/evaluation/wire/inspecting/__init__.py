@@ -1,1 +1,0 @@
-"""Requests for explanations, timelines, states and comparisons, and their answers as JSON."""

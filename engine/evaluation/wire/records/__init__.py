@@ -1,1 +1,0 @@
-"""Plain records, as log shippers send them: found in a body, made events of, evaluated, and counted."""
