@@ -277,7 +277,9 @@ class TimedWorld:
                     clock_us = max(clock_us, time_us)
                 case "r" if len(conditions) < 3:
                     conditions.append(self.rule())
-                    steps.append(AddTimed(f"rule {number}", conditions[-1]))
+                    # One that is not timed may become it, with a history.
+                    add = choose((AddTimed, AddTimed, Add))
+                    steps.append(add(f"rule {number}", conditions[-1]))
                 case "c" | "k" as kind:
                     place = choose(range(len(conditions)))
                     kept = {"history": "keep"} if kind == "k" else {}

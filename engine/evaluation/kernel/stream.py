@@ -162,7 +162,7 @@ class _Touching:
         self.due = ["if at >= due:", f" timing.pass_time(at * unit, {count})", f" {_NEXT_DUE}"]
         self.given = [("timing", timing), ("queue", timing.queue), ("NOT_WAITING", timing.not_waiting)]
         for number, waiting in enumerate(timing.watches.values()):
-            key = code.key_of(waiting.path)
+            key = None if waiting.is_late else code.key_of(waiting.path)
             if key is None:
                 self.given.append((f"meet{number}", waiting.meet))
                 self.lines += [f"meet{number}({stamp}, fields, vars)", _NEXT_DUE]

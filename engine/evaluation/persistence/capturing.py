@@ -205,6 +205,7 @@ class CapturedWatch(NamedTuple):
     priority: int
     rest: int
     """The stamp of the time at which all its slices are looked at."""
+    is_late: bool
     several: bool
     """Whether a key is a tuple of parts."""
     shards: list[dict[Hashable, Entry]]
@@ -268,7 +269,12 @@ def capture(detector: Saved) -> Captured:
         versions=detector.versions.dump(),
         waiting=[
             CapturedWatch(
-                priority, one.rest[0], not one.keys.is_single, one.table.captured(), one.long.copy()
+                priority,
+                one.rest[0],
+                one.is_late,
+                not one.keys.is_single,
+                one.table.captured(),
+                one.long.copy(),
             )
             for priority, one in detector.timing.watches.items()
         ],

@@ -229,7 +229,7 @@ def _waiting(captured: list[CapturedWatch]) -> Iterator[bytes]:
     yield pack.pack_map_header(len(captured))
     for one in captured:
         shards = [shard for shard in one.shards if shard]
-        yield pack.pack(one.priority) + pack.pack_array_header(2)
+        yield pack.pack(one.priority) + pack.pack_array_header(2 + one.is_late)
         yield pack.pack(None if one.rest == LATEST else one.rest >> NUMBER_BITS)
         yield pack.pack_array_header(len(shards))
         for shard in shards:
@@ -240,6 +240,8 @@ def _waiting(captured: list[CapturedWatch]) -> Iterator[bytes]:
             yield from numbers([entry[2] for entry in entries])
             yield from numbers(entries, of=_times_us)
             yield pack.pack({place: one.long[key] for place, key in enumerate(found) if key in one.long})
+        if one.is_late:
+            yield pack.pack(True)
 
 
 def _times_us(entries: Sequence[Entry]) -> list[int]:

@@ -39,7 +39,8 @@
         entries: [number of the slice of each, how much each holds (empty unless they are records), columns].
               Of a memory that is kept by exception, they are what is kept; see `slices/slices.py`
     waiting:  the slices that wait for their time, by the priority of their timed rule: [when all are looked
-              at (nil: never), portions]. Absent if there is no such rule
+              at (nil: never), portions, and true if a slice may remember something from before the rule
+              waited for any]. Absent if there is no such rule
         portions: [keys, numbers of the slices' first events, when each is looked at (FOREVER: never), the
               values of keys of which only a digest is known, by place]
     figures:  since: [events before the count of firings began, time of the last of them]; fired: priorities
@@ -141,8 +142,8 @@ def load(detector: Saved, document: Any, version: int) -> None:
         detector.shadows.comparison(ids[priority]).restore(*compared)
     for saved_path, width, memories, portions in document["slices"]:
         _load_slices(detector, stored_path(saved_path), width, memories, portions)
-    for priority, (rest_us, portions) in document.get("waiting", {}).items():
-        _load_waiting(detector, priority, rest_us, portions)
+    for priority, (rest_us, portions, *late) in document.get("waiting", {}).items():
+        _load_waiting(detector, priority, rest_us, portions, is_late=bool(late))
     detector.settle_rules(indexed=document["indexed"])
 
 
@@ -177,8 +178,11 @@ def _load_portion(slices: Slices, keys: list[Any], seen: list[bytes], entries: d
             slices.restore(admitted[number], remembered, entry)
 
 
-def _load_waiting(detector: Saved, priority: int, rest_us: int | None, portions: list[Any]) -> None:
+def _load_waiting(
+    detector: Saved, priority: int, rest_us: int | None, portions: list[Any], *, is_late: bool
+) -> None:
     watch = detector.timing.watches[priority]
+    watch.is_late = is_late
     if rest_us is not None:
         watch.look_at_all_from(rest_us)
     for saved_keys, firsts, times, long in portions:

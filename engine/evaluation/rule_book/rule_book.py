@@ -300,7 +300,8 @@ class RuleBook(RelationBook):
         self.shadows.put(before, after, self.events_seen, self.clock_us)
         self.at_most_once.put(None if before is None else before.rule, rule)
         self._enable(before, after, parts)
-        self.timing.put(after, self.clock_us)
+        is_older = births.birth < self.events_seen or bool(births.kept)
+        self.timing.put(after, self.clock_us, is_older=is_older)
 
     def _enable(self, before: LiveRule | None, after: LiveRule, parts: Requirements) -> None:
         """Have an enabled rule evaluated from now on, in place of what it was before."""

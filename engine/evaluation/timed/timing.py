@@ -62,8 +62,11 @@ class Timing:
 
     # -- rules ----------------------------------------------------------------------------------------------
 
-    def put(self, live: LiveRule, now_us: int | None) -> None:
-        """Take a rule as it is from now on. What a change keeps of its histories, it goes on to wait for."""
+    def put(self, live: LiveRule, now_us: int | None, *, is_older: bool) -> None:
+        """Take a rule as it is from now on. What a change keeps of its histories, it goes on to wait for.
+
+        `is_older` says whether its histories began before now.
+        """
         rule, births = live.rule, live.births
         before = self.watches.get(rule.priority)
         if not (rule.enabled and rule.timed):
@@ -73,14 +76,15 @@ class Timing:
             before.rule = rule
             return
         watch = self._watch(rule, births, now_us)
-        waiting: list[Waiting] = []
+        waiting: list[Waiting] | None = None
         if before is not None:
             if births.kept and {*before.names} == {*watch.names}:
                 waiting = before.waiting()
             before.end()
             if waiting and (before.path, before.names) != (watch.path, watch.names):
                 self.queue.purge()
-        self._place(watch, waiting, now_us)
+        watch.is_late = is_older and waiting is None
+        self._place(watch, waiting or (), now_us)
 
     def exchange(self, one: LiveRule, other: LiveRule, now_us: int | None) -> None:
         """Take two rules that have exchanged their conditions and histories.
@@ -98,7 +102,9 @@ class Timing:
             if live.rule.enabled and live.rule.timed:
                 watch = self._watch(live.rule, live.births, now_us)
                 goes_on = came is None and own is not None and {*own.names} == {*watch.names}
-                self._place(watch, (entries if goes_on else came) or (), now_us)
+                takes_over = entries if goes_on else came
+                watch.is_late = takes_over is None
+                self._place(watch, takes_over or (), now_us)
 
     def remove(self, priority: int) -> None:
         """Forget a rule, if it is one of these."""
@@ -175,6 +181,7 @@ class Timing:
         """
         of_keys: list[Event] = []
         for priority, watch in self.watches.items():
+            watch.is_late = other.watches[priority].is_late
             for fields, timestamp_ms, sent in events:
                 one = watch.copy_from(other.watches[priority], fields, sent or {})
                 if one is not None:

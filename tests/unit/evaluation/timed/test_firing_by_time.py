@@ -165,7 +165,7 @@ class TestFiring:
         detector.tick(5 * MINUTE + 1, lambda: fired.append(1))
         assert len(fired) > 3
 
-    def test_a_rule_that_becomes_timed_waits_for_slices_that_events_change_from_then_on(self) -> None:
+    def test_a_rule_that_becomes_timed_waits_for_slices_that_have_events_from_then_on(self) -> None:
         detector = Detector()
         condition = "per host (once within 5m beat == 1 and not once within 2m x == 1)"
         rule_id = detector.add_rule("rule", condition)
@@ -174,7 +174,22 @@ class TestFiring:
         detector.change_rule(rule_id, timed=True)
         detector.evaluate({"host": "b"}, 60_000)
         detector.evaluate({"host": "c", "beat": 1}, 60_000)
-        assert told(detector, 10 * MINUTE) == [(2 * MINUTE + 1, "c")]
+        assert told(detector, 10 * MINUTE) == [(2 * MINUTE + 1, "b"), (2 * MINUTE + 1, "c")]
+
+    @pytest.mark.parametrize("reloads", [False, True])
+    def test_a_rule_that_loses_a_key_waits_for_slices_that_have_events_from_then_on(
+        self, *, reloads: bool
+    ) -> None:
+        kept = "per host (once within 5m beat == 1 and not once within 2m beat == 1)"
+        detector = timed(f"{kept} or per user (x == 1)")
+        [rule] = detector.rules()
+        for host in "ab":
+            detector.evaluate({"host": host, "beat": 1}, 0)
+        detector.change_rule(rule.id, condition=kept, history="keep")
+        if reloads:
+            detector = Detector.load(detector.dump(), Detector.STATE_VERSION)
+        detector.evaluate({"host": "b"}, 60_000)
+        assert told(detector, 10 * MINUTE) == [(2 * MINUTE + 1, "b")]
 
     def test_an_event_that_is_refused_and_a_dry_run_change_nothing(self) -> None:
         detector = timed(SILENT, now_us=lambda: 3 * MINUTE)
