@@ -376,6 +376,16 @@ class TestFiring:
         assert told(detector, 60 * MINUTE) == [(10 * MINUTE + 1, "a")]
         assert detector.verdicts.times_fired(detector.rule(draft_id).priority) == 0
 
+    def test_a_draft_of_other_keys_that_is_not_timed_takes_the_place_of_its_rule(self) -> None:
+        detector = timed(SILENT)
+        [rule] = detector.rules()
+        detector.add_rule("draft", SILENT.replace("host", "user"), shadow=True, draft_of=rule.id)
+        for user in "ab":
+            detector.evaluate({"host": 1, "user": user, "beat": 1}, 0)
+        detector.promote(rule.id)
+        detector.evaluate({"user": "b"}, 60_000)
+        assert told(detector, 60 * MINUTE) == [(5 * MINUTE + 1, "b")]
+
     def test_what_a_change_leaves_nothing_to_wait_for_is_forgotten(self) -> None:
         detector = timed("per host (once a == 1 or count(b == 1) >= 1)")
         rule_id = detector.rules()[0].id
