@@ -164,7 +164,7 @@ class Timing:
         of_memory = self._of_memory = {}
         self._of_slices, self._of_all = {}, []
         for watch in self.watches.values():
-            if watch.begins_unchanged:
+            if watch.begins_unchanged or watch.is_late:
                 self._of_all.append(watch)
                 continue
             for part in watch.parts:

@@ -78,10 +78,12 @@ class Watch:
         self._groups = [*self._own, *self._shared]
         shares_keyed = any(slices.path for slices, _ in self._shared)
         is_one = len(self._own) == 1 and not shares_keyed
+        self.begins_unchanged = shares_keyed or not self.names
+        """Whether a slice waits from its first event, even one that changes nothing: without keys, and where
+        slices of fewer keys remember something before the first event with all of them."""
         self.is_late = False
-        """Whether slices may remember something from before they were waited for, as a rule's may that has
-        become timed, or has got other keys and kept its history."""
-        self._begins_unchanged = shares_keyed or not self.names
+        """Whether it does so, too, because the rule remembers more than it has waited for: it has become
+        timed, or has got other keys and kept its history."""
         self.keys = RuleKeys(self.names, self._own[0][0] if is_one else None)
         self.path = self.keys.path
         """That of the slices whose keys the table has; None if it has those of several paths together."""
@@ -121,15 +123,6 @@ class Watch:
             return not any(part.slices.path for part in self.parts)
         return not self.parts and not self._is_moved
 
-    @property
-    def begins_unchanged(self) -> bool:
-        """Whether a slice waits from its first event, even one that changes nothing.
-
-        Without keys it does, and where slices of fewer keys, or the slice itself, may remember something
-        before that event.
-        """
-        return self._begins_unchanged or self.is_late
-
     def rules_changed(self) -> None:
         """Make functions anew when they are needed: patterns may be searched for together with others."""
         self._made_looks = self._decide = None
@@ -166,7 +159,7 @@ class Watch:
             return
         if (
             entry is None
-            and not (is_changed or self.begins_unchanged)
+            and not (is_changed or self.begins_unchanged or self.is_late)
             and not self._is_changed(key, stamp, fields, sent or _NOTHING)
         ):
             return

@@ -16,7 +16,7 @@ from engine.evaluation.timed.timing import Timing
 from engine.evaluation.times import milliseconds
 from tests.differential.modes import TRIED, in_mode
 from tests.property.looking.test_dry_runs import clean, twin
-from tests.worlds.scripts import Change, Remove, Submit
+from tests.worlds.scripts import Add, Change, Remove, Submit
 from tests.worlds.timed import AddTimed, BusyWorld, Reload, Tick, TimedStep, TimedWorld
 
 TICKS_MAX = 100
@@ -80,13 +80,13 @@ def played(script: list[TimedStep], drawn: random.Random) -> Counter[str]:
     detector, met = Detector(), Counter[str]()
     for step in script:
         match step:
-            case AddTimed(name, condition):
+            case AddTimed(name, condition) | Add(name, condition):
                 # What other keys fire is not foreseen, so it must hold nothing back here.
                 by = [*dict.fromkeys(keys_of(condition)), "b"]
                 every = drawn.choice(
                     ({}, *({"every_secs": secs} for secs in (1.5, 60)), {"every_secs": 60, "every_by": by})
                 )
-                detector.add_rule(name, condition, timed=True, **every)
+                detector.add_rule(name, condition, timed=isinstance(step, AddTimed), **every)
             case Tick(time_us):
                 detector.tick(time_us)
             case Reload():

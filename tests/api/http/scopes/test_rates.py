@@ -54,7 +54,9 @@ async def test_past_its_rate_a_token_gets_1401(caller: Caller, kind: str, events
         assert (await spend(bounded, detector, kind, events)).status == 200
     before = (await caller("GET", f"/api/detectors/{detector}/state")).result["events"]
     refused = await spend(bounded, detector, kind, 7)
-    if refused.status == 200:
+    for _ in range(100):
+        if refused.status != 200:
+            break
         # On a busy machine, some of the second has passed.
         refused = await spend(bounded, detector, kind, 7)
         before = None
