@@ -22,6 +22,7 @@ from engine.language.limits import Limits
 LIMITS = Limits(body_depth_max=7, digits_max=20)
 PACK = {"json": lambda document: json.dumps(document).encode(), "msgpack": msgpack.packb}
 OUT_OF_RANGE = "expected a number from -8.64e15"
+MORE = "body: it has more defects than these"
 HEAVY = "holds more than {} values, where a member of an object counts as 5"
 
 
@@ -88,10 +89,9 @@ def test_a_batch_in_portions_is_what_it_is_as_a_whole(form: Any, document: Any, 
     if isinstance(whole, list) and whole[0].code == 1000:
         assert [entry.code for entry in parted] == [1000]
     elif isinstance(whole, list):
-        # Times out of range are told as well, even beside other defects.
-        assert {entry for entry in parted if OUT_OF_RANGE not in entry.message or entry in whole} == set(
-            whole
-        )
+        # Times out of range are told as well, even beside other defects, and may take the place of some.
+        common = {entry for entry in parted if OUT_OF_RANGE not in entry.message or entry in whole}
+        assert common == set(whole) or (parted[-1].message == MORE and common - {parted[-1]} < set(whole))
     else:
         assert parted == whole
 
