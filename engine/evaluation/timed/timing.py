@@ -76,15 +76,15 @@ class Timing:
             before.rule = rule
             return
         watch = self._watch(rule, births, now_us)
-        waiting: list[Waiting] | None = None
+        waiting: list[Waiting] = []
+        watch.is_late = is_older
         if before is not None:
             if births.kept and {*before.names} == {*watch.names}:
-                waiting = before.waiting()
+                waiting, watch.is_late = before.waiting(), before.is_late
             before.end()
             if waiting and (before.path, before.names) != (watch.path, watch.names):
                 self.queue.purge()
-        watch.is_late = is_older and waiting is None
-        self._place(watch, waiting or (), now_us)
+        self._place(watch, waiting, now_us)
 
     def exchange(self, one: LiveRule, other: LiveRule, now_us: int | None) -> None:
         """Take two rules that have exchanged their conditions and histories.
@@ -93,18 +93,19 @@ class Timing:
         goes on with the slices that it has waited for, if its keys are the same.
         """
         before = [self.watches.pop(each.rule.priority, None) for each in (one, other)]
-        waiting = [None if old is None else old.waiting() for old in before]
+        waiting = [[] if old is None else old.waiting() for old in before]
         for old in before:
             if old is not None:
                 old.end()
         self.queue.purge()
-        for live, own, entries, came in zip((one, other), before, waiting, reversed(waiting), strict=True):
+        for place, live in enumerate((one, other)):
             if live.rule.enabled and live.rule.timed:
                 watch = self._watch(live.rule, live.births, now_us)
+                own, came = before[place], before[1 - place]
                 goes_on = came is None and own is not None and {*own.names} == {*watch.names}
-                takes_over = entries if goes_on else came
-                watch.is_late = takes_over is None
-                self._place(watch, takes_over or (), now_us)
+                source = own if goes_on else came
+                watch.is_late = source is None or source.is_late
+                self._place(watch, waiting[place if goes_on else 1 - place], now_us)
 
     def remove(self, priority: int) -> None:
         """Forget a rule, if it is one of these."""

@@ -82,8 +82,8 @@ class Watch:
         """Whether a slice waits from its first event, even one that changes nothing: without keys, and where
         slices of fewer keys remember something before the first event with all of them."""
         self.is_late = False
-        """Whether it does so, too, because the rule remembers more than it has waited for: it has become
-        timed, or has got other keys and kept its history."""
+        """Whether it waits so, too, as slices may remember something from before the rule waited for any: the
+        rule has become timed, or has got other keys and kept its history."""
         self.keys = RuleKeys(self.names, self._own[0][0] if is_one else None)
         self.path = self.keys.path
         """That of the slices whose keys the table has; None if it has those of several paths together."""

@@ -176,6 +176,22 @@ class TestFiring:
         detector.evaluate({"host": "c", "beat": 1}, 60_000)
         assert told(detector, 10 * MINUTE) == [(2 * MINUTE + 1, "b"), (2 * MINUTE + 1, "c")]
 
+    @pytest.mark.parametrize("changes", ["its condition", "places with its draft"])
+    def test_a_rule_that_became_timed_waits_on_for_such_slices_when_it_changes(self, changes: str) -> None:
+        detector = Detector()
+        condition = "per host (once beat == 1 and not once within {}m beat == 1)"
+        rule_id = detector.add_rule("rule", condition.format(3))
+        detector.add_rule("draft", condition.format(2), shadow=True, draft_of=rule_id)
+        detector.evaluate({"host": "a", "beat": 1}, 0)
+        for rule in detector.rules():
+            detector.change_rule(rule.id, timed=True)
+        if changes == "its condition":
+            detector.change_rule(rule_id, condition=condition.format(2), history="keep")
+        else:
+            detector.promote(rule_id)
+        detector.evaluate({"host": "a"}, 60_000)
+        assert (2 * MINUTE + 1, "a") in told(detector, 10 * MINUTE)
+
     @pytest.mark.parametrize("reloads", [False, True])
     def test_a_rule_that_loses_a_key_waits_for_slices_that_have_events_from_then_on(
         self, *, reloads: bool
