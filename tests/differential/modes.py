@@ -13,7 +13,7 @@ from engine.evaluation.kernel.code import predicates, uses
 from engine.evaluation.kernel.indexing import families, indexed_stream
 from engine.evaluation.slices import slices
 from engine.evaluation.slices.bounds import eviction
-from engine.evaluation.timed import queue
+from engine.evaluation.timed import table
 from tests.thoroughness import tried
 
 
@@ -50,7 +50,7 @@ LOOKED_UP = (
 
 SWEPT = (
     (eviction, "SWEPT_FROM", -1),
-    *((module, "SHARDS", 1) for module in (slices, queue)),
+    *((module, "SHARDS", 1) for module in (slices, table)),
     (eviction, "LOOKED_EVERY", 1),
     *((module, "SETTLED_EVERY", 1) for module in (eviction, stream, indexed_stream)),
     (stream, "KEPT_MAX", 1),

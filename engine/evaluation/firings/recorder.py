@@ -8,7 +8,7 @@ from engine.evaluation.firings.feed import Feed, Firing, Why
 from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.rules import Fired, Rule
 from engine.evaluation.stamps import stamp_of, time_of
-from engine.evaluation.timed.queue import event_of
+from engine.evaluation.timed.table import event_of
 from engine.evaluation.times import milliseconds
 
 FIRING_BYTES_MAX: Final = 16 * 1024

@@ -32,7 +32,7 @@ from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.requirements import keys_of, requirements_of
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.slices.slices import Slices
-from engine.evaluation.timed.queue import event_of
+from engine.evaluation.timed.table import event_of
 from engine.evaluation.times import milliseconds
 from engine.evaluation.wire.events import Done
 from engine.language.condition import Scalar

@@ -22,7 +22,7 @@ from engine.evaluation.rule_book.changes.versions import Versions
 from engine.evaluation.rule_book.shadows import Shadows
 from engine.evaluation.rules import LiveRule, Rule
 from engine.evaluation.slices.slices import MORE, Remembered, Slice
-from engine.evaluation.timed.queue import Entry
+from engine.evaluation.timed.table import Entry
 from engine.evaluation.timed.timing import Timing
 from engine.language.limits import Limits
 from engine.language.nodes import Node

@@ -24,7 +24,7 @@ from engine.evaluation.relations.builder import relations_packed
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.slices.slices import FIRST, MORE, SEEN, Slice
 from engine.evaluation.stamps import LATEST, NUMBER_BITS, UNSET, time_of
-from engine.evaluation.timed.queue import Entry
+from engine.evaluation.timed.table import Entry
 from engine.evaluation.times import FOREVER
 from engine.language.json.writer import json_bytes
 

@@ -15,7 +15,7 @@ from engine.evaluation.requirements import Around, Births, births_alone, inside
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import SEEN, Remembered, Slice, Slices
 from engine.evaluation.stamps import LATEST_US, NUMBER_BITS, time_of
-from engine.evaluation.timed.queue import Event
+from engine.evaluation.timed.table import Event
 from engine.evaluation.times import FOREVER, NEVER
 from engine.language import condition as language
 from engine.language.condition import Compare, Condition, Keyed, Not, Predicate

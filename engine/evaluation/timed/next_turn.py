@@ -8,7 +8,8 @@ from engine.evaluation.paths import Path
 from engine.evaluation.slices.slices import Slices
 from engine.evaluation.stamps import EVENT, LATEST, LATEST_US, NUMBER_BITS
 from engine.evaluation.timed.changes import Part
-from engine.evaluation.timed.queue import FULL, Buckets, Entry, Event, Table
+from engine.evaluation.timed.queue import FULL, Buckets
+from engine.evaluation.timed.table import Entry, Event, Table
 from engine.evaluation.times import FOREVER, NEVER
 
 Ahead: TypeAlias = Callable[[Any, int], tuple[int, int]]

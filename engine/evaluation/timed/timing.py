@@ -12,7 +12,8 @@ from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import Remembered, Slices
 from engine.evaluation.stamps import LATEST, time_of
 from engine.evaluation.timed.changes import Deciders
-from engine.evaluation.timed.queue import ALL, BUCKET, NOT_WAITING, Queue
+from engine.evaluation.timed.queue import ALL, BUCKET, Queue
+from engine.evaluation.timed.table import NOT_WAITING
 from engine.evaluation.timed.watch import Waiting, Watch
 
 _log = logging.getLogger(__name__)

@@ -18,18 +18,8 @@ from engine.evaluation.timed.changes import (
     parts_under,
 )
 from engine.evaluation.timed.next_turn import Looks, looks
-from engine.evaluation.timed.queue import (
-    ALL,
-    NO_SOONEST,
-    Bucket,
-    Buckets,
-    Entry,
-    Event,
-    Queue,
-    RuleKeys,
-    Table,
-    event_of,
-)
+from engine.evaluation.timed.queue import ALL, Bucket, Buckets, Queue
+from engine.evaluation.timed.table import NO_SOONEST, Entry, Event, RuleKeys, Table, event_of
 from engine.evaluation.times import FOREVER
 
 _NOTHING: Final[Mapping[str, Any]] = {}

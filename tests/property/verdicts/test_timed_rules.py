@@ -12,7 +12,7 @@ from engine.evaluation.operators.temporal.historically import HistoricallyForStr
 from engine.evaluation.stamps import NUMBER_BITS
 from engine.evaluation.timed import changes, next_turn, queue, timing
 from engine.evaluation.timed.changes import Part
-from engine.evaluation.timed.queue import NO_SOONEST
+from engine.evaluation.timed.table import NO_SOONEST
 from engine.evaluation.timed.timing import Timing
 from engine.evaluation.timed.watch import Watch
 from engine.evaluation.times import FOREVER
