@@ -29,7 +29,7 @@ class Protocols(NamedTuple):
         return f"protocol {self.current}" if one else f"protocols {self.oldest} to {self.current}"
 
 
-SPOKEN: Final = Protocols(oldest=3, current=3)
+SPOKEN: Final = Protocols(oldest=4, current=4)
 """What front ends, directory and workers of a data folder say to each other, and the files that they share.
 
 Raise `current` whenever a message, a call, a setting that is handed on, or a file that an earlier release
