@@ -47,7 +47,7 @@ def depth_of_document(document: Json) -> int:
             inner = [only]
         case document:
             content = next(iter(document.values())) if isinstance(document, dict) else None
-            names = ("left", "right", "inner", "where") if isinstance(content, dict) else ()
+            names = ("left", "right", "inner", "reset", "where") if isinstance(content, dict) else ()
             inner = [content[name] for name in names if name in content]
     return 1 + max(map(depth_of_document, inner), default=0)
 
