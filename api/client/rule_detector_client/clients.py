@@ -330,9 +330,11 @@ def _http_options(url: str, token: str, ca_file: str | os.PathLike[str] | None) 
             raise ServiceError(f"{os.fspath(ca_file)} has no certificates: {str(error).lower()}") from None
     try:
         base = _checked(httpx.URL(url))
-        headers = httpx.Headers({"Authorization": f"Bearer {token}", "Content-Type": "application/json"})
-    except (httpx.InvalidURL, ValueError, UnicodeError) as error:
+    except (httpx.InvalidURL, ValueError) as error:
         raise ServiceError(f"`{url}` is not the address of a service: {str(error).lower()}") from None
+    if not (token.isascii() and token.isprintable()):
+        raise ServiceError("the token has characters that no token has; `serve` prints the first token")
+    headers = httpx.Headers({"Authorization": f"Bearer {token}", "Content-Type": "application/json"})
     if verify is None and base.scheme == "http":
         # It trusts nobody, and is not needed. To load the system's certificates takes 20 ms.
         verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

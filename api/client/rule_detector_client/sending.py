@@ -22,6 +22,7 @@ NOT_DONE: Final = frozenset({1401, 1501, 1503})
 """Codes that guarantee that nothing was done."""
 
 OUTCOME_UNKNOWN: Final = 1502
+_NO_PATH: Final = 1004
 _TOO_MANY: Final = 1401
 _GATEWAY: Final = frozenset({502, 503, 504})
 """Statuses of a proxy that cannot reach the service or lost the connection."""
@@ -93,6 +94,8 @@ class RetryingSender:
         self.has_answered = True
         if not envelope.success:
             said = "\n".join(f"{entry.code} {entry.message}" for entry in envelope.errors)
+            if envelope.errors[0].code == _NO_PATH and self.url.rstrip("/").endswith("/api"):
+                said += f"; is the service at {self.url.rstrip('/').removesuffix('/api')}, without `/api`?"
             raise ServiceError(
                 said,
                 status=response.status_code,
@@ -121,6 +124,8 @@ class RetryingSender:
             case httpx.ConnectError() if "CERTIFICATE_VERIFY_FAILED" in str(error):
                 reason = str(error).rpartition("failed: ")[2]
                 said = f"the certificate of {self.url} is not trusted: {reason}; name its CA file"
+            case httpx.ConnectError() if "WRONG_VERSION_NUMBER" in str(error):
+                said = f"what answers at {self.url} does not use TLS; its address begins with http://"
             case httpx.ConnectError():
                 said = f"no service answers at {self.url}; is it running (`rule-detector serve`)?"
             case httpx.TimeoutException():
