@@ -268,6 +268,16 @@ def conditions_of(text: str, path: str) -> list[NamedCondition]:
     return rules_file_of(text, path).conditions()
 
 
+def named_condition(name: str, text: str) -> NamedCondition:
+    """Return one rule. Raises RuleFileError."""
+    try:
+        check_name(name)
+        return NamedCondition(name, text, parse(text, DEFAULT_LIMITS), RuleMembers(text))
+    except Refusal as refusal:
+        said = [f"{quoted(name)}: {code} {message}" for code, message in refusal.entries]
+        raise RuleFileError("\n".join(said)) from None
+
+
 def read_rules(path: str) -> list[NamedCondition]:
     """Return the rules of the file at `path`, with their conditions. Raises RuleFileError."""
     return read_rules_file(path).conditions()

@@ -249,8 +249,8 @@ def _about_calls(place: Place) -> Iterator[str]:
             if name.lower() in words_before():
                 yield from _call(name, [word])
         case [*_, Word("PATH", path)] if word.terminal == "LPAR":
-            fact, _, method = path.rpartition(".")
-            yield from _call(method, [Word("PATH", fact, 0), *place.after[:1]])
+            holder, _, method = path.rpartition(".")
+            yield from _call(method, [Word("PATH", holder, 0), *place.after[:1]])
     match place.after:
         case [Word("LPAR"), fact, Word("COMMA"), *_] if _is_name(fact) and "PER" in place.accepted:
             if word.terminal in {"CONTAINS", "MATCHES"}:
@@ -278,8 +278,8 @@ def _about_values(place: Place) -> Iterator[str]:
             if _is_name(fact) and {first.terminal, other.terminal} <= LITERALS:
                 yield f"write `{fact.text} in [{first.text}, {other.text}]`"
         case [*_, first, sign, fact] if _is_name(fact) and {sign.terminal, word.terminal} <= _INEQUALITIES:
-            other = place.after[0].text if place.after else "…"
-            said = f"{first.text} {sign.text} {fact.text} and {fact.text} {word.text} {other}"
+            bound = place.after[0].text if place.after else "…"
+            said = f"{first.text} {sign.text} {fact.text} and {fact.text} {word.text} {bound}"
             yield f"comparisons do not chain; write `{said}`"
         case [*_, Word("TRUE" | "FALSE")] if _ends(word) and place.follows_term:
             yield "a condition asks about a fact, as in `x == true`"

@@ -61,7 +61,8 @@ def test_rules_are_added_from_a_file_or_one_by_one(
     assert run(f"rules add three 'not c  = 3' {SHOP}").stdout == "1 of 1 rules added.\n"
     assert run(f"rules add {file} {SHOP}").stdout == "0 of 2 rules added; 2 were there already.\n"
     assert [rule.name for rule in shop.rules()] == ["one", "two", "three"]
-    assert "`four`: 1300 line 1" in run(f"rules add four 'd ==' {SHOP}", status=1).stderr
+    assert "`four`: 1300 line 1, column 5:" in run(f"rules add four 'd ==' {SHOP}", status=1).stderr
+    assert "give its NAME and its CONDITION" in run(f"rules add 'd == 4' {SHOP}", status=2).stderr
     assert "Expected a FILE" in run(f"rules add a b c {SHOP}", status=2).stderr
     assert run(f"rules show three {SHOP}").stdout == "not c  = 3\n"
     assert json.loads(run(f"rules show three {SHOP} -o json").stdout)["text"] == "not c == 3"
