@@ -290,9 +290,20 @@ def test_variables_that_are_no_settings_are_found() -> None:
         "RULE_DETECTOR_PROT": "80",
         "RULE_DETECTOR_PORT": "80",
         "RULE_DETECTOR_TEST_DATA": "x",
+        "RULE_DETECTOR_CA_FILE": "x",
         "OTHER": "y",
     }
-    assert unknown_variables(environment) == ["RULE_DETECTOR_", "RULE_DETECTOR_PROT"]
+    meant = "; did you mean `RULE_DETECTOR_PORT`?"
+    assert unknown_variables(environment) == {"RULE_DETECTOR_": "", "RULE_DETECTOR_PROT": meant}
+
+
+def test_a_wrong_variable_is_named() -> None:
+    environment = {"RULE_DETECTOR_MAX_RULES": "many", "RULE_DETECTOR_PORT": "x"}
+    with pytest.raises(SettingsError) as caught:
+        settings_from({"port": "y"}, environment)
+    port, rules = sorted(caught.value.defects, reverse=True)
+    assert rules.endswith("got `many` (from RULE_DETECTOR_MAX_RULES)")
+    assert port.endswith("got `y`")
 
 
 def test_people_are_shown_options_variables_and_defaults() -> None:
