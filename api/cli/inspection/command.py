@@ -93,7 +93,7 @@ def repair(folder: Path, *, yes: bool) -> None:
 
     detectors, aside = folder / "detectors", folder / "damaged"
     if not any((folder / name).is_dir() for name in ("directory", "detectors", "damaged")):
-        raise CommandError(f"{folder} is no data folder: there is no folder {folder / 'directory'}")
+        raise CommandError(f"{folder} is no data folder: it has no folder `directory`")
     # The folder of detectors may be on another disk.
     aside_of = {folder: aside, detectors: detectors.resolve().parent / "damaged" / "detectors"}
     with FolderLock(folder):

@@ -235,7 +235,7 @@ def test_an_error_of_the_service_is_told_and_the_status_is_one(service: FakeServ
 def test_changes_are_printed_with_who_made_them(service: FakeService) -> None:
     entry = {"seq": 1, "time_ms": 1_709_542_800_000, "request": "r", "kind": "rule", "action": "change"}
     service.changes = [
-        {**entry, "token": {"id": "t", "name": "ada"}, "id": "one", "name": "forced", "detectorId": "d"}
+        {**entry, "token": {"id": "t", "name": "ada"}, "id": "one", "name": "forced", "detectorId": "d" * 32}
         | {"old": {"enabled": True}, "new": {"enabled": False}},
         {**entry, "seq": 2, "token": None, "kind": "token", "action": "create", "id": "two", "name": ""}
         | {"new": {"name": ""}},
@@ -245,6 +245,7 @@ def test_changes_are_printed_with_who_made_them(service: FakeService) -> None:
     assert '{"enabled":true} -> {"enabled":false}' in printed
     assert "the service  create token  two" in printed
     assert "forced" not in run("changes --after 1").stdout
-    of_detector = run("changes --detector d").stdout
+    of_detector = run(f"changes --detector {'d' * 32}").stdout
     assert ("forced" in of_detector, "two" in of_detector) == (True, False)
+    assert "no detector has the id or name `shop`" in run("changes --detector shop", status=1).stderr
     assert json.loads(run("changes --limit 1 -o json").stdout)["changes"] == service.changes[:1]
