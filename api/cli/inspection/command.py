@@ -52,7 +52,8 @@ def inspect(
     report = read_data_folder(folder, only=detector, with_rules=rules)
     click.echo(to_json(report) if as_json else "\n".join(to_lines(report)))
     if not report.whole:
-        raise CommandError(f"{folder}: damage in {counted(len(report.damage), 'place')}")
+        places = counted(len(report.damage), "place")
+        raise CommandError(f"{folder}: damage in {places}; `rule-detector repair` shows what can be kept")
 
 
 def _show_rule(folder: Path, detector: str, rule: str, key: dict[str, Any], *, as_json: bool) -> None:

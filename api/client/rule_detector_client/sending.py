@@ -6,7 +6,7 @@ Sends events in batches of bounded size, each with an idempotency key, and split
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import httpx
 import msgspec
@@ -17,6 +17,9 @@ from .json_values import event_json
 from .results import Envelope, EventResult, ServiceError
 
 T = TypeVar("T")
+
+OnRetry: TypeAlias = Callable[[ServiceError, float], None]
+"""Is told why a call failed that is about to be repeated, and the seconds since its first failure."""
 
 NOT_DONE: Final = frozenset({1401, 1501, 1503})
 """Codes that guarantee that nothing was done."""
@@ -40,6 +43,7 @@ class RetryingSender:
     sleep: Callable[[float], Awaitable[None]]
     patience_s: float
     now_s: Callable[[], float]
+    on_retry: OnRetry | None = None
     has_answered: bool = False
 
     async def carry_out(self, call: Call[T]) -> T:
@@ -65,6 +69,8 @@ class RetryingSender:
                 if not safe or now_s + error.retry_after_s > failed_at_s + self.patience_s:
                     raise
                 wait_s = error.retry_after_s
+                if self.on_retry is not None:
+                    self.on_retry(error, now_s - failed_at_s)
             await self.sleep(wait_s)
 
     def _may_repeat(self, error: ServiceError, *, can_repeat: bool, has_key: bool) -> bool:
