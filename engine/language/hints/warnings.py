@@ -280,4 +280,4 @@ def _as_value(name: str, types: frozenset[str]) -> str:
     if "a boolean" in types and (near := did_you_mean(name, ("true", "false"))):
         return near
     is_name = name.startswith("$") or "a string" not in types
-    return "" if is_name else f"; a bare word is a name; write the string as {json.dumps(name)}"
+    return "" if is_name else f"; a bare word is a name; write the string as {json.dumps(name, allow_nan=False)}"
