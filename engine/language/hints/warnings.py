@@ -279,5 +279,6 @@ def _as_value(name: str, types: frozenset[str]) -> str:
     """Return the end of a sentence that says how to write a name as a value of one of these types."""
     if "a boolean" in types and (near := did_you_mean(name, ("true", "false"))):
         return near
-    is_name = name.startswith("$") or "a string" not in types
-    return "" if is_name else f"; a bare word is a name; write the string as {json.dumps(name, allow_nan=False)}"
+    if name.startswith("$") or "a string" not in types:
+        return ""
+    return f"; a bare word is a name; write the string as {json.dumps(name, allow_nan=False)}"
