@@ -13,7 +13,7 @@ from engine.language.diagnostics import did_you_mean
 _STANDARD_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
 """The variable that OpenTelemetry has for the collector's address."""
 
-TRACING_HINT: Final = "pip install 'rule-detector[tracing]'"
+TRACING_HINT: Final = "in a checkout, pip install -c constraints.txt '.[tracing]'"
 """How to install what sends spans."""
 
 _OTHER_VARIABLES: Final = frozenset(
