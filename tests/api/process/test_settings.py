@@ -106,10 +106,10 @@ def test_without_the_packages_a_collector_of_all_programs_is_left_alone_and_one_
         monkeypatch.setattr(module, "can_trace", lambda: False)
     chosen = settings_from({}, STANDARD)
     assert chosen.otlp_endpoint is None
-    assert "no spans are sent to it: pip install" in str(tracing_warning(STANDARD, chosen))
+    assert "no spans are sent to it: in a checkout, pip install" in str(tracing_warning(STANDARD, chosen))
     supervisor._refuse_tracing(chosen)
     with pytest.raises(
-        StartError, match="--otlp-endpoint needs packages that are not installed: pip install"
+        StartError, match="--otlp-endpoint needs packages that are not installed: in a checkout, pip install"
     ):
         supervisor._refuse_tracing(Settings(otlp_endpoint="http://collector:4318"))
 
