@@ -170,7 +170,9 @@ def test_to_a_file_and_by_two_processes(delivering: Delivering) -> None:
         assert [line["seq"] for line in lines] == [1, 2, 3, 4, 5]
         delivering.feeds.revoked = True
         _, said = program.communicate(timeout=WITHIN_S)
-        assert (program.returncode, said) == (1, b"rule-detector: 1101 the token is unknown or revoked\n")
+        begun = f"Delivering what rules with `notify` fire to {fired}; Ctrl-C ends it.\n"
+        assert said.decode() == f"{begun}rule-detector: 1101 the token is unknown or revoked\n"
+        assert program.returncode == 1
 
 
 @pytest.mark.slow
