@@ -269,7 +269,12 @@ def serves(old: Any, new: Any) -> bool:
         case terms.HistoricallyFor(_, _, "strong"):
             return same("window_secs") and window(old) > 0
         case terms.OnceWithin() | terms.EarlierWithin() | terms.SinceWithin() | terms.HistoricallyFor():
-            return same("window_secs") and not window_us(new.min_secs or 0) and window(new) <= window(old)
+            if not same("window_secs", "min_secs"):
+                return False
+            least, most = (window_us(part.min_secs or 0) for part in (new, old))
+            # Of three events, the one in the middle may be forgotten if the others are no further apart.
+            is_apart = window(new) - least >= window(old) - most if least else not most
+            return is_apart and least <= most and window(new) <= window(old)
     return False
 
 

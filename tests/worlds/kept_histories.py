@@ -11,9 +11,13 @@ from engine.language.condition import (
     Count,
     CountSince,
     Distinct,
+    EarlierWithin,
+    HistoricallyFor,
     Keyed,
     Leaf,
     Not,
+    OnceWithin,
+    SinceWithin,
     Sum,
 )
 from engine.language.nodes import Node
@@ -59,6 +63,8 @@ class KeepingWorld(World):
         bounds = self.choose((True, False))
         if bounds and "window_secs" in changed and changed.get("min_secs") is None:
             changed["window_secs"] = self.choose(WINDOWS_SECS)
+        elif bounds and "min_secs" in changed:
+            changed["min_secs"] = self.choose((changed["min_secs"] / 2, changed["window_secs"] / 2))
         if bounds and isinstance(part, Count | CountSince | Distinct | Sum | Avg):
             changed |= {"op": self.choose(COMPARISONS), "value": self.choose(COUNTS)}
         return replace(part, **changed)
@@ -96,3 +102,20 @@ class CountingWorld(KeepingWorld):
             )
         )()
         return choose((counting, counting, Keyed(counting, "b")))
+
+
+class AgedWorld(KeepingWorld):
+    """Rules whose windows have a lower bound, which becomes smaller."""
+
+    def condition(self, depth: int) -> Condition:
+        """Give a member that looks for what is old enough."""
+        choose, ages = self.choose, self.choose(((1, 0.3), (1.3, 1), (2, 1), (2, 1.5), (5, 4), (86_400, 2.5)))
+        aged: Condition = choose(
+            (
+                lambda: OnceWithin(self.predicate(), *ages),
+                lambda: EarlierWithin(self.predicate(), *ages),
+                lambda: SinceWithin(self.predicate(), self.predicate(), *ages),
+                lambda: HistoricallyFor(self.predicate(), ages[0], None, ages[1]),
+            )
+        )()
+        return choose((aged, aged, Keyed(aged, "b")))

@@ -134,9 +134,11 @@ class RuleSet(Needs):
         self._rules_changed()
 
     def replace(self, rule: Rule, births: Births, parts: Requirements) -> None:
-        """Replace a rule by one that reads some of the same memories; see `add`."""
+        """Replace a rule by one that goes on with some of the same histories; see `add`."""
+        old, births_before, _ = self.enabled[rule.priority]
+        before = requirements_of(old.condition, births_before).memories
         for use in parts.memories:
-            self.histories.acquire(use)
+            self.histories.acquire_after(use, before)
         self.remove(rule.priority)
         self.add(rule, births, parts)
         for use in parts.memories:

@@ -217,6 +217,14 @@ class Memory(ABC):
         """Return an entry that no event changes."""
         return entry
 
+    def serves(self, other: "Memory") -> bool:
+        """Return whether what it remembers is enough for another memory, too."""
+        return self == other
+
+    def entry_for(self, other: "Memory", entry: Any) -> Any:
+        """Return what another memory, which it `serves`, has in place of an entry."""
+        raise AssertionError(entry, other)
+
     def parts(self, entry: Any) -> tuple[Collection[Any], ...]:
         """Return what an entry has in each of the `columns`, equally much in all."""
         return ((entry,),)

@@ -1,6 +1,6 @@
 """What a detector remembers: its memories, each in the slices of a path, and which rules read them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from engine.evaluation.facts.values import Event
 from engine.evaluation.operators.interface import Memory
@@ -74,6 +74,19 @@ class Histories(Bounded):
         remembered.read_by(_reader(use))
         remembered.keep = max(remembered.keep, operator.keep(node))
         return remembered
+
+    def acquire_after(self, use: Use, before: Iterable[Use]) -> None:
+        """Have a part of a changed rule remembered from now on, with what the rule remembered before."""
+        is_new = use.name not in self.memories
+        remembered = self.acquire(use)
+        memory, slices = use.name.memory, self.slices[use.path]
+        able = [one.name for one in before if (one.path, one.births.birth) == (use.path, use.births.birth)]
+        old = next((self.memories[name] for name in able if is_new and name.memory.serves(memory)), None)
+        if old is None:
+            return
+        for slice_ in slices.all():
+            if entry := slices.kept_in(slice_, old):
+                slices.restore(slice_, remembered, old.memory.entry_for(memory, entry))
 
     def release(self, use: Use) -> None:
         """Undo `acquire`. Drop the memory if nobody uses it any more."""

@@ -169,7 +169,7 @@ class Slices:
         if remembered.by_exception:
             self._remember_by_exception(remembered)
         if has_place:
-            for slice_ in self._all():
+            for slice_ in self.all():
                 missing = place + 1 - len(slice_)
                 slice_.extend([None] * missing)
                 slice_[place] = remembered.blank
@@ -182,7 +182,7 @@ class Slices:
         if len(self) <= EXTENDED_MAX:
             return False
         now_us = time_of(stamp)
-        living = (slice_ for slice_ in self._all() if self.until_us(slice_) >= now_us)
+        living = (slice_ for slice_ in self.all() if self.until_us(slice_) >= now_us)
         return next(islice(living, EXTENDED_MAX, None), None) is not None
 
     def arrange(self, width: int, places: Mapping[int, Remembered]) -> None:
@@ -204,7 +204,7 @@ class Slices:
 
     def forget(self, remembered: Remembered) -> None:
         """Undo `remember`. Drop the slices in which nothing else is remembered."""
-        for slice_ in self._all():
+        for slice_ in self.all():
             self._leave_none(slice_, remembered)
         del self.memories[remembered.place]
         if remembered.by_exception:
@@ -390,7 +390,8 @@ class Slices:
                     met.append(one.bucket)
         return [self.triggered] if len(met) > TRIGGERS_MAX and 2 * len(met) > len(watched) else met
 
-    def _all(self) -> Iterator[Slice]:
+    def all(self) -> Iterator[Slice]:
+        """Yield the blank slice, and all others."""
         yield self.blank
         if not self.path:
             yield self.root

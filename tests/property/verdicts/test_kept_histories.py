@@ -14,12 +14,12 @@ from engine.language.condition import Keyed
 from tests.audit import audit
 from tests.differential.comparison import Pair, disagreement, evaluated, explained
 from tests.differential.modes import TRIED, in_mode
-from tests.worlds.kept_histories import CountingWorld, KeepingWorld
+from tests.worlds.kept_histories import AgedWorld, CountingWorld, KeepingWorld
 from tests.worlds.scripts import Step, Submit
 
 Examples = Callable[..., Iterator[random.Random]]
 
-WORLDS = (KeepingWorld, CountingWorld)
+WORLDS = (KeepingWorld, CountingWorld, AgedWorld)
 
 
 @pytest.mark.parametrize("mode", TRIED)

@@ -3,12 +3,13 @@
 from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Self, TypeVar
 
 from engine.evaluation.operators.interface import (
     Choosing,
     Found,
+    Memory,
     Operator,
     Reading,
     Settled,
@@ -67,6 +68,19 @@ class Witnesses(MemoryOfStamps):
             " else:",
             *(f"  {line}" for line in to.put(f"[{to.stamp}]")),
         ]
+
+    def serves(self, other: Memory) -> bool:
+        if not isinstance(other, Witnesses) or other.span_us < self.span_us:
+            return False
+        # With a longer span, more of those in the middle can go.
+        return self == replace(other, min_us=self.min_us, span_us=self.span_us)
+
+    def entry_for(self, other: Memory, entry: list[int]) -> list[int]:
+        assert isinstance(other, Witnesses), "it serves no others"
+        made = list[int]()
+        for stamp in entry:
+            add_witness(made, stamp, other.span_us, other.min_us)
+        return made
 
     def bytes_of(self, entry: list[int]) -> int:
         return self.bytes_max(len(entry))

@@ -2,7 +2,7 @@
 
 A part goes on if the old condition has it, too, under the same path of keys. So does one that differs only in
 bounds, if what is remembered for the old one serves it: a smaller window, a count that needs no more, another
-comparison.
+comparison, a smaller lower bound.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from engine.language.nodes import Node, TermNode
 from engine.language.text.printer import format as canonical
 from engine.language.text.printer import format_term
 
-_BOUNDS: Final = frozenset({"window_secs", "op", "value"})
+_BOUNDS: Final = frozenset({"window_secs", "min_secs", "op", "value"})
 """The members of a part that are bounds."""
 
 
@@ -85,7 +85,7 @@ def _without_bounds(part: Part) -> object:
     if isinstance(node, Keyed):
         return part
     others = [getattr(node, name) for name in node.__match_args__ if name not in _BOUNDS]
-    return type(node), *others, remembering(node).memory(node), part.path
+    return type(node), *others, part.path
 
 
 def _serves(before: Node, after: Node) -> bool:
@@ -93,6 +93,8 @@ def _serves(before: Node, after: Node) -> bool:
     if isinstance(before, Keyed):
         return True
     old, new = remembering(before), remembering(after)
+    memory, needed = old.memory(before), new.memory(after)
     old_us, new_us = old.window_us(before), new.window_us(after)
     looks_no_further = old_us is None or (new_us is not None and new_us <= old_us)
-    return looks_no_further and new.keep(after) <= old.keep(before)
+    needs_no_more = memory != needed or new.keep(after) <= old.keep(before)
+    return memory.serves(needed) and looks_no_further and needs_no_more

@@ -146,3 +146,29 @@ def test_a_name_in_place_of_an_id_is_answered_with_the_id() -> None:
         detector.remove_rule("hot")
     with pytest.raises(Refusal, match=r"no rule `cold` in this detector$"):
         detector.remove_rule("cold")
+
+
+@pytest.mark.parametrize(
+    ("after", "is_kept"),
+    [
+        ("[4s, 10s]", True),
+        ("[4s, 6s]", True),
+        ("[4s, 5.9s]", False),
+        ("[4s, 10.1s]", False),
+        ("[9s, 10s]", False),
+        ("10s", False),
+    ],
+)
+@pytest.mark.parametrize("keys", ["", "per k "])
+def test_a_smaller_lower_bound_goes_on_with_what_is_remembered(keys: str, after: str, is_kept: bool) -> None:
+    condition = f"{keys}(once within {after} a == 1)"
+    changed, expected = Detector(), Detector()
+    rule_id = changed.add_rule("r", f"{keys}(once within [8s, 10s] a == 1)")
+    expected.add_rule("r", condition)
+    for time_ms in (0, 3_000, 6_000, 9_000):
+        for detector in (changed, expected):
+            detector.evaluate({"a": 1, "k": "x"}, time_ms)
+    changed.change_rule(rule_id, condition=condition, history="keep")
+    probes = [({"k": "x"}, time_ms, None) for time_ms in range(9_000, 21_000, 500)]
+    given, wanted = (map(bool, detector.evaluate_many(probes)) for detector in (changed, expected))
+    assert ([*given] == [*wanted]) is is_kept
