@@ -26,6 +26,7 @@ FIRINGS: list[tuple[str, list[tuple[int, dict[str, Any]]], int, list[tuple[Any, 
     ("minute() >= 5 and not once within 5m g == 1", [(0, {})], 6 * MINUTE, [(5 * MINUTE,)]),
     ('clock() == "00:05"', [(0, {})], 2 * DAY, [(5 * MINUTE,), (DAY + 5 * MINUTE,)]),
     ("per k (once down == 1) and hour() >= 22", [(0, {"k": "x", "down": 1})], DAY, [(22 * 60 * MINUTE, "x")]),
+    ("per k (once down == 1 and hour() >= k)", [(0, {"k": 22, "down": 1})], DAY, [(22 * 60 * MINUTE, 22)]),
     ("per k (age(a == 1) > 2.5)", [(1_000, {"k": 7, "a": 1}), (2_000, {"k": 7})], MINUTE, [(3_500_001, 7)]),
     # A sum rises when what is negative leaves, and falls otherwise. Its panes are 39 063 microseconds wide.
     ("per k (sum(n) within 10s > 4)", NUMBERS, MINUTE, [(11_015_638, "x")]),
