@@ -232,7 +232,7 @@ def test_a_note_says_that_the_search_for_the_smallest_set_has_ended(monkeypatch:
     assert node_of(text, {}).note is None
     found = turning(text, {})
     assert found is not None
-    monkeypatch.setattr(why_not.Steps.__init__, "__defaults__", (5,))
+    monkeypatch.setattr(why_not, "STEPS_MAX", 5)
     # The first look is always taken.
     assert turning(text, {}) is not None
     assert node_of(text, {}).note == explaining._NOT_SMALLEST

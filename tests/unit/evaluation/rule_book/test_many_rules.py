@@ -123,6 +123,8 @@ def test_all_defects_of_the_first_kind_are_listed_with_their_places() -> None:
     for _ in range(2):
         detector.add_rule("twice", "a == 1")
     detector.add_rule("shadow", "a == 1", shadow=True)
+    stored = WantedRule("shadow", "a == 1", shadow=True)
+    assert defects(detector, [stored, stored]) == [(1001, "rules[1].name: rules[0] is named `shadow`, too")]
     bad = "once wihtin 5m a == 1"
     assert defects(
         detector,
