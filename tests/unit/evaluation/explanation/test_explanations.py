@@ -60,6 +60,7 @@ def node_of(text: str, fields: dict, timestamp_ms: float = 0, sent: dict | None 
         ("a in [1]", {"a": 2}, None),
         ("a == 1", {"a": 1}, None),
         ("a == 1", {}, None),
+        ('a in network "::1"', {}, None),
         ("some a (it == 1)", {"a": [0] * 10_001}, "`a` has 10001 elements, more than are looked at"),
         ('anywhere (it == "x")', {"b": "y", "c": ["x"]}, 'the string "x" meets it'),
         ('anywhere (it == "x")', {"b": "y"}, "none of the event's 1 strings meets it"),
@@ -92,6 +93,8 @@ def test_long_values_are_cut_and_a_note_says_so() -> None:
     assert node.nodes[0].values == {"a": "b" * VALUE_CHARS_MAX + "…"}
     assert node.nodes[0].note == "`a` is shown cut"
     assert node_of("per a a == 1", {"a": "b" * 5_000}).key == {"a": "b" * VALUE_CHARS_MAX + "…"}
+    compared = node_of("a != b and a > c + 1", {"a": "b" * 5_000, "c": 1}).nodes[1]
+    assert compared.values == {"a": "b" * VALUE_CHARS_MAX + "…", "c": 1}
 
 
 # -- witnesses ----------------------------------------------------------------------------------------------

@@ -98,6 +98,15 @@ def test_a_refused_event_has_an_error_and_those_beside_it_have_details() -> None
         evaluate_explained_body(detector, body(late))
 
 
+def test_what_no_json_number_can_say_is_left_out() -> None:
+    detector = Detector()
+    detector.add_rule("r", "sum(x) > 1")
+    event = {"fields": {"x": 1.7e308}, "timestamp_ms": 0}
+    for found in ({"sum(x)": 1.7e308}, {}):
+        [action] = result(evaluate_explained_body(detector, body(event), detailed=True))["actions"]
+        assert action["found"] == found
+
+
 def test_texts_stand_before_the_comparison_and_name_their_keys_where_they_are_the_same() -> None:
     detector = made()
     for event in EVENTS[:6]:
