@@ -40,13 +40,13 @@ class Kept:
     skipped: int
 
 
-def what_can_be_kept(folder: Path, *, after_damage: bool = False, files: Files | None = None) -> Kept | None:
+def what_can_be_kept(folder: Path, *, after_damage: bool = False) -> Kept | None:
     """Return what can be kept of a folder; None if no recovery would refuse it.
 
     Keeps the records up to the damage; with `after_damage` also whole ones after it, for records that do not
     depend on the ones before. Raises NothingUsable without a usable snapshot; StorageError.
     """
-    files = files or RealFiles()
+    files = RealFiles()
     report = inspect_folder(folder, files)
     if report.refusal is None:
         return None
@@ -172,9 +172,9 @@ def write_folder(
         raise StorageError(f"{new} was written and cannot be read: {refusal}")
 
 
-def finish_repairs(parent: Path, aside: Path, files: Files | None = None) -> None:
+def finish_repairs(parent: Path, aside: Path) -> None:
     """Put back each folder that a killed repair moved aside without a successor. Raises StorageError."""
-    files = files or RealFiles()
+    files = RealFiles()
     with storage_errors(f"{parent} cannot be repaired"):
         for name in files.names(aside):
             folder = parent / name.removesuffix(".unfinished")

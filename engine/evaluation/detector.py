@@ -187,7 +187,6 @@ class Detector(RuleBook):
         self.timing.pass_time(stamp_of(time_us, 0), self.events_seen)
         self.clock_us = time_us
         fired, self.fired_by_time = self.fired_by_time, before
-        self.forget_lookups()
         return fired
 
     @property

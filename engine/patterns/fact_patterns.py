@@ -72,9 +72,7 @@ class FactPatterns:
             self._switch_to(None)
 
     def remove(self, pattern: str) -> None:
-        """Undo one `add` of the same pattern, if any."""
-        if pattern not in self._counts:
-            return
+        """Undo one `add` of the same pattern."""
         self._counts[pattern] -= 1
         if not self._counts[pattern]:
             del self._counts[pattern], self._compiled[pattern]

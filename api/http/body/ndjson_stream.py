@@ -164,8 +164,6 @@ class NdjsonStream:
         Raises what the last line reports.
         """
         whole = [line for line in batch if line is not None]
-        if not whole:
-            return b"\n".join([self._too_long()] * len(batch)), len(batch)
         try:
             async with asyncio.timeout(self.streams.settings.deadline_s + BACKSTOP_S):
                 answer = await self.streams.backend.call(self.detector_id, evaluate_lines(b"\n".join(whole)))

@@ -27,8 +27,8 @@ _NEARLY: Final = 1e-9
 class Steps:
     """What is left of the work of one explanation."""
 
-    def __init__(self, left: int = STEPS_MAX) -> None:
-        self.left = left
+    def __init__(self) -> None:
+        self.left = STEPS_MAX
 
     def take(self, steps: int) -> bool:
         """Take some steps. Return whether any were left."""

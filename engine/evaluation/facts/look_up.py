@@ -182,8 +182,6 @@ def _look_far(values: Any, rest: str) -> Any:
     while True:
         if rest in found:
             return found[rest]
-        if type(found) is not dict:
-            return None
         ends = [at for at, letter in enumerate(rest) if letter == "."]
         if len(ends) * len(rest) <= _KEY_CHARS * len(found):
             run = next((run for end in reversed(ends) if (run := rest[:end]) in found), None)

@@ -52,14 +52,13 @@ class PatternWork:
         self._see_facts()
 
     def remove(self, fact: str, pattern: str) -> None:
-        """Undo one `add` of the same fact and pattern, if any."""
+        """Undo one `add` of the same fact and pattern."""
         self._end()
-        if fact in self._facts:
-            patterns = self._facts[fact]
-            self._change(patterns, partial(patterns.remove, pattern))
-            if not patterns:
-                del self._facts[fact]
-                self._names.remove(fact)
+        patterns = self._facts[fact]
+        self._change(patterns, partial(patterns.remove, pattern))
+        if not patterns:
+            del self._facts[fact]
+            self._names.remove(fact)
         self._see_facts()
 
     def of(self, fact: str) -> FactPatterns:

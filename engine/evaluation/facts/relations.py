@@ -1,6 +1,6 @@
 """Relations, the addresses of facts, and networks: those of rules, and those of relations."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from functools import lru_cache
 from itertools import chain
 from typing import Any, Final, Protocol
@@ -63,7 +63,7 @@ class _Stored(Protocol):
     """A relation as a detector stores it."""
 
     @property
-    def rows(self) -> Collection[Any]:
+    def rows(self) -> Container[Any]:
         """Its tuples."""
 
     @property
@@ -81,7 +81,7 @@ class Relations:
 
     def __init__(self, sent: Mapping[str, Any], stored: Mapping[str, _Stored] = _NOTHING) -> None:
         self.sent, self._stored = sent, stored
-        self._read: dict[str, Collection[Any]] = {}
+        self._read: dict[str, Container[Any]] = {}
         self._networks: dict[str, _HasAddresses] = {}
 
     def lies_in(self, relation: str, address: int) -> bool:
@@ -96,7 +96,7 @@ class Relations:
         rows = _tuples(self.sent.get(relation))
         return Networks([row[0] for row in rows if len(row) == 1 and type(row[0]) is str])
 
-    def _tuples(self, relation: str) -> Collection[Any]:
+    def _tuples(self, relation: str) -> Container[Any]:
         if relation not in self._read:
             if relation not in self.sent and relation in self._stored:
                 self._read[relation] = self._stored[relation].rows
@@ -106,11 +106,8 @@ class Relations:
 
     def holds(self, relation: str, *values: Any) -> bool:
         """Return whether the relation contains the tuple of `values`; never if one of them is missing."""
-        tuples = self._tuples(relation)
-        if not tuples:
-            return False
         row = tuple([value if type(value) is str else part_of_key(key_of(value)) for value in values])
-        return None not in row and row in tuples
+        return None not in row and row in self._tuples(relation)
 
 
 def _tuples(sent: Any) -> frozenset[Any]:

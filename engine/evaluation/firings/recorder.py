@@ -87,10 +87,7 @@ class Recorder:
         rule_set = self._rule_set
         if rule_set.patterns.bounded:
             rule_set.patterns.begin(fields, sent)
-        try:
-            [told] = type(self).tell(rule_set, [rule], fields, sent, stamp)
-        finally:
-            rule_set.lookups.forget()
+        [told] = type(self).tell(rule_set, [rule], fields, sent, stamp)
         return told
 
     def _append(self, rule: Rule, told: Told, time_us: int, *, timed: bool = False) -> None:

@@ -17,7 +17,6 @@ from engine.evaluation.wire.decoding import EvaluateBody, check_times, decode_ev
 from engine.evaluation.wire.events import (
     Answer,
     Done,
-    Refused,
     detailed_actions,
     encode_entries,
     evaluate_batch,
@@ -68,14 +67,10 @@ DRY_BATCH_NODES_MAX: Final = 4_000
 
 def evaluate_explained_body(
     detector: Detector, body: bytes, *, explained: bool = True, detailed: bool = False
-) -> Answer:
-    """Evaluate the event of a body; explain the rules that fire, or give their details."""
-    try:
-        event = event_in(decode_evaluate(body, detector.limits))
-        firings = evaluate_explained(detector, *event, explained=explained, detailed=detailed)
-    except Refusal as refusal:
-        return Refused(refusal.entries)
-    return _answer(firings)
+) -> Done:
+    """Evaluate the event of a body; explain the rules that fire, or give their details. Raises Refusal."""
+    event = event_in(decode_evaluate(body, detector.limits))
+    return _answer(evaluate_explained(detector, *event, explained=explained, detailed=detailed))
 
 
 def dry_run_body(detector: Detector, body: bytes, *, explained: bool, detailed: bool = False) -> Done:

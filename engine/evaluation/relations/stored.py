@@ -117,10 +117,6 @@ class PartedDict:
     def __len__(self) -> int:
         return self.count
 
-    def __iter__(self) -> Iterator[Any]:
-        for part in self.parts:
-            yield from part
-
     def __setitem__(self, key: Hashable, value: Any) -> None:
         part = self._part(key)
         before = len(part)

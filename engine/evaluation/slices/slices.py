@@ -188,7 +188,7 @@ class Slices:
     def arrange(self, width: int, places: Mapping[int, Remembered]) -> None:
         """Give all memories the places that they had in lists of some width, before there are slices."""
         self.memories = dict(places)
-        self._unused = max(places, default=0) + 1
+        self._unused = max(places) + 1
         self.weigh(-self._root_bytes)
         for slice_ in (self.blank, self.root):
             slice_[FIRST:] = [None] * (width - FIRST)

@@ -6,7 +6,7 @@ little: all are looked at together when its time begins, and most go to a later 
 
 from collections import defaultdict
 from collections.abc import Callable
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappush
 from itertools import count
 from typing import Any, Final
 
@@ -137,10 +137,6 @@ class Queue:
     def mark(self, bucket: Bucket) -> None:
         """Have a bucket wait for its time."""
         self.push((bucket.start, BUCKET, next(self._numbers), bucket))
-
-    def pop(self) -> tuple[int, int, int, Any]:
-        """Take the first entry."""
-        return heappop(self.heap)
 
     def first_due(self) -> int:
         """Return the stamp before all events of the time at which the first is due; LATEST without any."""

@@ -48,8 +48,6 @@ class ReportedEntry(msgspec.Struct, frozen=True):
 
 def encode_entries(entries: list[Entry] | tuple[Entry, ...]) -> bytes:
     """Return the JSON array for `errors` or `messages`."""
-    if not entries:
-        return b"[]"
     return msgspec.json.encode([ReportedEntry(*entry) for entry in entries])
 
 

@@ -78,8 +78,6 @@ def _truth_within(low: Any, high: Any, op: str, other: Any) -> bool | None:
     if op in {"eq", "neq"}:
         is_other = not low <= other <= high
         return op == "neq" if is_other else None if low != high else op == "eq"
-    if isinstance(other, bool):
-        return False
     compare = COMPARE[op]
     at_ends = {compare(low, other), compare(high, other)}
     return at_ends.pop() if len(at_ends) == 1 else None

@@ -161,15 +161,13 @@ def _epoch(folder: Path) -> int:
     return listing(RealFiles().names(folder)).epoch
 
 
-def restore_detector(
-    source: Path, data: Path, detector_id: str, new_id: str | None = None, files: Files | None = None
-) -> str:
+def restore_detector(source: Path, data: Path, detector_id: str, new_id: str | None = None) -> str:
     """Bring one detector of a backup into a data folder that no service uses; return its id there.
 
     It gets its own id, or a new one. A detector that has the id is replaced only if it is damaged; its files
     are moved to `damaged/detectors`. Raises StorageError, FolderInUse.
     """
-    files = files or RealFiles()
+    files = RealFiles()
     folder = source / "detectors" / detector_id
     names = recovered_state(read_only(source / "directory")).detectors
     if detector_id not in names:

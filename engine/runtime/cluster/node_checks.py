@@ -184,9 +184,9 @@ def begin_joined_folder(data: Path, *, lock_wait_s: float = 0.0, must_exist: boo
     return begin_folder(data, lock_wait_s=lock_wait_s, must_exist=must_exist)
 
 
-def refuse_other_folder(data: Path, files: Files | None = None) -> None:
+def refuse_other_folder(data: Path) -> None:
     """Raise WrongFolder if the cluster serves another folder at this path. Changes nothing."""
-    files = files or RealFiles()
+    files = RealFiles()
     try:
         found = read_identity(data, files)
         names: list[str] = [name for name in ray.util.list_named_actors() if name.startswith(DIRECTORY)]

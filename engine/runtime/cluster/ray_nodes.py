@@ -133,7 +133,7 @@ def is_head(node: dict[str, Any]) -> bool:
     return _HEAD in node["Resources"]
 
 
-def ask_node(node: dict[str, Any], work: Callable[[], T], within_s: float = ANSWER_S) -> T:
+def ask_node(node: dict[str, Any], work: Callable[[], T]) -> T:
     """Do some work on a node and return its result. Raises what it raises, RayError and SilentError.
 
     Only what `work` names by itself must be installed there.
@@ -145,8 +145,8 @@ def ask_node(node: dict[str, Any], work: Callable[[], T], within_s: float = ANSW
     there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
     task: Any = ray.remote(num_cpus=0, max_retries=0)(call).options(scheduling_strategy=there)
     try:
-        result: T = ray.get(task.remote(), timeout=within_s)
+        result: T = ray.get(task.remote(), timeout=ANSWER_S)
     except GetTimeoutError:
         # It is an OSError too, but says nothing about the node's file system.
-        raise SilentError(f"it has not answered for {within_s:.0f} s") from None
+        raise SilentError(f"it has not answered for {ANSWER_S:.0f} s") from None
     return result

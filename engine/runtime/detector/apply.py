@@ -178,7 +178,7 @@ def _evaluated(
         return Applied(answer)
     if not key and detector.events_seen == seen_before:
         return Applied(answer)
-    given = _given(operation, answer, answers, now_us) if key else None
+    given = _given(operation, answer, answers, now_us)
     if operation.kind == INGEST:
         return Applied(answer, entries.EvaluatedRecords(body, refused, given))
     if form is None:

@@ -26,7 +26,7 @@ from snapshots.errors import UnsafeFolder
 
 data, neighbour, far = map(Path, sys.argv[1:])
 # A busy machine takes long to start a process on another node.
-ray_nodes.ask_node.__defaults__ = (300.0,)
+ray_nodes.ANSWER_S = 300.0
 folder_id = begin_folder(data)
 before = sorted(data.iterdir())
 nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1}, connect=True)

@@ -4,19 +4,22 @@ import random
 from array import array
 from collections.abc import Callable, Iterator
 
+import pytest
+
 from engine.evaluation.slices.bounds.minima import Minima
 from engine.evaluation.times import FOREVER
 
-LENGTHS = (1, 127, 129, 2_048, 2_049, 33_000, 70_000)
-"""One part, the parts of one entry, and up to three levels of entries."""
+SHORT, LONG = (1, 127, 129), (2_048, 2_049, 33_000, 70_000)
+"""One part, the parts of one entry; and up to three levels of entries."""
 
 
+@pytest.mark.parametrize("lengths", [SHORT, LONG])
 def test_the_least_of_many_numbers_is_the_least(
-    examples: Callable[..., Iterator[random.Random]],
+    examples: Callable[..., Iterator[random.Random]], lengths: tuple[int, ...]
 ) -> None:
-    for drawn in examples(6):
-        numbers = array("q", [FOREVER]) * drawn.choice(LENGTHS[:3])
-        minima, longest = Minima(numbers), drawn.choice(LENGTHS)
+    for drawn in examples(6, lengths):
+        numbers = array("q", [FOREVER]) * drawn.choice(SHORT)
+        minima, longest = Minima(numbers), drawn.choice(lengths)
         for _ in range(drawn.choice((20, 60))):
             _grow_longer(numbers, minima, drawn, longest)
             highest = drawn.choice((3, 1_000, 10**15))

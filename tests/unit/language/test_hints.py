@@ -91,6 +91,10 @@ from engine.language.text.parser import parse
         ("count(a == 1) within 10s < 0", "is never true: a count is never less than 0"),
         ("compare(1 > 2)", "it compares two constants"),
         ("length(x) < 0", "never less than 0"),
+        (
+            "0 <= length(x)",
+            "is true wherever there is a value: `length(x)` is a number and never less than 0",
+        ),
         ('length(x) == "a"', "is never true"),
         ("x > true", "booleans have no order"),
         ("count(x in []) within 5m >= 1", "; so the whole condition is never true"),

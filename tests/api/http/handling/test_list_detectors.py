@@ -55,6 +55,7 @@ async def test_a_page_only_changes_by_what_was_created_or_deleted_behind_its_pla
         ("limit=0", ["limit: expected a whole number from 1 to 1000, got `0`"]),
         ("limit=1001", ["limit: expected a whole number from 1 to 1000, got `1001`"]),
         ("limit=1.5", ["limit: expected a whole number from 1 to 1000, got `1.5`"]),
+        ("limit=1e1", ["limit: expected a whole number from 1 to 1000, got `1e1`"]),
         ("limit=", ["limit: expected a whole number from 1 to 1000, got ``"]),
         ("limit=ten", ["limit: expected a whole number from 1 to 1000, got `ten`"]),
         (f"limit={'9' * 5000}", [f"limit: expected a whole number from 1 to 1000, got `{'9' * 80}`"]),

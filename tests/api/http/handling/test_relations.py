@@ -166,6 +166,10 @@ async def test_a_defect_in_a_later_part_is_named_by_its_place(caller: Caller, pa
     refused = await put(caller, f"{path}/owns", b'{"tuples":[' + b",".join(lines) + b"]}", {})
     assert refused.codes == [1001]
     assert refused.texts[0].startswith("tuples[5000]: expected a string, a number, a boolean, or an array")
+    whole = b'{"tuples":[' + json.dumps(LONG).encode()[1:-1]
+    for ending, said in ((b",", "input data was truncated"), (b",]}", "trailing comma in array")):
+        refused = await put(caller, f"{path}/owns", whole + ending, {})
+        assert refused.texts == [f"the body is not JSON: {said}"]
     assert (await caller("GET", path)).result == {"relations": []}
 
 

@@ -63,6 +63,16 @@ async def test_a_bad_line_is_answered_in_its_place_and_the_others_go_on(caller: 
     assert messages == ["the line is not JSON", "the line is not JSON", "line"]
 
 
+async def test_a_stream_whose_lines_are_all_too_long_is_answered(caller: Caller, real: Wire) -> None:
+    one = await stream(real, await caller.detector(), BOOTSTRAP)
+    await one.begun()
+    await one.send(2 * line(1, long="x" * 30_000))
+    await one.end()
+    *results, closing = await one.rest()
+    assert closing == {"done": 2}
+    assert [entry["code"] for result in results for entry in result["errors"]] == [1003, 1003]
+
+
 async def test_lines_past_the_bound_on_an_answer_are_evaluated_in_pieces(
     tmp_path: Path, settings: Settings
 ) -> None:

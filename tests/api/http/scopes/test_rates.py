@@ -28,6 +28,8 @@ async def spend(caller: Caller, detector: str, kind: str, events: int) -> Any:
             return await caller("POST", f"{path}/tick", {"timestamp_ms": 0})
         case "ingest":
             return await caller("POST", f"{path}/ingest", [{} for _ in range(events)])
+        case "ingest of lines":
+            return await caller("POST", f"{path}/ingest", content=b"{}\n\n" * events)
         case _:
             return await caller("POST", f"{path}/{kind}", {"events": [EVENT] * events})
 
@@ -43,6 +45,7 @@ async def spend(caller: Caller, detector: str, kind: str, events: int) -> Any:
         ("evaluate/batch?dry_run=true", 3),
         ("evaluate/batch?details=true", 3),
         ("ingest", 3),
+        ("ingest of lines", 3),
     ],
 )
 async def test_past_its_rate_a_token_gets_1401(

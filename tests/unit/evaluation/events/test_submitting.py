@@ -70,6 +70,25 @@ def test_an_observer_sees_every_event_with_what_was_sent_and_may_remove_itself()
         assert detector.observers == [noted]
 
 
+class Broken:
+    """A look that fails."""
+
+    def observe(self, *_: object) -> None:
+        raise ValueError("broken")
+
+    differed = observe
+
+
+def test_a_look_that_fails_breaks_no_evaluation() -> None:
+    detector, broken, noted = with_draft(), Broken(), Noted()
+    detector.observers += [broken, noted]
+    detector.sampler = detector.comparison(RULE).watcher = broken
+    for number in range(2):
+        assert len(detector.submit({"a": 1}, number).fired) == 1
+    assert (detector.observers, detector.sampler, len(noted.seen)) == ([noted], None, 2)
+    assert detector.comparison(RULE).counts["only_rule"] == 2
+
+
 def test_the_sampler_sees_the_first_eight_events_of_a_batch_while_there_are_drafts() -> None:
     detector, noted = with_draft(), Noted()
     detector.sampler = noted

@@ -60,6 +60,23 @@ def test_no_verdict_changes_after_the_latest_time_of_an_event() -> None:
         assert explained.node.until_us == until_us
 
 
+@pytest.mark.parametrize(
+    ("condition", "until_us"),
+    [
+        ("some a (it == 1)", None),
+        ("some a (hour() == it)", 3_599_999_999),
+        ("some a (now() >= it)", 0),
+    ],
+)
+def test_a_verdict_about_elements_is_known_until_the_time_of_day_steps(
+    condition: str, until_us: int | None
+) -> None:
+    detector = Detector()
+    detector.add_rule("rule", condition)
+    [explained] = explain(detector, {"a": [0]}, 0).rules
+    assert explained.node.until_us == until_us
+
+
 def test_a_verdict_can_return_and_the_first_change_counts() -> None:
     detector = Detector()
     detector.add_rule("rule", "once within 5s a == 1 or not once within 9s a == 1")

@@ -27,6 +27,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
         ("b.c.x", None),
         ("x.y", None),
         ("w.h.o", "whole"),
+        ("w.h.o.m", "whole, too"),
         ("n", None),
         ("$a", "sent"),
         ("$b.c", "inside"),
@@ -39,7 +40,8 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
     ],
 )
 def test_a_name_follows_the_longest_run_of_its_parts_at_each_object(name: str, found: Any) -> None:
-    fields = {"a": 1, "b": {"c": 2, "d": {"e": 3}}, "w.h.o": "whole", "w": {"h": {"o": "steps"}}, "n": None}
+    fields = {"a": 1, "b": {"c": 2, "d": {"e": 3}}, "w": {"h": {"o": "steps"}}, "n": None}
+    fields |= {"w.h.o": "whole", "w.h.o.m": "whole, too"}
     # There is no going back from `k.m` to `k`, in which `m.x` would be.
     inside = {"app.io/name": "web", "app": {"x": 1}}
     fields |= {"k": {"l": inside, "m": {"x": 1}}, "k.m": {"app": "other"}}

@@ -123,6 +123,8 @@ def test_all_defects_of_the_first_kind_are_listed_with_their_places() -> None:
     for _ in range(2):
         detector.add_rule("twice", "a == 1")
     detector.add_rule("shadow", "a == 1", shadow=True)
+    stored = WantedRule("shadow", "a == 1", shadow=True)
+    assert defects(detector, [stored, stored]) == [(1001, "rules[1].name: rules[0] is named `shadow`, too")]
     bad = "once wihtin 5m a == 1"
     assert defects(
         detector,
@@ -236,7 +238,7 @@ def test_rules_that_stay_are_neither_parsed_nor_written_nor_checked(
     assert worked, "what changes is parsed"
 
 
-def test_drafts_are_named_by_their_rules_and_may_be_exchanged() -> None:
+def test_drafts_are_named_by_their_rules_and_may_be_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     detector = Detector()
     rules = [WantedRule("a", "x == 1"), WantedRule("b", "x == 2")]
     drafts = [WantedRule(name, "x == 3", shadow=True, draft_of=of) for name, of in (("d", "a"), ("e", "b"))]
@@ -247,6 +249,10 @@ def test_drafts_are_named_by_their_rules_and_may_be_exchanged() -> None:
     assert [detector.comparison(ids[name]).draft_id for name in "ab"] == [ids["e"], ids["d"]]
     third = WantedRule("f", "x == 3", shadow=True, draft_of="a")
     assert defects(detector, [third]) == [(1400, "the rule `a` would have several drafts")]
+    more = [WantedRule("c", "x == 3"), third._replace(draft_of="c")]
+    with monkeypatch.context() as patched:
+        patched.setattr("engine.evaluation.rule_book.changes.many_rules.DRAFTS_MAX", 2)
+        assert defects(detector, more) == [(1400, "the detector would have 3 drafts; limit 2")]
     put(detector, [drafts[0]._replace(draft_of=None), *rules], prune=True)
     with pytest.raises(Refusal, match="has no draft"):
         detector.comparison(ids["a"])

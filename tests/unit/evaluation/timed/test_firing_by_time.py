@@ -19,6 +19,9 @@ SILENT = "per host (not once within 5m exists beat)"
 MINUTE = 60_000_000
 DAY = 24 * 60 * MINUTE
 
+MANY = "per k (" + "".join(f"once b == {number} or " for number in range(16)) + "not once within 5m a == 1)"
+"""Of so many memories, the last has no place in the list of a slice."""
+TWO = [(0, {"k": "x", "u": 1, "a": 1}), (1, {"k": "x", "u": 2})]
 NUMBERS = [(1_000, {"k": "x", "n": -2}), (2_000, {"k": "x", "n": 0}), (3_000, {"k": "x", "n": 5})]
 THRICE = [(second * 1_000, {"k": "x", "a": 1}) for second in range(3)]
 FIRINGS: list[tuple[str, list[tuple[int, dict[str, Any]]], int, list[tuple[Any, ...]]]] = [
@@ -26,7 +29,16 @@ FIRINGS: list[tuple[str, list[tuple[int, dict[str, Any]]], int, list[tuple[Any, 
     ("minute() >= 5 and not once within 5m g == 1", [(0, {})], 6 * MINUTE, [(5 * MINUTE,)]),
     ('clock() == "00:05"', [(0, {})], 2 * DAY, [(5 * MINUTE,), (DAY + 5 * MINUTE,)]),
     ("per k (once down == 1) and hour() >= 22", [(0, {"k": "x", "down": 1})], DAY, [(22 * 60 * MINUTE, "x")]),
+    ("per k (once down == 1 and hour() >= k)", [(0, {"k": 22, "down": 1})], DAY, [(22 * 60 * MINUTE, 22)]),
     ("per k (age(a == 1) > 2.5)", [(1_000, {"k": 7, "a": 1}), (2_000, {"k": 7})], MINUTE, [(3_500_001, 7)]),
+    # What has left its window long ago turns no more.
+    (
+        "per k (not distinct(u) within 1s > 1 and not once within 1m a == 1)",
+        TWO,
+        2 * MINUTE,
+        [(MINUTE + 1, "x")],
+    ),
+    (MANY, [(0, {"k": "x", "a": 1})], 10 * MINUTE, [(5 * MINUTE + 1, "x")]),
     # A sum rises when what is negative leaves, and falls otherwise. Its panes are 39 063 microseconds wide.
     ("per k (sum(n) within 10s > 4)", NUMBERS, MINUTE, [(11_015_638, "x")]),
     ("per k (not sum(n) within 10s > 4)", NUMBERS, MINUTE, [(13_007_851, "x")]),

@@ -71,6 +71,11 @@ def test_what_is_not_json_is_1000_whatever_its_shape(body):
         (b'{"name": "abc\xff"}', "byte 13 is not valid UTF-8"),
         (b'{"name": "abc', "input data was truncated"),
         (b'{"name": 1e999}', "number out of range"),
+        (b'{"name": 1e999}' + b" " * (1 << 18), "number out of range"),
+        (
+            b'{"name": "' + b"x" * (1 << 18),
+            "input data was truncated, or a string holds half of a surrogate pair",
+        ),
         (b'{"name":' + b"[" * 10_000 + b"]" * 10_000 + b"}", "it is nested too deeply"),
     ],
 )

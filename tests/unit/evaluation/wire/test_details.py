@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine import Detector
+from engine import Detector, Refusal
 from engine.evaluation.inspecting.explanations import (
     dry_run_body,
     evaluate_explained_body,
@@ -83,6 +83,28 @@ def test_details_are_what_the_explanation_shows_and_change_nothing(mode: str) ->
                 assert action["keys"] == {n: fields[n] for n in names if not isinstance(fields[n], list)}
         assert fired > 100
         assert plain.dump() == detailed.dump()
+
+
+def test_a_refused_event_has_an_error_and_those_beside_it_have_details() -> None:
+    late = {"fields": {}, "timestamp_ms": -(10**6)}
+    sent = json.dumps({"events": [EVENTS[1], late, EVENTS[4]]}).encode()
+    detector = made()
+    answer, refused = evaluate_batch_body(detector, sent, detailed=True)
+    first, error, last = result(answer)["results"]
+    assert refused == (1,)
+    assert (error["actions"], error["errors"][0]["code"]) == ([], 1402)
+    assert all("keys" in action for each in (first, last) for action in each["actions"])
+    with pytest.raises(Refusal, match="at most 300000 ms are accepted"):
+        evaluate_explained_body(detector, body(late))
+
+
+def test_what_no_json_number_can_say_is_left_out() -> None:
+    detector = Detector()
+    detector.add_rule("r", "sum(x) > 1")
+    event = {"fields": {"x": 1.7e308}, "timestamp_ms": 0}
+    for found in ({"sum(x)": 1.7e308}, {}):
+        [action] = result(evaluate_explained_body(detector, body(event), detailed=True))["actions"]
+        assert action["found"] == found
 
 
 def test_texts_stand_before_the_comparison_and_name_their_keys_where_they_are_the_same() -> None:

@@ -86,6 +86,8 @@ def test_a_condition_that_does_not_look_back_has_no_history_to_lose() -> None:
         ("per k (count(a == 1 and x > 5) within 1m >= 3)", "per k (count(x > 5 and a == 1) within 60s >= 3)"),
         ("historically for 5m a in [1, 2]", "historically for 5m weak a in [2, 1]"),
         ("not not a == 1", "a == 1 and a == 1"),
+        ('ip in network ["10.0.0.0/8", "::1"]', 'ip in network ["::1", "10.0.0.0/8"]'),
+        ("sum(n where a == 1 and b == 2) > 2 * y", "sum(n where b == 2 and a == 1) > 2 * y"),
         ("count(a == 1 or b == 1) > 2 * count(c == 1)", "count(b == 1 or a == 1) > 2 * count(c == 1)"),
     ],
 )
@@ -105,11 +107,18 @@ def test_a_rule_that_is_equal_to_another_is_told_its_name(condition: str, other:
 
 
 @pytest.mark.parametrize(
-    "other", ["a == 1 or b == 2", "a == true and b == 2", "a == 1 and b == 2 and c == 3"]
+    ("condition", "other"),
+    [
+        *(("a == 1 and b == 2", other) for other in ("a == 1 or b == 2", "a == true and b == 2")),
+        ("a == 1 and b == 2", "a == 1 and b == 2 and c == 3"),
+        ("a in [1, 2]", "a in [1, 3]"),
+        ('ip in network ["10.0.0.0/8"]', 'ip in network ["10.0.0.0/9"]'),
+        ("sum(n) > 2 * y", "sum(n) > 3 * y"),
+    ],
 )
-def test_a_rule_that_means_something_else_is_not_called_equal(other: str) -> None:
+def test_a_rule_that_means_something_else_is_not_called_equal(condition: str, other: str) -> None:
     asked = Asked()
-    asked.add("a == 1 and b == 2")
+    asked.add(condition)
     asked.add(other)
 
 

@@ -1,7 +1,9 @@
 """Relations that are uploaded in parts: nobody sees them, and no file has them, before the last one."""
 
+import msgspec
 import pytest
 
+from engine.evaluation.wire.records import Ingest
 from engine.language.limits import Limits
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
@@ -40,6 +42,21 @@ def test_an_upload_is_seen_once_it_is_put_and_survives(make, actor):
     other.activate(ONE, 2)
     assert answer(other, ops.relations()) == {"relations": [told]}
     assert fired(other, 3000, user="bob") == [rule]
+
+
+def test_changes_of_relations_and_records_survive(make, actor):
+    actor.handle([stage(0, "ada"), put(1), stage(0, "bob", upload="v"), put(1, "v", "gone")])
+    answer(actor, ops.change_relation("known", msgspec.Raw(b'["eve", "kim"]'), msgspec.Raw(b'["ada"]')))
+    answer(actor, ops.delete_relation("gone"))
+    rule = add(actor, "known(user) and count(known(user)) >= 2")
+    records = b'{"user": "eve"}\n[]\n{"user": "kim"}'
+    assert answer(actor, ops.ingest(Ingest(records)))["fired"] == 1
+    told = answer(actor, ops.relations())
+    actor.discard()
+    other = make()
+    other.activate(ONE, 2)
+    assert (answer(other, ops.relations()), stored(other)) == (told, ["eve", "kim"])
+    assert fired(other, 10_000_000, user="kim") == [rule]
 
 
 def test_staging_writes_nothing_and_an_upload_is_synced_once(actor, files):
