@@ -240,7 +240,7 @@ class Settings:
     max_state_bytes: int = _setting(
         DEFAULT_LIMITS.state_bytes_max,
         "The memory for the live keys of a detector and their state, in bytes. "
-        "What rules count without keys may take half as much in addition.",
+        "Counts without keys may take half as much in addition.",
     )
     max_condition_bytes: int = _setting(64 * 1024, "The maximum size of a condition's text, in bytes.")
     max_condition_nodes: int = _setting(2_000, "The maximum number of nodes of a condition.")

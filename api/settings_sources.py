@@ -8,15 +8,16 @@ from typing import Any, Final
 from api.secret_files import SecretFileError, read_secret
 from api.setting import PREFIX, SettingsError, variable_of
 from api.settings import Settings, settings
+from engine.language.diagnostics import did_you_mean
 
 _STANDARD_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
 """The variable that OpenTelemetry has for the collector's address."""
 
-TRACING_HINT: Final = "pip install 'rule-detector[tracing]'"
+TRACING_HINT: Final = "in a checkout, pip install -c constraints.txt '.[tracing]'"
 """How to install what sends spans."""
 
 _OTHER_VARIABLES: Final = frozenset(
-    {PREFIX + "TEST_DATA", PREFIX + "URL", PREFIX + "TOKEN", PREFIX + "TOKEN_FILE"}
+    PREFIX + name for name in ("TEST_DATA", "URL", "CA_FILE", "TOKEN", "TOKEN_FILE")
 )
 """Variables with the same prefix, for the tests and for the commands that call a running service."""
 
@@ -42,10 +43,17 @@ def settings_from(given: Mapping[str, object], environment: Mapping[str, str]) -
     try:
         found = Settings(**values)
     except SettingsError as error:
-        raise SettingsError(*defects, *error.defects) from None
+        told = [said + _origin(said.partition(":")[0], given, environment) for said in error.defects]
+        raise SettingsError(*defects, *told) from None
     if defects:
         raise SettingsError(*defects)
     return found
+
+
+def _origin(name: str, given: Mapping[str, object], environment: Mapping[str, str]) -> str:
+    """Say which variable a setting is from, if it is from one."""
+    variable = variable_of(name)
+    return f" (from {variable})" if given.get(name) is None and environment.get(variable) else ""
 
 
 def _names() -> list[str]:
@@ -67,7 +75,11 @@ def tracing_warning(environment: Mapping[str, str], chosen: Settings) -> str | N
     return None
 
 
-def unknown_variables(environment: Mapping[str, str]) -> list[str]:
-    """Return the variables that begin like settings but name none, and so have no effect."""
-    known = _OTHER_VARIABLES.union(map(variable_of, _names()))
-    return sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
+def unknown_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that begin like settings but name none, each with the end of a sentence about it.
+
+    They have no effect.
+    """
+    known = sorted(_OTHER_VARIABLES.union(map(variable_of, _names())))
+    unknown = sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
+    return {name: did_you_mean(name, known) for name in unknown}

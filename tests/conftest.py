@@ -38,6 +38,8 @@ SEED = int(os.environ.get("RULE_DETECTOR_SEED") or random.SystemRandom().randran
 # The processes of pytest-xdist draw from the same seed.
 os.environ["RULE_DETECTOR_SEED"] = str(SEED)
 ON_REQUEST = ("ray", "storm", "long")
+LEFT_OUT = (*ON_REQUEST, "slow")
+"""Marks of tests that a plain `pytest` leaves out."""
 SLOW_S_MAX: Final = 600
 """After which a test of these is ended; others after `timeout` of pyproject.toml."""
 EXAMPLE = pytest.StashKey[str]()
@@ -247,5 +249,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(SLOW_S_MAX))
     if config.option.markexpr or not _is_fast(config):
         return
-    config.hook.pytest_deselected(items=list(marked))
-    items[:] = [item for item in items if item not in marked]
+    left_out = {item for item in items if any(mark.name in LEFT_OUT for mark in item.iter_markers())}
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]

@@ -266,6 +266,8 @@ def serves(old: Any, new: Any) -> bool:
             return same("op", "value") and needed(new) <= needed(old)
         case terms.Sum() | terms.Avg():
             return same("op", "value")
+        case terms.HistoricallyFor(_, _, "strong"):
+            return same("window_secs")
         case terms.OnceWithin() | terms.EarlierWithin() | terms.SinceWithin() | terms.HistoricallyFor():
             return same("window_secs") and not window_us(new.min_secs or 0) and window(new) <= window(old)
     return False

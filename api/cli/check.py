@@ -111,7 +111,9 @@ def check(file: str, recordings: tuple[str, ...], relations: tuple[str, ...], *,
         for warning in [*warnings, *doubts(condition, relations)]:
             click.echo(f"{place}: warning: {warning}", err=True)
     if refused:
-        raise CommandError(f"{refused} of {counted(len(found), 'condition')} refused")
+        is_other = rules is None and file != "-" and refused == len(found)
+        hint = "; rules with names stand in a file named .yaml, .yml or .json" if is_other else ""
+        raise CommandError(f"{refused} of {counted(len(found), 'condition')} refused{hint}")
 
 
 def _sample(recordings: tuple[str, ...]) -> Sample | None:

@@ -109,7 +109,7 @@ async def check_detector() -> None:
         return
     name = detector_name(request.scope["raw_path"])
     if name is None:
-        raise no_such_detector(detector_id)
+        raise no_such_detector(detector_id, "; in place of an id, a name stands as `name:NAME`")
     _arguments()["detectorId"] = await service.backend.detector_named(name, request.permit)
 
 

@@ -54,7 +54,7 @@ def _start_errors(host: str, port: int, option: str) -> Iterator[None]:
         yield
     except OSError as error:
         reason = (os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)).lower()
-        hint = f"; name another one with {option}" if error.errno == errno.EADDRINUSE else ""
+        hint = f"; name another port with {option}" if error.errno == errno.EADDRINUSE else ""
         raise StartError(f"cannot listen on {host}, port {port}: {reason}{hint}") from None
 
 

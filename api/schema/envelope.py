@@ -79,7 +79,10 @@ MESSAGE_CODES: Final[dict[int, str]] = {
     2001: "The event was late and was evaluated at the clock's time.",
     2002: "Keyed state was evicted because the detector reached its limit on keys or on their memory.",
     2003: "A condition names a relation that is neither stored with the detector nor sent with the event.",
-    2004: "A text was too long for patterns to be tried on it.",
+    2004: (
+        "A text was too long for patterns to be tried on it, or an array for `some`, or there were too many "
+        "strings for `anywhere`."
+    ),
     2005: "A rule's history begins anew.",
     2006: "A condition is valid, but probably not what was meant; the message says what to write.",
     2007: "`timestamp_ms` is probably not in milliseconds: the detector's first event is before 1980 or "

@@ -71,6 +71,7 @@ def test_titles_are_unique() -> None:
     assert len(VECTORS) == len(list(read()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("player", [EnginePlayer, ReferencePlayer])
 def test_a_vector_that_expects_otherwise_is_found_out(player: type[Player]) -> None:
     """Each expectation counts: with one rule more or less in it, its vector fails."""

@@ -1,7 +1,7 @@
 """Plays scripts with timed rules and ticks on the engine and on the reference, and compares the firings."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import NamedTuple, cast
@@ -26,8 +26,8 @@ class Told(NamedTuple):
     answer: list[Action] | None
 
 
-def told_by_reference(reference: ReferenceDetector, step: TimedStep, new_id: str) -> Told:
-    """Let one thing happen to the reference; a new rule has this id."""
+def told_by_reference(reference: ReferenceDetector, step: TimedStep, new_id: str, kept: set[str]) -> Told:
+    """Let one thing happen to the reference; a new rule has this id. `kept` has rules that kept a history."""
     before, rules, events = reference.clock_us, dict(reference.rules), [*reference.events]
     ids, until_us, answer = list(rules), None, None
     match step:
@@ -36,6 +36,7 @@ def told_by_reference(reference: ReferenceDetector, step: TimedStep, new_id: str
             reference.add_rule(new_id, name, condition, notify=False, timed=timed)
         case Change(place, changes):
             reference.change_rule(ids[place], **changes)
+            _note_kept(kept, ids[place], step)
         case Remove(place):
             del reference.rules[ids[place]]
         case Tick(time_us):
@@ -47,10 +48,10 @@ def told_by_reference(reference: ReferenceDetector, step: TimedStep, new_id: str
     given = list[ByTime]()
     if before and until_us is not None:
         given = firings(rules, events, reference.relations, max(before), until_us)
-    return Told(_plain(given, {key: rule.condition for key, rule in rules.items()}), answer)
+    return Told(_plain(given, {key: rule.condition for key, rule in rules.items()}, kept), answer)
 
 
-def told_by_engine(engine: Detector, step: TimedStep) -> Told:
+def told_by_engine(engine: Detector, step: TimedStep, kept: set[str]) -> Told:
     """Let one thing happen to the engine. A reload is for those who have the detector."""
     given, answer = list[FiredByTime](), None
     rules = {rule.id: rule.condition for rule in engine.rules()}
@@ -65,18 +66,20 @@ def told_by_engine(engine: Detector, step: TimedStep) -> Told:
             engine.fired_by_time = None
         case Add() | Change() | Remove():
             change(engine, step)
+            if isinstance(step, Change):
+                _note_kept(kept, [*rules][step.place], step)
     told = [ByTime(one.time_us, one.rule.id, tuple(one.keys.items())) for one in given]
     due_us, clock_us = engine.next_due_us, engine.clock_us
     is_ahead = due_us is None or clock_us is None or due_us > clock_us
     assert is_ahead, f"{step}: due at {due_us}, clock {clock_us}"
-    return Told(_plain(told, rules), answer)
+    return Told(_plain(told, rules, kept), answer)
 
 
 def specified(script: Sequence[TimedStep]) -> Iterator[Told]:
     """Yield what the reference tells at each step."""
-    reference = ReferenceDetector()
+    reference, kept = ReferenceDetector(), set[str]()
     for step in script:
-        yield told_by_reference(reference, step, rule_id(reference.highest))
+        yield told_by_reference(reference, step, rule_id(reference.highest), kept)
 
 
 def played(script: Sequence[TimedStep]) -> Iterator[Told]:
@@ -86,11 +89,11 @@ def played(script: Sequence[TimedStep]) -> Iterator[Told]:
     def new_id() -> str:
         return rule_id(next(numbers))
 
-    engine = Detector(new_id=new_id)
+    engine, kept = Detector(new_id=new_id), set[str]()
     for step in script:
         if isinstance(step, Reload):
             engine = Detector.load(engine.dump(), Detector.STATE_VERSION, new_id=new_id)
-        yield told_by_engine(engine, step)
+        yield told_by_engine(engine, step, kept)
 
 
 class Outcome(NamedTuple):
@@ -135,9 +138,10 @@ class TimedPair(Pair):
         """Let one thing happen to both; what they tell must be the same."""
         if isinstance(step, Reload):
             self.reload()
-        given = told_by_engine(self.engine, step)
-        newest = [rule.id for rule in self.engine.rules()][-1:]
-        expected = told_by_reference(self.reference, step, *newest or [""])
+        kept = {key for key, rule in self.reference.rules.items() if rule.kept}
+        given = told_by_engine(self.engine, step, kept)
+        newest = next((rule.id for rule in reversed(self.engine.rules())), "")
+        expected = told_by_reference(self.reference, step, newest, kept)
         assert given == expected, f"{step}: the engine tells {given}, the reference {expected}"
         self.fired += given.by_time
 
@@ -148,8 +152,18 @@ def _may_end(part: object) -> bool:
     return isinstance(part, ends) or getattr(part, "boundary", None) == "strong"
 
 
-def _plain(fired: Sequence[ByTime], rules: Mapping[str, terms.Condition]) -> list[object]:
+def _note_kept(kept: set[str], rule: str, change: Change) -> None:
+    # Under the new condition alone, a slice might have ended before. The engine goes on with it, so its first
+    # event may be an earlier one.
+    if change.changes.get("history") == "keep":
+        kept.add(rule)
+
+
+def _plain(
+    fired: Sequence[ByTime], rules: Mapping[str, terms.Condition], kept: Collection[str]
+) -> list[object]:
     ends = {key for key, condition in rules.items() if any(map(_may_end, members_of(condition)))}
+    ends.update(kept)
     # The number 1 and true are two keys.
     rows = [(us, rule, [(n, type(v) is bool, v) for n, v in sorted(keys)]) for us, rule, keys in fired]
     for (_, rule), tied in groupby([*enumerate(rows)], key=lambda row: row[1][:2]):

@@ -40,12 +40,14 @@ def test_a_sample_of_the_mutants_is_killed() -> None:
     assert ", 0 survived" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_replayed_engine_is_imported_anew_and_its_operators_enter_the_language_again() -> None:
     forgotten = "import engine; from tests.mutation import judging; judging._forget_what_is_replayed()"
     used = "import engine; engine.Detector().add_rule('r', 'once a == 1')"
     subprocess.run([sys.executable, "-c", f"{forgotten}; {used}"], cwd=ROOT, check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", ROOMS.values(), ids=ROOMS)
 def test_every_room_has_mutants_and_tests(room: Room) -> None:
     assert len(mechanical(room, ROOT)) > 50

@@ -109,6 +109,7 @@ def test_importing_it_starts_neither_ray_nor_the_front_end(module: str) -> None:
     assert {"ray", "quart", "hypercorn"}.isdisjoint(loaded)
 
 
+@pytest.mark.slow
 def test_checking_conditions_needs_no_ray() -> None:
     code = "import sys, api.cli; api.cli.main.get_command(None, 'check'); print(*sys.modules)"
     loaded = subprocess.run(
@@ -140,6 +141,7 @@ def test_what_is_printed_as_json_has_no_infinities() -> None:
     assert [(file, line) for file, line, keywords in calls if "allow_nan" not in keywords] == []
 
 
+@pytest.mark.slow
 def test_a_file_has_one_purpose_and_is_finished() -> None:
     for path in SOURCES:
         text = path.read_text("utf-8")
@@ -210,6 +212,7 @@ def names_of_id(node: ast.AST) -> bool:
     return any(map(names_of_id, ast.iter_child_nodes(node)))
 
 
+@pytest.mark.slow
 def test_nothing_is_looked_up_by_the_identity_of_an_object_that_may_be_gone() -> None:
     """Python gives the identity of an object that is gone to the next one."""
     assert {shown(path) for path in SOURCES if names_of_id(parsed(path))} == set(HELD_BY_IDENTITY)

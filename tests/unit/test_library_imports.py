@@ -64,6 +64,7 @@ def test_a_library_imports_no_more_than_its_own_packages(allowed: set[str], prog
     assert ran.returncode == 0, ran.stderr
 
 
+@pytest.mark.slow
 def test_the_packages_of_the_service_would_be_refused() -> None:
     unwanted = ["ray", "quart", "hypercorn", "click", "pandas"]
     tries = [f"try: import {name}\nexcept ModuleNotFoundError as error: print(error)" for name in unwanted]

@@ -21,6 +21,11 @@ PAGES = sorted(
         ),
     ]
 )
+FILES = [
+    f"/{file.relative_to(ROOT)}"
+    for folder in (".", "api", "engine", "snapshots", "tests")
+    for file in (ROOT / folder).glob("*" if folder == "." else "**/*")
+]
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
@@ -48,6 +53,13 @@ def test_links_lead_somewhere(page: Path) -> None:
         linked = page.parent / target if target else page
         assert linked.exists(), target
         assert not anchor or anchor in anchors(linked), f"{target}#{anchor}"
+
+
+@every_page
+def test_files_that_are_named_exist(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    named = set(re.findall(r"`(?:\.\./)*([\w./-]+\.(?:py|toml|lark))`", text))
+    assert {name for name in named if not any(file.endswith(f"/{name}") for file in FILES)} == set()
 
 
 @every_page

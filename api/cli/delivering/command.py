@@ -140,6 +140,9 @@ def deliver(
             figures,
             warn,
             detectors or None,
+            lambda: click.echo(
+                f"Delivering what rules with `notify` fire to {target}; Ctrl-C ends it.", err=True
+            ),
         )
         asyncio.run(_until_signalled(deliveries))
     except (TargetError, TemplateError) as error:

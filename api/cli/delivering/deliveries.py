@@ -98,6 +98,8 @@ class Deliveries:
     """Receives what an operator must know."""
     names: Sequence[str] | None = None
     """The detectors by id or name; None for all, also those that come."""
+    begun: Callable[[], None] = lambda: None
+    """Is called once the service has told which detectors there are."""
     jitter: Callable[[], float] = random.random
     _feeds: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _deleted: set[str] = field(default_factory=set)
@@ -140,6 +142,8 @@ class Deliveries:
                 there = []
             if self.names is not None:
                 there = [detector_among(there, name) for name in self.names]
+            if is_first:
+                self.begun()
             for detector in there:
                 if detector.id not in self._feeds:
                     is_new = not is_first or self.places.is_complete

@@ -52,7 +52,8 @@ def inspect(
     report = read_data_folder(folder, only=detector, with_rules=rules)
     click.echo(to_json(report) if as_json else "\n".join(to_lines(report)))
     if not report.whole:
-        raise CommandError(f"{folder}: damage in {counted(len(report.damage), 'place')}")
+        places = counted(len(report.damage), "place")
+        raise CommandError(f"{folder}: damage in {places}; `rule-detector repair` shows what can be kept")
 
 
 def _show_rule(folder: Path, detector: str, rule: str, key: dict[str, Any], *, as_json: bool) -> None:
@@ -93,7 +94,7 @@ def repair(folder: Path, *, yes: bool) -> None:
 
     detectors, aside = folder / "detectors", folder / "damaged"
     if not any((folder / name).is_dir() for name in ("directory", "detectors", "damaged")):
-        raise CommandError(f"{folder} is no data folder: there is no folder {folder / 'directory'}")
+        raise CommandError(f"{folder} is no data folder: it has no folder `directory`")
     # The folder of detectors may be on another disk.
     aside_of = {folder: aside, detectors: detectors.resolve().parent / "damaged" / "detectors"}
     with FolderLock(folder):

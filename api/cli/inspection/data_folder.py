@@ -159,7 +159,7 @@ class _Reader:
     def read(self, only: str | None) -> DataFolderReport:
         directory = self._data / "directory"
         if not directory.is_dir():
-            raise NoDataFolder(f"{self._data} is no data folder: there is no folder {directory}")
+            raise NoDataFolder(f"{self._data} is no data folder: it has no folder `directory`")
         identity = self._identity()
         # Before the catalogue: a service creates a detector's folder before it enters the detector there.
         folders = self._folders()

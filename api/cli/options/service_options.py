@@ -3,16 +3,19 @@
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
 from api.cli.messages import warn
 from api.cli.printing.output import output_option
 from api.secret_files import SecretFileError, read_secret, readable_by_others
-from rule_detector_client import Client
+from rule_detector_client import Client, ServiceError
 
 C = TypeVar("C")
+
+_QUIET_S: Final = 3.0
+"""After this time, a command says why it still waits."""
 
 
 def service_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -26,10 +29,22 @@ def service_options(command: Callable[..., None]) -> Callable[..., None]:
         if given.get("data") is not None:
             command(client=None, **given)
             return
-        with connect(Client) as client:
+        with connect(Client, on_retry=_waits()) as client:
             command(client=client, **given)
 
     return connection_options(with_client)
+
+
+def _waits() -> Callable[[ServiceError, float], None]:
+    """Return a function that says once why a command waits."""
+    told: list[ServiceError] = []
+
+    def tell(error: ServiceError, waited_s: float) -> None:
+        if waited_s >= _QUIET_S and not told:
+            told.append(error)
+            warn(f"waiting for up to a minute: {error}")
+
+    return tell
 
 
 def connection_options(command: Callable[..., None]) -> Callable[..., None]:

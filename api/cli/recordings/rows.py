@@ -185,7 +185,11 @@ def csv_rows(
     first = next(rows, None)
     if first is not None:
         header = _header(first[1], f"{name}, line {first[0]}")
-        yield from _typed(rows, sample_rows, header, given, skipping)
+        second = next(rows, None)
+        if second is None:
+            only = f"it has only the line that names the columns: {_listed(header)}"
+            skipping.tell(f"{name}: {only}; lines of text need --pattern")
+        yield from _typed(chain([second] if second else [], rows), sample_rows, header, given, skipping)
 
 
 def pattern_rows(

@@ -24,9 +24,13 @@ YAML_CHARS_MAX: Final = 8 * 1024 * 1024
 """The longest YAML, which takes some seconds to read. JSON of this size takes one."""
 NESTING_MAX: Final = 100
 """How deep mappings and lists may be nested. Conditions are at most 64 deep."""
+_QUOTE_ALL: Final = "; quote the whole condition, or put it into the lines below `name: |`"
 _HINTS: Final = {
     "mapping values are not allowed": "; quote a name or condition with `: `",
     "expected '<document start>'": "; expected one mapping `name: condition`",
+    "expected <block end>, but found '<scalar>'": _QUOTE_ALL,
+    "found character '\\t'": "; indent with spaces",
+    "found character": _QUOTE_ALL,
 }
 _TAG: Final = "tag:yaml.org,2002:"
 _PLAIN_CHARS_MAX: Final = 20

@@ -21,7 +21,7 @@ from engine.evaluation.rules import check_name
 from engine.evaluation.wire.bodies import without_collector
 from engine.evaluation.wire.violations import shape_refusal
 from engine.language.condition import Condition
-from engine.language.diagnostics import ConditionError, Entry, Refusal, quoted
+from engine.language.diagnostics import ConditionError, Entry, Refusal, nearest, quoted
 from engine.language.forms.table import FORMS
 from engine.language.limits import DEFAULT_LIMITS
 from engine.language.text.parser import parse
@@ -151,6 +151,8 @@ class _Reader:
             raise RuleFileError(f"{self._path}: this is a Sigma rule; `rule-detector sigma` converts it")
         file = WholeFile(value)
         part: Part = ()
+        if "rules" in value and value["rules"] is None:
+            raise RuleFileError(f"{self._path}: {self._document.said(('rules',), '`rules` is empty')}")
         if isinstance(value.get("rules"), dict | list):
             part = ("rules",)
             file = self._converted((), value, WholeFile) or WholeFile({})
@@ -208,6 +210,9 @@ class _Reader:
             case str():
                 return RuleMembers(given)
             case dict() if not given.keys() & MEMBERS:
+                if part == (name,) and not given.keys() & FORMS.keys() and nearest(name, ["rules"]):
+                    self._add(part, f"{quoted(name)}: did you mean `rules`?")
+                    return None
                 return RuleMembers(given)
             case dict():
                 members = self._converted(part, given, RuleMembers, name)
@@ -263,6 +268,16 @@ def conditions_of(text: str, path: str) -> list[NamedCondition]:
     return rules_file_of(text, path).conditions()
 
 
+def named_condition(name: str, text: str) -> NamedCondition:
+    """Return one rule. Raises RuleFileError."""
+    try:
+        check_name(name)
+        return NamedCondition(name, text, parse(text, DEFAULT_LIMITS), RuleMembers(text))
+    except Refusal as refusal:
+        said = [f"{quoted(name)}: {code} {message}" for code, message in refusal.entries]
+        raise RuleFileError("\n".join(said)) from None
+
+
 def read_rules(path: str) -> list[NamedCondition]:
     """Return the rules of the file at `path`, with their conditions. Raises RuleFileError."""
     return read_rules_file(path).conditions()
@@ -283,7 +298,9 @@ def read_text(path: str) -> str:
     except UnicodeDecodeError as error:
         raise RuleFileError(f"{shown}: byte {error.start} is not valid UTF-8") from None
     except OSError as error:
-        raise RuleFileError(f"{shown}: {(error.strerror or str(error)).lower()}") from None
+        is_condition = isinstance(error, FileNotFoundError) and any(mark in path for mark in " =<>")
+        hint = "; a condition stands in a rules file, as `name: condition`" if is_condition else ""
+        raise RuleFileError(f"{shown}: {(error.strerror or str(error)).lower()}{hint}") from None
 
 
 def files_in(paths: Iterable[str]) -> list[Path]:

@@ -104,15 +104,17 @@ Example:
 def new(data: Path) -> None:
     """Create a token and print it on standard output.
 
-    Use it if all tokens are lost, or to have one before the first start. A running service creates tokens
-    itself: POST /api/token.
+    Use it if all tokens are lost, or to have one before the first start. `tokens create` creates them while
+    the service runs.
     """
     from engine.runtime.catalogue.offline import mint_offline  # noqa: PLC0415 -- slow to import, which --help should not be
 
     try:
         minted = mint_offline(data)
     except FolderInUse as error:
-        raise CommandError(f"{error}; ask the running service for a token: POST /api/token") from None
+        raise CommandError(
+            f"{error}; stop that first, or use a token that it knows: `rule-detector tokens create`"
+        ) from None
     click.echo(minted.token)
     click.echo(
         f"Its id is {minted.id}. Only a digest is stored, so this is the only time it is shown.", err=True

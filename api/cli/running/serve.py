@@ -55,8 +55,8 @@ def serve(**given: object) -> None:
         chosen = settings_from(given, os.environ)
     except SettingsError as error:
         raise click.UsageError("\n".join(error.defects)) from None
-    for name in unknown_variables(os.environ):
-        warn(f"{name} is set, but there is no such setting")
+    for name, meant in unknown_variables(os.environ).items():
+        warn(f"{name} is set, but there is no such setting{meant}")
     if (warning := tracing_warning(os.environ, chosen)) is not None:
         warn(warning)
     if given["bootstrap_token"] is not None:

@@ -60,7 +60,7 @@ def sigma(
         import sigma.collection  # noqa: PLC0415, F401 -- of the extra
     except ModuleNotFoundError:
         raise CommandError(
-            "pySigma is missing; `pip install 'rule-detector[sigma]'` installs what this command needs"
+            "pySigma is missing; in a checkout, `pip install -c constraints.txt '.[sigma]'` installs it"
         ) from None
     from api.cli.sigma.conversion import Converter, rules_file  # noqa: PLC0415 -- imports pySigma
     from api.cli.sigma.detections import read_mapping  # noqa: PLC0415

@@ -12,7 +12,7 @@ from api.cli.options.values import named_values
 from api.cli.printing.output import Option, show, tell, tell_messages, value_text, yes_option
 from api.cli.printing.terminal import on_one_line
 from api.cli.recordings.times import iso
-from api.cli.rule_files.reading import conditions_of, is_rule_file, read_rules, read_text
+from api.cli.rule_files.reading import is_rule_file, named_condition, read_rules, read_text
 from engine.language.text.printer import format as canonical
 from engine.language.validation.document import condition_from_document
 from rule_detector_client import Client, Rule, ServiceError, calls
@@ -90,6 +90,8 @@ def add(*, client: Client, given: tuple[str, ...], detector: str, output: str) -
     Rules that the detector already has are left alone. If one rule is refused, none is added.
     """
     match given:
+        case [file] if " " in file and not Path(file).exists():
+            raise click.UsageError(f"`{file}` is no file. For one rule, give its NAME and its CONDITION.")
         case [file]:
             wanted = read_rules(file)
         case [file, _] if is_rule_file(file) or Path(file).is_file():
@@ -98,7 +100,7 @@ def add(*, client: Client, given: tuple[str, ...], detector: str, output: str) -
                 "For one rule, give its NAME and its CONDITION."
             )
         case [name, condition]:
-            wanted = conditions_of(msgspec.json.encode({name: condition}).decode(), "the rule")
+            wanted = [named_condition(name, condition)]
         case _:
             raise click.UsageError("Expected a FILE, or a NAME and a CONDITION.")
     created = add_rules(client, find_detector(client, detector).id, wanted)

@@ -1,5 +1,6 @@
 """`rule-detector tokens` and `changes`: who may do what in a running service, and who changed what."""
 
+import re
 import time
 from collections.abc import Iterator, Mapping
 from math import isfinite
@@ -7,7 +8,7 @@ from typing import Final, Literal
 
 import click
 
-from api.cli.lookup import detector_among
+from api.cli.lookup import detector_among, find_detector
 from api.cli.options.service_options import service_and_output_options
 from api.cli.options.values import duration_us
 from api.cli.printing.output import show, tell, yes_option
@@ -16,6 +17,7 @@ from rule_detector_client import Client, ListedToken, LoggedChange, TokenBounds,
 
 _NAME_CHARS_MAX: Final = 255
 _DETECTORS_SHOWN: Final = 3
+_ID: Final = re.compile("[0-9a-f]{32}")
 _LISTED: Final = (
     "id",
     "name",
@@ -153,13 +155,18 @@ def _time(at_ms: int | None) -> str:
 @click.command()
 @click.option("--after", default=0, type=click.IntRange(min=0), help="Only changes after this number.")
 @click.option("--limit", default=None, type=click.IntRange(min=1), help="At most so many. [default: all]")
-@click.option("--detector", "wanted", metavar="ID", help="Only changes of this detector and of what it has.")
+@click.option(
+    "--detector", "wanted", metavar="ID|NAME", help="Only changes of this detector and of what it has."
+)
 @service_and_output_options
 def changes(*, client: Client, after: int, limit: int | None, wanted: str | None, output: str) -> None:
     """Print who changed what: tokens, detectors, rules, relations and nodes, oldest first.
 
     The log keeps a change for as many days as the setting `--changes-kept-days` of the service says.
     """
+    if wanted is not None and not _ID.fullmatch(wanted):
+        # The id of a detector that was deleted stays known to the log.
+        wanted = find_detector(client, wanted).id
     found = [one for one in _changes(client, after) if wanted is None or wanted in (one.id, one.detector_id)]
     found = found[:limit]
     rows = (

@@ -26,7 +26,7 @@ from .calls import PAGE, Call, Value, ingest, list_detectors, relation_page, rul
 from .feed import OPENED_AT_ONCE, FeedReader, Firing, Gap, OnBreak, Opened, opened, opened_at_once
 from .json_values import object_json
 from .results import Detector, EventResult, Ingested, Rule, ServiceError
-from .sending import Batches, Event, RetryingSender, send_events
+from .sending import Batches, Event, OnRetry, RetryingSender, send_events
 from .stream import stream, stream_async
 
 P = ParamSpec("P")
@@ -177,8 +177,9 @@ class Client:
 
     Requests that are safe to repeat are retried for up to `patience_s` after the first failure: reads,
     requests that were certainly not carried out, and those with an idempotency key. `ca_file` has the
-    certificates to which the service's one may lead, as PEM; without it, the system's count. `transport`
-    replaces the network, for tests.
+    certificates to which the service's one may lead, as PEM; without it, the system's count. `on_retry` is
+    told why a request failed that is about to be retried, and the seconds since its first failure.
+    `transport` replaces the network, for tests.
     """
 
     def __init__(
@@ -188,6 +189,7 @@ class Client:
         *,
         ca_file: str | os.PathLike[str] | None = None,
         patience_s: float = PATIENCE_S,
+        on_retry: OnRetry | None = None,
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
         now_s: Callable[[], float] = time.monotonic,
@@ -202,6 +204,7 @@ class Client:
             sleep=_at_once(sleep),
             patience_s=patience_s,
             now_s=now_s,
+            on_retry=on_retry,
         )
 
     def __enter__(self) -> Self:
@@ -330,9 +333,11 @@ def _http_options(url: str, token: str, ca_file: str | os.PathLike[str] | None) 
             raise ServiceError(f"{os.fspath(ca_file)} has no certificates: {str(error).lower()}") from None
     try:
         base = _checked(httpx.URL(url))
-        headers = httpx.Headers({"Authorization": f"Bearer {token}", "Content-Type": "application/json"})
-    except (httpx.InvalidURL, ValueError, UnicodeError) as error:
+    except (httpx.InvalidURL, ValueError) as error:
         raise ServiceError(f"`{url}` is not the address of a service: {str(error).lower()}") from None
+    if not (token.isascii() and token.isprintable()):
+        raise ServiceError("the token has characters that no token has; `serve` prints the first token")
+    headers = httpx.Headers({"Authorization": f"Bearer {token}", "Content-Type": "application/json"})
     if verify is None and base.scheme == "http":
         # It trusts nobody, and is not needed. To load the system's certificates takes 20 ms.
         verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

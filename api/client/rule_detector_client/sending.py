@@ -6,7 +6,7 @@ Sends events in batches of bounded size, each with an idempotency key, and split
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import httpx
 import msgspec
@@ -18,10 +18,14 @@ from .results import Envelope, EventResult, ServiceError
 
 T = TypeVar("T")
 
+OnRetry: TypeAlias = Callable[[ServiceError, float], None]
+"""Is told why a call failed that is about to be repeated, and the seconds since its first failure."""
+
 NOT_DONE: Final = frozenset({1401, 1501, 1503})
 """Codes that guarantee that nothing was done."""
 
 OUTCOME_UNKNOWN: Final = 1502
+_NO_PATH: Final = 1004
 _TOO_MANY: Final = 1401
 _GATEWAY: Final = frozenset({502, 503, 504})
 """Statuses of a proxy that cannot reach the service or lost the connection."""
@@ -39,6 +43,7 @@ class RetryingSender:
     sleep: Callable[[float], Awaitable[None]]
     patience_s: float
     now_s: Callable[[], float]
+    on_retry: OnRetry | None = None
     has_answered: bool = False
 
     async def carry_out(self, call: Call[T]) -> T:
@@ -64,6 +69,8 @@ class RetryingSender:
                 if not safe or now_s + error.retry_after_s > failed_at_s + self.patience_s:
                     raise
                 wait_s = error.retry_after_s
+                if self.on_retry is not None:
+                    self.on_retry(error, now_s - failed_at_s)
             await self.sleep(wait_s)
 
     def _may_repeat(self, error: ServiceError, *, can_repeat: bool, has_key: bool) -> bool:
@@ -93,6 +100,8 @@ class RetryingSender:
         self.has_answered = True
         if not envelope.success:
             said = "\n".join(f"{entry.code} {entry.message}" for entry in envelope.errors)
+            if envelope.errors[0].code == _NO_PATH and self.url.rstrip("/").endswith("/api"):
+                said += f"; is the service at {self.url.rstrip('/').removesuffix('/api')}, without `/api`?"
             raise ServiceError(
                 said,
                 status=response.status_code,
@@ -121,6 +130,8 @@ class RetryingSender:
             case httpx.ConnectError() if "CERTIFICATE_VERIFY_FAILED" in str(error):
                 reason = str(error).rpartition("failed: ")[2]
                 said = f"the certificate of {self.url} is not trusted: {reason}; name its CA file"
+            case httpx.ConnectError() if "WRONG_VERSION_NUMBER" in str(error):
+                said = f"what answers at {self.url} does not use TLS; its address begins with http://"
             case httpx.ConnectError():
                 said = f"no service answers at {self.url}; is it running (`rule-detector serve`)?"
             case httpx.TimeoutException():

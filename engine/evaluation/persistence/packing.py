@@ -212,7 +212,8 @@ def _portion(slices: CapturedSlices, all_keys: list[Any], left: list[Slice]) -> 
                 if added >= _ADDED:
                     added = 0
                     yield b""
-    columns = {place: column for place, column in columns.items() if column}
+    # The same state is the same bytes, whatever slices came to remember first.
+    columns = {place: columns[place] for place in sorted(columns) if columns[place]}
     pack = packer()
     yield pack.pack_array_header(3)
     yield from keys(all_keys, several=len(slices.path) > 1) if slices.path else [pack.pack([])]

@@ -29,7 +29,7 @@
               before the first
     feed:     number of the newest firing; the firings that are kept, as JSON, oldest first. Absent before the
               first
-    relations: the stored relations; see `relations/saving.py`. Absent if there are none
+    relations: the stored relations; see `relations/builder.py`. Absent if there are none
     slices:   [path, width of the lists, memories, portions]. The path has for each key its name, or
               [name, condition as JSON, birth] if it has a `where`
         memories: [a node that reads it, as JSON, a term as a comparison with 0; birth; place; how much of a

@@ -330,4 +330,7 @@ class RuleBook(RelationBook):
         try:
             return self.live[rule_id]
         except KeyError:
-            raise Refusal(Entry(1201, f"there is no rule `{rule_id}` in this detector")) from None
+            said = f"there is no rule `{rule_id}` in this detector"
+            found = next((one.rule.id for one in self.live.values() if one.rule.name == rule_id), None)
+            hint = f"; the rule of that name has the id `{found}`" if found else ""
+            raise Refusal(Entry(1201, said + hint)) from None

@@ -291,7 +291,7 @@ class Shadows:
         ids = {rule.id for rule in fired}
         comparisons = {self._sides[each] for each in ids & self._sides.keys()}
         found = _SortedOut(
-            # The rules as they are stored: those that fire now may tell how many actions were held back.
+            # The rules as they are: what they held back before this event, another must not tell.
             tuple([self._rules[rule.id].rule for rule in fired if not rule.shadow]),
             tuple([(comparison, comparison.kind_of(ids)) for comparison in comparisons]),
         )

@@ -123,7 +123,7 @@ class Slices:
         """Called with how many more bytes there are, and how many more slices."""
         self.touched: list[Hashable] = []
         """The keys of the last events, while a bound is near."""
-        self.shards: list[MutableMapping[Hashable, Slice]] = [{} for _ in range(SHARDS)]
+        self.shards: list[MutableMapping[Hashable, Slice]] = [{} for _ in range(SHARDS if path else 1)]
         self.blank: Slice = [UNSET, {}, -1]
         """What a key without a slice reads. Only a stamp that nobody reads is written into it."""
         self.memories: dict[int, Remembered] = {}

@@ -1,5 +1,6 @@
 """Warnings about valid conditions: unknown facts and relations, and comparisons of types that never meet."""
 
+import json
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
@@ -111,8 +112,8 @@ class _Checker:
 
     def _ref(self, ref: language.Ref, place: str) -> Iterator[ConditionWarning]:
         yield from self._fact(ref.fact, f"{place}.fact")
-        yield from self._fact(ref.reference, f"{place}.reference")
         types, others = self._types(ref.fact), self._types(ref.reference)
+        yield from self._fact(ref.reference, f"{place}.reference", _as_value(ref.reference, types))
         if not types or not others:
             return
         if ref.op in {"eq", "neq"}:
@@ -203,8 +204,8 @@ class _Checker:
                 place, f"{quoted(name)} is {_only(types)} in every event that has it: {otherwise}"
             )
 
-    def _fact(self, name: str, place: str) -> Iterator[ConditionWarning]:
-        """Warn about a fact that no event has."""
+    def _fact(self, name: str, place: str, otherwise: str = "") -> Iterator[ConditionWarning]:
+        """Warn about a fact that no event has; `otherwise` is what to add where no name is near."""
         sample = self._sample_of(name)
         if sample is None or (name.startswith("$") and not sample.has_vars):
             return
@@ -215,7 +216,8 @@ class _Checker:
             where = f"every {self._holder} that has it"
             yield ConditionWarning(place, f"{quoted(name)} is null in {where}, as if it were missing")
         else:
-            yield ConditionWarning(place, f"no {self._holder} has {quoted(name)}{self._near(name)}")
+            near = self._near(name) or otherwise
+            yield ConditionWarning(place, f"no {self._holder} has {quoted(name)}{near}")
 
     def _near(self, name: str) -> str:
         """Return the end of a sentence that suggests a name with a similar spelling or the same last part."""
@@ -271,3 +273,12 @@ def _mismatch(
 
 def _only(types: frozenset[str]) -> str:
     return enumerated(sorted(types))
+
+
+def _as_value(name: str, types: frozenset[str]) -> str:
+    """Return the end of a sentence that says how to write a name as a value of one of these types."""
+    if "a boolean" in types and (near := did_you_mean(name, ("true", "false"))):
+        return near
+    if name.startswith("$") or "a string" not in types:
+        return ""
+    return f"; a bare word is a name; write the string as {json.dumps(name, allow_nan=False)}"

@@ -180,7 +180,8 @@ def is_keyword(
         case "WITHIN" | "FOR":
             return word in words_of(_WINDOWED)
         case _:
-            return following in _CONDITION or following in terminals_of(PREFIXES)
+            begins = following in _CONDITION or following in terminals_of(PREFIXES)
+            return begins and not _is_sugar(tokens, index + 1)
 
 
 def _is_sugar(tokens: Sequence[Typed], index: int) -> bool:

@@ -74,7 +74,7 @@ def copy_data_folder(
     """
     files = files or RealFiles()
     if not (source / "directory").is_dir():
-        raise StorageError(f"{source} is no data folder: there is no folder {source / 'directory'}")
+        raise StorageError(f"{source} is no data folder: it has no folder `directory`")
     if is_backup and (source / "detectors").is_symlink():
         raise StorageError(f"{source / 'detectors'} is a symbolic link, and must not be")
     if target.resolve().is_relative_to(source.resolve()):
@@ -177,7 +177,7 @@ def restore_detector(
     if (source / "detectors").is_symlink() or folder.is_symlink():
         raise StorageError(f"{folder} is reached by a symbolic link, and must not be")
     if not (data / "directory").is_dir():
-        raise StorageError(f"{data} is no data folder: there is no folder {data / 'directory'}")
+        raise StorageError(f"{data} is no data folder: it has no folder `directory`")
     stored = read_only(folder)
     assert stored.snapshot is not None, "a folder begins with one"
     found = listing(files.names(folder))

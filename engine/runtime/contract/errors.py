@@ -53,9 +53,9 @@ class MessageLost(ActorDied):
     """A call or its answer was lost, and the connection goes on. Whether the call was executed is unknown."""
 
 
-def no_such_detector(detector_id: str) -> Refusal:
+def no_such_detector(detector_id: str, hint: str = "") -> Refusal:
     """Return the refusal for a detector that does not exist."""
-    return Refusal(Entry(NO_SUCH_DETECTOR, f"there is no detector `{detector_id}`"))
+    return Refusal(Entry(NO_SUCH_DETECTOR, f"there is no detector `{detector_id}`{hint}"))
 
 
 def no_such_name(name: str, count: int) -> Refusal:

@@ -55,6 +55,7 @@ def run_shell(url: str) -> Iterator[tuple[str, str]]:
             yield re.sub(r"\b[0-9a-f]{32}\b", "ID", read.stdout).strip(), expected.strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("service", ["apart"], indirect=True)
 async def test_its_examples_can_be_run_from_top_to_bottom(service: LocalService, settings: Settings) -> None:
     async with served(Application(settings, service.backend), settings) as wire:

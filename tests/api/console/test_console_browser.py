@@ -471,14 +471,14 @@ async def test_how_long_a_verdict_stays_goes_by_the_clock_of_the_detector(consol
 
 @pytest.mark.storm
 async def test_the_state_shows_keys_memories_and_costs_and_a_key_is_looked_into(console: Console) -> None:
-    detector = await console.create("shop", "per user once within 10m ok == false")
+    detector = await console.create("shop", "a == 1", "per user once within 10m ok == false")
     for user in ("ada", "bob"):
         event = {"fields": {**FIELDS, "user": user}, "timestamp_ms": 1000}
         await console.caller("POST", f"/api/detectors/{detector}/evaluate", {"event": event})
     page = console.page
     await console.open(detector, "state")
     await expect(page.locator("dl.facts")).to_contain_text("1970-01-01 00:00:01Z")
-    await expect(page.locator("dl.facts")).to_contain_text("1 of 1 on")
+    await expect(page.locator("dl.facts")).to_contain_text("2 of 2 on")
     await expect(
         page.get_by_role("row", name="once within 10m ok == false user 2 64 B 1 rule")
     ).to_be_visible()
@@ -488,6 +488,9 @@ async def test_the_state_shows_keys_memories_and_costs_and_a_key_is_looked_into(
     await page.keyboard.press("Enter")
     await expect(keys).to_have_count(1)
     await page.get_by_role("button", name="Look").click()
+    await expect(page.get_by_label("Rule", exact=True)).to_have_value(
+        "rule per user once within 10m ok == false"
+    )
     await expect(page.locator(".explained")).to_contain_text("settled at 1970-01-01 00:00:01Z")
     await expect(page.get_by_role("cell", name="once within 10m ok == false", exact=True)).to_be_visible()
 

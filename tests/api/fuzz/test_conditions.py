@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Final
 
+import pytest
 from hypothesis import given
 
 from engine import Detector, parse
@@ -46,6 +47,7 @@ def answer(data: bytes) -> None:
         detector.evaluate(fields, 1_000 * second)
 
 
+@pytest.mark.slow
 @fuzz(300)
 @given(changed([text.encode() for text in TEXTS]))
 def test_a_text(data: bytes) -> None:
@@ -53,6 +55,7 @@ def test_a_text(data: bytes) -> None:
         answer(data)
 
 
+@pytest.mark.slow
 @fuzz(300)
 @given(changed([document.encode() for document in DOCUMENTS]))
 def test_a_document(data: bytes) -> None:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,6 +59,7 @@ def read_events(data: bytes, *, strict: bool) -> None:
             assert event.json
 
 
+@pytest.mark.slow
 @fuzz(200)
 @given(changed(RULES), st.sampled_from(("rules.yaml", "rules.json", "rules.txt")))
 def test_a_rules_file(data: bytes, name: str) -> None:

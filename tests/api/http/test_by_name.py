@@ -49,6 +49,8 @@ async def test_a_name_of_none_and_of_several_is_refused(caller: Caller) -> None:
         said = await evaluate(caller, named)
         assert (said.status, said.codes) == (404, [1200])
     first = await caller.detector("logins")
+    said = await evaluate(caller, "logins")
+    assert said.texts == ["there is no detector `logins`; in place of an id, a name stands as `name:NAME`"]
     assert (await evaluate(caller, "name:logins")).status == 200
     second = await caller.detector("logins")
     said = await evaluate(caller, "name:logins")

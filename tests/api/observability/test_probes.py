@@ -132,7 +132,7 @@ def test_a_port_in_use_is_told_before_anything_else_is_started() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with (
-            pytest.raises(StartError, match=f"port {port}: .* name another one with --probe-port"),
+            pytest.raises(StartError, match=f"port {port}: .* name another port with --probe-port"),
             listening_for_probes(Settings(probe_port=port)),
         ):
             pass

@@ -61,6 +61,7 @@ async def test_one_that_does_not_come_to_serve_says_how_it_ended_and_leaves_no_o
             assert not pids(started)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("told", [True, False], ids=["told how to serve", "told nothing"])
 def test_one_whose_main_process_ends_before_it_serves_ends_without_a_traceback(settings, told):
     ours, theirs = socket.socketpair()

@@ -106,10 +106,10 @@ def test_without_the_packages_a_collector_of_all_programs_is_left_alone_and_one_
         monkeypatch.setattr(module, "can_trace", lambda: False)
     chosen = settings_from({}, STANDARD)
     assert chosen.otlp_endpoint is None
-    assert "no spans are sent to it: pip install" in str(tracing_warning(STANDARD, chosen))
+    assert "no spans are sent to it: in a checkout, pip install" in str(tracing_warning(STANDARD, chosen))
     supervisor._refuse_tracing(chosen)
     with pytest.raises(
-        StartError, match="--otlp-endpoint needs packages that are not installed: pip install"
+        StartError, match="--otlp-endpoint needs packages that are not installed: in a checkout, pip install"
     ):
         supervisor._refuse_tracing(Settings(otlp_endpoint="http://collector:4318"))
 
@@ -290,9 +290,20 @@ def test_variables_that_are_no_settings_are_found() -> None:
         "RULE_DETECTOR_PROT": "80",
         "RULE_DETECTOR_PORT": "80",
         "RULE_DETECTOR_TEST_DATA": "x",
+        "RULE_DETECTOR_CA_FILE": "x",
         "OTHER": "y",
     }
-    assert unknown_variables(environment) == ["RULE_DETECTOR_", "RULE_DETECTOR_PROT"]
+    meant = "; did you mean `RULE_DETECTOR_PORT`?"
+    assert unknown_variables(environment) == {"RULE_DETECTOR_": "", "RULE_DETECTOR_PROT": meant}
+
+
+def test_a_wrong_variable_is_named() -> None:
+    environment = {"RULE_DETECTOR_MAX_RULES": "many", "RULE_DETECTOR_PORT": "x"}
+    with pytest.raises(SettingsError) as caught:
+        settings_from({"port": "y"}, environment)
+    port, rules = sorted(caught.value.defects, reverse=True)
+    assert rules.endswith("got `many` (from RULE_DETECTOR_MAX_RULES)")
+    assert port.endswith("got `y`")
 
 
 def test_people_are_shown_options_variables_and_defaults() -> None:

@@ -31,6 +31,7 @@ def validator(schema: dict[str, Any]) -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator({**schema, "components": DOCUMENT["components"]})
 
 
+@pytest.mark.slow
 def test_it_is_valid_openapi_3_1() -> None:
     OpenAPIV31SpecValidator(DOCUMENT).validate()
     for name, schema in DOCUMENT["components"]["schemas"].items():

@@ -159,6 +159,7 @@ async def consumed(
     return state
 
 
+@pytest.mark.slow
 async def test_killed_at_any_step_it_evaluates_each_message_once(
     caller: Caller, settings: Settings, service: LocalService, feed: Callable[..., None]
 ) -> None:

@@ -147,6 +147,7 @@ async def log(port: int, count: int, first: int = 0) -> None:
     await writer.wait_closed()
 
 
+@pytest.mark.slow
 @needs("syslog-ng")
 async def test_syslog_ng_delivers_all_also_what_was_refused_for_now(serving: Serving, tmp_path: Path) -> None:
     port = free_port()
@@ -164,6 +165,7 @@ async def test_syslog_ng_delivers_all_also_what_was_refused_for_now(serving: Ser
     assert len(await serving.firings()) == 250
 
 
+@pytest.mark.slow
 @needs("rsyslogd")
 async def test_rsyslog_delivers_all_also_what_was_refused_for_now(serving: Serving, tmp_path: Path) -> None:
     port = free_port()

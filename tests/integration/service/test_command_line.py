@@ -213,7 +213,7 @@ def test_a_port_in_use_is_said(tmp_path: Path) -> None:
         run = program("serve", "--port", str(port), "--data", str(tmp_path / "data"))
     assert run.returncode == 1
     assert (
-        f"cannot listen on 127.0.0.1, port {port}: address already in use; name another one with --port"
+        f"cannot listen on 127.0.0.1, port {port}: address already in use; name another port with --port"
         in run.stderr
     )
     assert not (tmp_path / "data").exists()

@@ -4,6 +4,8 @@ import random
 from collections.abc import Iterator
 from typing import Any as Json
 
+import pytest
+
 from engine.language.condition import (
     All,
     Any,
@@ -91,6 +93,7 @@ def worlds(seed: int) -> Iterator[NarrowWorld]:
     return (NarrowWorld(chance.choice) for _ in range(CONDITIONS))
 
 
+@pytest.mark.slow
 def test_what_is_called_never_or_always_true_is_so_at_every_event() -> None:
     called: dict[tuple[str, bool], int] = {}
     for number, world in enumerate(worlds(1)):
@@ -107,6 +110,7 @@ def test_what_is_called_never_or_always_true_is_so_at_every_event() -> None:
     assert {(kind, True) for kind in ("Any", "Not", "Once", "Count", "Compare")} <= called.keys()
 
 
+@pytest.mark.slow
 def test_an_alternative_that_is_said_to_add_nothing_is_true_only_where_the_wider_one_is() -> None:
     found = 0
     for world in worlds(2):

@@ -162,6 +162,7 @@ def test_the_dry_run_of_a_batch_needs_only_the_keys_of_the_batch(
                 pair.apply(step)
 
 
+@pytest.mark.slow
 def test_dry_runs_meet_rules_that_fire(seed: int) -> None:
     """If nothing ever fired, agreement would mean little."""
     make, _, shape = WORLDS["deep conditions"]
@@ -174,6 +175,7 @@ def test_dry_runs_meet_rules_that_fire(seed: int) -> None:
     pytest.fail(f"{met}")
 
 
+@pytest.mark.slow
 def test_an_explained_evaluation_reads_what_the_rules_that_fire_remember_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -112,6 +112,7 @@ def test_explanations_agree_with_the_reference(
                     pair.reload()
 
 
+@pytest.mark.slow
 def test_explanations_say_all_that_they_can_say(seed: int) -> None:
     """If no verdict changed with time, or no event settled one, agreement would mean little."""
     met = Counter[str]()

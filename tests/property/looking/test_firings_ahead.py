@@ -112,6 +112,7 @@ def clean_or_refused(detector: Detector, step: Submit) -> object:
         return refusal
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", TRIED)
 @pytest.mark.parametrize("world", [TimedWorld, BusyWorld])
 def test_firings_by_time_are_said_ahead(world: type[TimedWorld], mode: str, examples: Examples) -> None:

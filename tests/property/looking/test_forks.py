@@ -123,6 +123,7 @@ def test_a_draft_is_one_of_the_rule_in_its_own_detector_and_goes_on_being_compar
     assert counts[0] == counts[1] == {"both": 1, "only_rule": 3, "only_draft": 0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", TRIED)
 @pytest.mark.parametrize("world", [TimedWorld, BusyWorld, KeptWorld])
 def test_a_fork_and_its_source_fire_by_time_as_the_reference_says(

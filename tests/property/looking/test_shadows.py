@@ -57,6 +57,7 @@ def test_what_shadow_rules_and_drafts_do_agrees_with_the_reference(
             play(world, drawn)
 
 
+@pytest.mark.slow
 def test_shadow_rules_fire_differ_and_are_promoted(seed: int) -> None:
     """If nothing ever fired, agreement would mean little."""
     met = Counter[str]()
@@ -67,6 +68,7 @@ def test_shadow_rules_fire_differ_and_are_promoted(seed: int) -> None:
     pytest.fail(f"{met}")
 
 
+@pytest.mark.slow
 def test_a_pair_that_is_promoted_and_rolled_back_acts_as_its_rule_always_does() -> None:
     """What is known of rules that fire together never outlives them, wherever Python puts the next ones."""
     detector, pairs = Detector(), range(10)
@@ -94,6 +96,7 @@ BOUNDED = (
 """Conditions that look back for a bounded time."""
 
 
+@pytest.mark.slow
 def test_a_draft_that_is_its_rule_never_differs_once_it_is_old_enough(seed: int) -> None:
     differed = until = 0
     for number, condition in enumerate(BOUNDED * 8):

@@ -212,6 +212,7 @@ def test_a_standing_verdict_is_that_of_an_event_with_only_the_keys(
                     pair.reload()
 
 
+@pytest.mark.slow
 def test_standing_verdicts_say_all_that_they_can_say(seed: int) -> None:
     """If nothing was true, keyed or long so, agreement would mean little."""
     met = Counter[str]()

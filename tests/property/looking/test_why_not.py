@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from engine import Condition, Detector, explain
 from engine.language import condition as terms
 from engine.language.text.parser import parse
@@ -56,6 +58,7 @@ def event(drawn: random.Random) -> dict:
     return {name: value for name, value in fields.items() if value is not None}
 
 
+@pytest.mark.slow
 def test_the_smallest_set_is_what_all_events_of_a_small_world_say(seed: int) -> None:
     met = {"none": 0, "one": 0, "several": 0}
     for number in range(200):

@@ -59,6 +59,7 @@ def test_all_that_is_kept_twice_is_the_same_after_each_step(
             emptied(made)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys_max", [150, 10_000], ids=["evicted", "expiring"])
 @pytest.mark.parametrize("mode", TRIED)
 def test_all_that_is_kept_twice_is_the_same_with_many_keys(mode: str, keys_max: int) -> None:

@@ -194,6 +194,7 @@ def events_drawn(drawn: random.Random, keys: int, count: int) -> Iterator[tuple[
         yield now_ms, fields
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bytes_max", [3_000, 12_000])
 @pytest.mark.parametrize("mode", ["fused", "indexed", "indexed, swept at every event"])
 def test_the_keys_that_are_kept_for_their_weight_are_those_of_a_dict_that_is_weighed_each_time(

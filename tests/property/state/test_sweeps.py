@@ -68,6 +68,7 @@ def answers(seed: str, sweep: Patches, *, reloads: bool) -> list[Any]:
     return given
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sweep", SWEEPS)
 def test_what_is_evicted_does_not_depend_on_the_sweep(
     sweep: str, examples: Callable[..., Iterator[random.Random]], scaled: Callable[[int], int]

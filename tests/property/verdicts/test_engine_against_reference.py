@@ -97,6 +97,7 @@ def test_engine_and_reference_agree_on_many_random_scripts(
                 pytest.fail(f"the script made shorter:\n{explained(script)}")
 
 
+@pytest.mark.slow
 def test_scripts_reach_what_they_are_made_for(seed: int) -> None:
     """If no rule ever fired, or no event was late, agreement would mean little."""
     verdicts = {False: 0, True: 0}

@@ -30,6 +30,7 @@ def test_what_a_change_keeps_is_what_the_reference_keeps(mode: str, examples: Ex
             assert disagreement(script) is None, explained(script)
 
 
+@pytest.mark.slow
 def test_a_detector_goes_on_with_kept_histories_after_a_reload_and_explains_them(examples: Examples) -> None:
     for chance in examples(300):
         pair = Pair()

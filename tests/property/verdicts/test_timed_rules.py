@@ -143,6 +143,7 @@ DEFECTS: dict[str, tuple[Any, ...]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("defect", tried(DEFECTS, 3))
 def test_a_planted_defect_is_found(defect: str, examples: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
     planted, mode, *worlds = DEFECTS[defect]

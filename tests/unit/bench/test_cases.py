@@ -131,6 +131,7 @@ def test_rules_that_share_a_history_are_judged_alike(member: shared.Member) -> N
     assert race(contestants, events, TINY).fired["floor"] > 0
 
 
+@pytest.mark.slow
 def test_the_peers_that_are_installed_judge_alike() -> None:
     rules = stateless.rules_drawn(10)
     races = [(of_three_leaves(rules), stateless.floor(rules), stateless.events_drawn(TINY.events))]

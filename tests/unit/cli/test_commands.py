@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import click
+import pytest
 
 from api.cli import COMMANDS, main
 
@@ -18,6 +19,7 @@ def test_each_command_is_found_by_its_own_name() -> None:
         assert command.name == name
 
 
+@pytest.mark.slow
 def test_a_command_does_not_import_the_others() -> None:
     script = "import sys; from api.cli import main; main(['check', '--help'], standalone_mode=False); "
     said = "print(*(name for name in sys.modules if name.startswith('api.cli.')), file=sys.stderr)"

@@ -243,12 +243,32 @@ def test_something_else_that_answers_is_recognised(send: Sent, answer: httpx.Res
         send(lambda _: answer, READ)
 
 
-def test_a_service_that_is_not_there_is_said_so(send: Sent) -> None:
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("refused", "no service answers at http://s:1/base"),
+        ("[SSL: WRONG_VERSION_NUMBER] wrong version number", "http://s:1/base does not use TLS"),
+    ],
+)
+def test_a_service_that_is_not_there_is_said_so(send: Sent, reason: str, said: str) -> None:
     def handler(request: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectError("refused", request=request)
+        raise httpx.ConnectError(reason, request=request)
 
-    with pytest.raises(ServiceError, match="no service answers at http://s:1/base"):
+    with pytest.raises(ServiceError, match=said):
         send(handler, CHANGE)
+
+
+def test_an_address_with_the_path_of_an_operation_is_told() -> None:
+    transport = httpx.MockTransport(lambda _: refused(404, 1004))
+    client = Client("http://s:1/base/api/", "rd_x", transport=transport)
+    with pytest.raises(ServiceError, match="is the service at http://s:1/base, without `/api`"):
+        client.send(READ)
+
+
+@pytest.mark.parametrize("token", ["rd_…", "rd_x\n"])
+def test_a_token_that_no_header_can_bear_is_refused_before_anything_is_sent(token: str) -> None:
+    with pytest.raises(ServiceError, match="the token has characters that no token has"):
+        Client("http://s:1", token)
 
 
 @pytest.mark.parametrize("url", ["", "localhost:80", "ftp://x", "http://", "http://a:b", "::"])

@@ -433,6 +433,7 @@ def test_a_stream_can_be_encrypted(stream: Stream, tmp_path: Path, monkeypatch: 
         assert streamed(stream, url, TWO_EVENTS[:1]) == ([1], None)
 
 
+@pytest.mark.slow
 def test_an_encrypted_stream_is_sent_and_read_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -198,6 +198,7 @@ def calls(condition: Condition) -> int:
     return count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text_of_size",
     [

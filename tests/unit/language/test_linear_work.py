@@ -74,6 +74,7 @@ def read(text: str, limits: Limits = ROOMY) -> None:
         condition_to_document(condition)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_reading_a_text_is_linear_in_its_length(shape: str) -> None:
     start, unit, end = SHAPES[shape]

@@ -168,7 +168,12 @@ OF_IP = "`ip == 5` is always false: `ip` is a string in every event that has it,
     [
         ("tags contains 1", "leaf.value", OF_TAGS),
         ("something == ip", "ref.fact", "no event has `something`"),
-        ("ip == something", "ref.reference", "no event has `something`"),
+        (
+            "ip == something",
+            "ref.reference",
+            'no event has `something`; a bare word is a name; write the string as "something"',
+        ),
+        ("ok == flase", "ref.reference", "no event has `flase`; did you mean `false`?"),
         ("owns(tags)", "in_relation.args[0].fact", f"`tags` is an array {SEEN}: {NO_RELATION}"),
         ("per geo (once ok == true)", "keyed.key", f"`geo` is an object {SEEN}: {NO_KEY}"),
         ("distinct(tags) > 1", "distinct.fact", f"`tags` is an array {SEEN}: {NO_VALUE}"),

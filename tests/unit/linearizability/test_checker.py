@@ -36,6 +36,7 @@ def test_the_order_of_the_journal_explains_what_was_answered(seed, clients, unan
     assert problems(calls, Replay(journal)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.__name__)
 @pytest.mark.parametrize("unanswered", [0.0, 0.03])
 def test_the_order_of_the_journal_explains_no_defect(defect, unanswered, seed, scaled):

@@ -200,6 +200,7 @@ async def judged(tmp_path, seed) -> tuple[list[str], LocalLoad]:
     return [problem for each in found for problem in each], load
 
 
+@pytest.mark.slow
 @pytest.mark.skipping_clock
 async def test_answers_are_in_one_order_while_workers_die_and_are_taken_for_dead(tmp_path, seed):
     found, load = await judged(tmp_path, seed)

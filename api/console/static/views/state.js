@@ -44,7 +44,10 @@ export async function stateView(detector, query, signal) {
     }
     rules ??= await rulesOf(detector.id, signal);
     if (!rules.length) throw new Error("The detector has no rules any more.");
-    const chosen = ruleChoice(rules, null, draw);
+    // A rule that has these keys says most about them.
+    const keyed = Object.keys(key).map((name) => `"key":${JSON.stringify(name)}`);
+    const first = rules.find(({ condition }) => keyed.every((part) => JSON.stringify(condition).includes(part)));
+    const chosen = ruleChoice(rules, first?.id, draw);
     const shown = h("div");
     const standing = () => ask({ rule: chosen.value(), key: JSON.stringify(key) });
     let told;

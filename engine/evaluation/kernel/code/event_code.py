@@ -13,6 +13,7 @@ from engine.evaluation.facts.values import KEY_CHARS_MAX
 from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.stamps import NUMBER_BITS
 from engine.language.condition import FactArg, Scalar
+from engine.language.operators import LARGEST
 from engine.patterns.text_tests import literal_of
 
 Finder = Callable[[str, str], object]
@@ -73,9 +74,12 @@ class EventCode:
         self._numbers[name] = text
         return f"q{self._facts[name]}"
 
-    def exact(self, name: str) -> str:
-        """Return the same for a fact that is compared with both ends of a range, which are doubles."""
-        if self.uses.repeats_number(name, RANGES_MIN):
+    def exact(self, name: str, low: float, high: float) -> str:
+        """Return the same for a fact that is compared with both ends of a range.
+
+        If one of them is an integer beyond the doubles, so are some of the numbers in the range.
+        """
+        if low >= -LARGEST and high <= LARGEST and self.uses.repeats_number(name, RANGES_MIN):
             return self.number(name)
         fact = self.fact(name)
         return f"(NAN if type({fact}) is not int and type({fact}) is not float else {fact})"

@@ -156,11 +156,12 @@ class PresentCode(EventCode):
         if isinstance(low, str):
             found = self.fact(fact)
             return f"(type({found}) is str and {self.constant(low)} <= {found} <= {self.constant(high)})"
+        assert not isinstance(high, str), "both ends have one type"
         if high == LARGEST:
             return f"({self.constant(low)} <= {self.number(fact)})"
         if low == -LARGEST:
             return f"({self.number(fact)} <= {self.constant(high)})"
-        return f"({self.constant(low)} <= {self.exact(fact)} <= {self.constant(high)})"
+        return f"({self.constant(low)} <= {self.exact(fact, low, high)} <= {self.constant(high)})"
 
     def _compares(self, fact: str, op: str, reference: str) -> str:
         one, other = self.fact(fact), self.fact(reference)

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from engine.language.forms.form import INFIXES, PREFIXES, Content, Shape
 from engine.language.forms.table import first_form
+from engine.language.operators import INEQUALITIES
 from engine.language.text.errors.foreign_words import (
     ABSENT,
     NETWORK,
@@ -43,6 +44,7 @@ _ENDS: Final = {END, "AND", "OR", "RPAR", "COMMA"}
 """What follows a whole condition, besides the words of infixes."""
 _AFTER_KEYS: Final = {END, "LPAR", "NOT", "PER"}
 """What follows the last key, besides the words of prefixes."""
+_INEQUALITIES: Final = frozenset(INEQUALITIES.values())
 _RESETS: Final = {"after", "from", "until", "unless"}
 _IN_ORDER: Final = {"then", "followed", "before", "after"}
 _WINDOWED: Final = {"over", "during", "in", "for", "last"}
@@ -232,7 +234,7 @@ def _follows_reset(place: Place) -> bool:
 
 
 def _about_calls(place: Place) -> Iterator[str]:
-    """`lower(x) == "a"`, `x == prev(x)`, `contains(x, "a")`."""
+    """`lower(x) == "a"`, `x == prev(x)`, `contains(x, "a")`, `x.contains("a")`."""
     word, before = place.word, [*place.before]
     compares = word.terminal in COMPARISON_TERMINALS or word.terminal == "WITHIN"
     match before:
@@ -246,6 +248,9 @@ def _about_calls(place: Place) -> Iterator[str]:
         case [*_, Word(sign), Word(_, name)] if sign in COMPARISON_TERMINALS and _is_name(word):
             if name.lower() in words_before():
                 yield from _call(name, [word])
+        case [*_, Word("PATH", path)] if word.terminal == "LPAR":
+            holder, _, method = path.rpartition(".")
+            yield from _call(method, [Word("PATH", holder, 0), *place.after[:1]])
     match place.after:
         case [Word("LPAR"), fact, Word("COMMA"), *_] if _is_name(fact) and "PER" in place.accepted:
             if word.terminal in {"CONTAINS", "MATCHES"}:
@@ -253,7 +258,7 @@ def _about_calls(place: Place) -> Iterator[str]:
 
 
 def _about_values(place: Place) -> Iterator[str]:
-    """`x in (1, 2)`, `x between 1, 2`, `5 < x`, `true`, `x[0]`."""
+    """`x in (1, 2)`, `x between 1, 2`, `x == 1 or 2`, `1 < x < 5`, `true`, `x[0]`."""
     word, accepted = place.word, place.accepted
     match place.before:
         case [*_, Word("IN")] if word.terminal == "LPAR":
@@ -269,17 +274,29 @@ def _about_values(place: Place) -> Iterator[str]:
     match place.before:
         case [*_, Word(text) as value, Word("IN")] if text in _TEXTS and _is_name(word):
             yield f"the name stands first, as in `{word.text} contains {value.text}`"
+        case [*_, fact, Word("EQUAL"), first, Word("OR"), other] if _ends(word) and place.follows_term:
+            if _is_name(fact) and {first.terminal, other.terminal} <= LITERALS:
+                yield f"write `{fact.text} in [{first.text}, {other.text}]`"
+        case [*_, first, sign, fact] if _is_name(fact) and {sign.terminal, word.terminal} <= _INEQUALITIES:
+            bound = place.after[0].text if place.after else "…"
+            said = f"{first.text} {sign.text} {fact.text} and {fact.text} {word.text} {bound}"
+            yield f"comparisons do not chain; write `{said}`"
         case [*_, Word("TRUE" | "FALSE")] if _ends(word) and place.follows_term:
             yield "a condition asks about a fact, as in `x == true`"
 
 
 def _about_order(place: Place) -> Iterator[str]:
-    """`within 10m a == 1`, `a == 1 for 5m`, `a == 1 then b == 2`, `a == 1, b == 2`."""
+    """`within 10m a == 1`, `once(a == 1, 10m)`, `a == 1 for 5m`, `a == 1 then b == 2`, `a == 1, b == 2`."""
     word = place.word
     has_window = bool(_window(place, ""))
-    if word.terminal == "WITHIN" and has_window and "PER" in place.accepted and "FOR" not in place.accepted:
+    begins = word.terminal == "WITHIN" and "PER" in place.accepted and "FOR" not in place.accepted
+    follows = [each.terminal for each in place.after[:1]]
+    is_argument = word.terminal == "COMMA" and place.follows_condition and follows == ["DURATION"]
+    if has_window and (begins or is_argument):
         once = f"once within {_window(place)} a == 1"
         yield f"a window belongs to an operator, as in `{once}` or `{_counted()}`"
+    if word.text in _WINDOWED and has_window and {"WITHIN", "PER"} <= place.accepted:
+        yield 'did you mean "within"?'
     if place.follows_condition:
         if word.terminal == "FOR" and has_window:
             yield f"the window follows its operator, as in `historically for {_window(place)} a == 1`"

@@ -93,6 +93,7 @@ _UNIT_WORD = re.compile(
     r"(?P<ms>ms|millis(?:ec(?:ond)?s?)?)|(?P<s>s|sec(?:ond)?s?)|(?P<m>m|min(?:ute)?s?)"
     r"|(?P<h>h|hrs?|hours?)|(?P<d>d|days?)|(?P<w>w|weeks?)"
 )
+_CURLY_QUOTES = "\u201c\u201d\u201e\u2018\u2019«»"
 _NUMBER_RUN = re.compile(r"(?=[-+]*\.?[0-9])[-+.\w]+")
 _WORD_RUN = re.compile(r"[-\w@$.]+")
 
@@ -169,6 +170,8 @@ def explain_character(text: str, words: Sequence[Word], offset: int, trials: Tri
         suggestion = f"such a name needs backquotes: {in_backquotes(whole[0])}"
     if whole and whole[0] == "$":
         suggestion = "the name follows its `$` directly"
+    if char in _CURLY_QUOTES:
+        suggestion = 'texts stand in straight quotes, as in `x == "a"`'
     if char == "{" and "OPEN" in accepted:
         suggestion = "a list stands in brackets, as in `x in [1, 2]`"
     return _explanation(Word("", char, offset), accepted, suggestion)

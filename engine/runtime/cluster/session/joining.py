@@ -130,4 +130,5 @@ def _check_reachable(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), _REACH_S).close()
     except (OSError, OverflowError) as error:
-        raise ClusterError(f"nothing answers at `{address}`: {error}") from error
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise ClusterError(f"nothing answers at `{address}`: {reason}") from error

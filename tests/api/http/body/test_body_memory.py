@@ -253,6 +253,7 @@ async def test_the_heap_is_trimmed_after_many_bodies_were_read_and_not_otherwise
     trimming.cancel()
 
 
+@pytest.mark.slow
 async def test_a_body_in_small_pieces_arrives_whole_and_takes_little_more_than_its_bytes(
     world: World,
 ) -> None:

@@ -114,6 +114,7 @@ def test_relations_and_versions_are_copied_and_restored_with_one_detector(data: 
     assert asyncio.run(held(one)) == before
 
 
+@pytest.mark.slow
 async def test_a_backup_of_a_service_at_work_has_everything_acknowledged_before(tmp_path: Path) -> None:
     acknowledged = 0
     async with local_service(tmp_path / "data") as service:

@@ -48,6 +48,7 @@ def test_one_detector_can_be_asked_for(data: Path) -> None:
     assert f"{data} holds no detector `{SECOND}`" in inspect(data, "--detector", SECOND, code=1).stderr
 
 
+@pytest.mark.slow
 @pytest.mark.run_last
 @pytest.mark.parametrize("damaged", [False, True])
 def test_nothing_is_written_and_nothing_locked(data: Path, tmp_path: Path, damaged: bool) -> None:

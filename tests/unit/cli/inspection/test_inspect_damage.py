@@ -53,7 +53,9 @@ def test_a_record_that_does_not_fit_is_told_with_file_and_offset(data: Path) -> 
     assert 0 < defect["offset"] < at
     assert (shop(report)["contents"], shop(report)["storage"]["position"]) == (None, None)
     found = inspect(data, code=1)
-    assert found.stderr == f"rule-detector: {data}: damage in 1 place\n"
+    assert found.stderr == (
+        f"rule-detector: {data}: damage in 1 place; `rule-detector repair` shows what can be kept\n"
+    )
     assert f"{path}, offset {defect['offset']}: " in found.stdout
 
 

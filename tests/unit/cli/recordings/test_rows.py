@@ -101,10 +101,12 @@ def test_the_lines_that_begin_in_the_first_megabyte_decide_the_types(
     assert read(written(tmp_path, "e.csv", content))[-1].fields == {"ts": 9, "n": value}
 
 
-def test_a_header_without_rows_has_no_types(tmp_path: Path) -> None:
+def test_a_header_without_rows_is_told_since_it_may_be_a_line_of_text(tmp_path: Path) -> None:
     told: list[str] = []
-    assert read(written(tmp_path, "e.csv", b"ts,a\n"), tell=told.append) == []
-    assert told == []
+    path = written(tmp_path, "e.csv", b"ts,a\n")
+    assert read(path, tell=told.append) == []
+    only = "it has only the line that names the columns: ts, a"
+    assert told == [f"{path}: {only}; lines of text need --pattern"]
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,26 @@ def test_what_begins_without_a_brace_is_yaml_whatever_its_name() -> None:
                 "expected one mapping `name: condition`"
             ),
         ),
+        (
+            'a: "b" == c',
+            (
+                "line 1, column 8: expected <block end>, but found '<scalar>'; "
+                "quote the whole condition, or put it into the lines below `name: |`"
+            ),
+        ),
+        (
+            "a: `b c` == 1",
+            (
+                "line 1, column 4: found character '`' that cannot start any token; "
+                "quote the whole condition, or put it into the lines below `name: |`"
+            ),
+        ),
+        (
+            "rules:\n\ta: b == 1",
+            "line 2, column 1: found character '\\t' that cannot start any token; indent with spaces",
+        ),
+        ("rule:\n  a: b == 1\n", "line 1, column 1: `rule`: did you mean `rules`?"),
+        ("detector: a\nrules:\n", "line 2, column 1: `rules` is empty"),
         ("a: [1]\n", "line 1, column 1: `a`: expected a condition as text or as an object"),
         ("on: x == 1\n", "line 1, column 1: the name `on` is read as true; quote it"),
         ("a: 'x\n", "line 2, column 1: found unexpected end of stream"),
@@ -241,6 +261,8 @@ def test_the_defects_of_all_conditions_are_told_together() -> None:
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     with pytest.raises(RuleFileError, match=r"nowhere\.yaml: no such file or directory"):
         read_rules(str(tmp_path / "nowhere.yaml"))
+    with pytest.raises(RuleFileError, match="a == 1: no such file or directory; a condition stands"):
+        read_rules("a == 1")
     (tmp_path / "r.yaml").write_bytes(b"r: \xff")
     with pytest.raises(RuleFileError, match=r"r\.yaml: byte 3 is not valid UTF-8"):
         read_rules(str(tmp_path / "r.yaml"))

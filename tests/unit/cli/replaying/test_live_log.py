@@ -62,6 +62,7 @@ def url(seen: Seen) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
 
 
+@pytest.mark.slow
 def test_lines_that_are_newer_than_the_command_are_of_this_year(url: str, seen: Seen, tmp_path: Path) -> None:
     log = tmp_path / "auth.log"
     log.write_text(logged("ada"))

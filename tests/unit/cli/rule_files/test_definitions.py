@@ -66,6 +66,7 @@ def bomb(levels: int) -> str:
     return "\n".join([*lines, f"rules: {{r: use 'd{levels - 1}'}}"])
 
 
+@pytest.mark.slow
 def test_a_bomb_of_definitions_is_refused_before_it_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[int] = []
 

@@ -226,5 +226,5 @@ def test_without_the_extra_the_command_says_what_is_missing(
     monkeypatch.setitem(sys.modules, "sigma.collection", None)
     assert sigma(folder, status=1).stderr == (
         "rule-detector: pySigma is missing; "
-        "`pip install 'rule-detector[sigma]'` installs what this command needs\n"
+        "in a checkout, `pip install -c constraints.txt '.[sigma]'` installs it\n"
     )

@@ -207,6 +207,7 @@ def test_outcomes_are_written_as_json_and_as_junit(tmp_path: Path) -> None:
     assert "nowhere/j.xml: no such file" in refused.stderr
 
 
+@pytest.mark.slow
 def test_processes_run_the_same_tests(tmp_path: Path) -> None:
     rules = "".join(
         f"  r{n}: {{condition: per k count(x == {n}) >= 1, "

@@ -61,7 +61,8 @@ def test_rules_are_added_from_a_file_or_one_by_one(
     assert run(f"rules add three 'not c  = 3' {SHOP}").stdout == "1 of 1 rules added.\n"
     assert run(f"rules add {file} {SHOP}").stdout == "0 of 2 rules added; 2 were there already.\n"
     assert [rule.name for rule in shop.rules()] == ["one", "two", "three"]
-    assert "`four`: 1300 line 1" in run(f"rules add four 'd ==' {SHOP}", status=1).stderr
+    assert "`four`: 1300 line 1, column 5:" in run(f"rules add four 'd ==' {SHOP}", status=1).stderr
+    assert "give its NAME and its CONDITION" in run(f"rules add 'd == 4' {SHOP}", status=2).stderr
     assert "Expected a FILE" in run(f"rules add a b c {SHOP}", status=2).stderr
     assert run(f"rules show three {SHOP}").stdout == "not c  = 3\n"
     assert json.loads(run(f"rules show three {SHOP} -o json").stdout)["text"] == "not c == 3"
@@ -234,7 +235,7 @@ def test_an_error_of_the_service_is_told_and_the_status_is_one(service: FakeServ
 def test_changes_are_printed_with_who_made_them(service: FakeService) -> None:
     entry = {"seq": 1, "time_ms": 1_709_542_800_000, "request": "r", "kind": "rule", "action": "change"}
     service.changes = [
-        {**entry, "token": {"id": "t", "name": "ada"}, "id": "one", "name": "forced", "detectorId": "d"}
+        {**entry, "token": {"id": "t", "name": "ada"}, "id": "one", "name": "forced", "detectorId": "d" * 32}
         | {"old": {"enabled": True}, "new": {"enabled": False}},
         {**entry, "seq": 2, "token": None, "kind": "token", "action": "create", "id": "two", "name": ""}
         | {"new": {"name": ""}},
@@ -244,6 +245,7 @@ def test_changes_are_printed_with_who_made_them(service: FakeService) -> None:
     assert '{"enabled":true} -> {"enabled":false}' in printed
     assert "the service  create token  two" in printed
     assert "forced" not in run("changes --after 1").stdout
-    of_detector = run("changes --detector d").stdout
+    of_detector = run(f"changes --detector {'d' * 32}").stdout
     assert ("forced" in of_detector, "two" in of_detector) == (True, False)
+    assert "no detector has the id or name `shop`" in run("changes --detector shop", status=1).stderr
     assert json.loads(run("changes --limit 1 -o json").stdout)["changes"] == service.changes[:1]

@@ -21,7 +21,7 @@ def test_a_folder_in_use_is_left_alone(tmp_path: Path) -> None:
         refused = run("token new --data", tmp_path, status=1)
     assert refused.stdout == ""
     assert "in use" in refused.stderr
-    assert "POST /api/token" in refused.stderr
+    assert "tokens create" in refused.stderr
 
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:

@@ -67,6 +67,10 @@ def test_rule_files_show_each_rule_under_its_name(tmp_path: Path) -> None:
     found = check_file(tmp_path / "r.yaml", "one: a == 1\ntwo: b ==\n", status=1)
     assert found.stdout.startswith("one:\n  text  a == 1\n")
     assert found.stderr.startswith("two: refused\n")
+    named = check_file(tmp_path / "r.txt", "one: a == 1\n", status=1).stderr
+    assert named.endswith(
+        "1 of 1 condition refused; rules with names stand in a file named .yaml, .yml or .json\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -364,6 +364,7 @@ def test_an_event_that_the_engine_refuses_is_counted_and_changes_nothing() -> No
     assert said == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interrupted", [False, True], ids=["to its end", "until Ctrl-C"])
 def test_a_live_pipe_is_shown_as_it_flows(rules: str, interrupted: bool) -> None:
     # A background job ignores SIGINT, and so do the processes that it starts.

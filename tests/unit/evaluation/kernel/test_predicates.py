@@ -19,6 +19,8 @@ RANGES = (
     (0, LARGEST),
     (-LARGEST, LARGEST),
     (LARGEST, LARGEST),
+    (1, 10**400),
+    (-(10**400), 1),
     ("a", "b"),
 )
 SCALARS = (0, 1, 2, -0.0, 1.5, True, False, "", "a", "ab")

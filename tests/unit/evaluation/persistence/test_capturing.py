@@ -238,6 +238,7 @@ def test_a_machine_with_another_byte_order_loads_what_it_saved(monkeypatch: pyte
     assert loaded.dump() == expected
 
 
+@pytest.mark.slow
 def test_no_piece_is_large() -> None:
     detector = Detector()
     detector.add_rule("r", "per k once within 1h a == 1")

@@ -71,6 +71,7 @@ def test_rules_of_relations_that_do_not_have_the_value_cost_nothing() -> None:
     assert work(detector, "nobody", {"list7": ["nobody"]}) < others + 60 * EVENTS
 
 
+@pytest.mark.slow
 def test_a_change_of_a_relation_that_many_rules_ask_lists_its_tuples_once() -> None:
     def paid(rules: int) -> int:
         detector = with_relations((f"listed(user) and tier == {n}" for n in range(rules)), {"listed": ["a"]})

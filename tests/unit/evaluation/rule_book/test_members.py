@@ -137,3 +137,12 @@ def test_the_largest_ones_are_accepted_and_labels_count_towards_the_answers() ->
     rule_id = detector.add_rule("large", "a == 1", description="é" * 4_096, labels=labels)
     assert detector.rule(rule_id).labels == labels
     assert detector.rule_set.answer_bytes_worst > 2 * worst + 64 * 1_024
+
+
+def test_a_name_in_place_of_an_id_is_answered_with_the_id() -> None:
+    detector = Detector()
+    rule_id = detector.add_rule("hot", "x == 1")
+    with pytest.raises(Refusal, match=f"; the rule of that name has the id `{rule_id}`"):
+        detector.remove_rule("hot")
+    with pytest.raises(Refusal, match=r"no rule `cold` in this detector$"):
+        detector.remove_rule("cold")

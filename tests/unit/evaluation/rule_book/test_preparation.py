@@ -69,6 +69,7 @@ def test_what_is_refused_counts_too_so_that_refusals_are_not_free(judged: list[s
     assert len(found) == 6
 
 
+@pytest.mark.slow
 def test_the_worst_text_of_64_kib_takes_no_more_than_the_bound_and_one_pattern(judged: list[str]) -> None:
     unit = "[ab].{30}c"
     found = [f"{unit}{number}" for number in range(1_900)]

@@ -116,6 +116,7 @@ def changed(detector: Detector, drawn: random.Random) -> None:
             detector.change_rules(change.put, [rule.id for rule in change.removed])
 
 
+@pytest.mark.slow
 def test_rules_have_room_up_to_each_bound_however_they_come_change_and_go(examples: Random) -> None:
     refusals = set[int]()
     for drawn in examples(300, until=lambda: len(refusals) == 3):

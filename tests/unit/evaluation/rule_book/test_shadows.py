@@ -297,6 +297,7 @@ def test_actions_are_counted_without_the_firings_of_shadow_rules() -> None:
     assert detector.actions == 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("always", "events", "bytes_max"), [(0, 1 << 13, 1_800_000), (32, 1 << 9, 100_000)])
 def test_what_is_kept_for_rules_that_fire_together_is_bounded(
     monkeypatch: pytest.MonkeyPatch, always: int, events: int, bytes_max: int

@@ -510,6 +510,7 @@ def test_a_replay_that_fires_otherwise_has_another_checksum() -> None:
     assert len(checksums) == 2
 
 
+@pytest.mark.slow
 def test_few_of_many_slices_are_looked_at_between_two_events() -> None:
     detector = timed("per host (not once within 10m beat == 1)")
     for event in range(40_000):

@@ -6,6 +6,7 @@ import pytest
 
 from engine.language.condition import (
     All,
+    Any,
     Avg,
     Count,
     CountSince,
@@ -50,6 +51,12 @@ WRITTEN_OTHERWISE = {
 """Texts that are not canonical, and those that are; test_printer.py says what these mean."""
 
 CONTEXTUAL = {
+    "earlier like 'a'": Leaf("earlier", "matches", "(?s)^a$"),
+    "earlier like like 'a'": Earlier(Leaf("like", "matches", "(?s)^a$")),
+    "previous icontains ['a', 'b']": Any(
+        (Leaf("previous", "matches", "(?i)a"), Leaf("previous", "matches", "(?i)b"))
+    ),
+    "per k where startswith 'a'": Keyed(Leaf("where", "matches", "(?s)^a"), "k"),
     "previous previous previous == 1": Previous(Previous(Leaf("previous", "eq", 1))),
     "earlier earlier not in [1]": Earlier(Leaf("earlier", "nin", (1,))),
     "previous not previous in [1]": Previous(Not(Leaf("previous", "in", (1,)))),

@@ -121,6 +121,7 @@ def test_what_a_comparison_stands_for_counts() -> None:
     assert codes_of(" or ".join(["a > 1"] * 3), Limits(nodes_max=9)) == [1303]
 
 
+@pytest.mark.slow
 def test_nodes_2000_are_allowed_and_2001_are_not() -> None:
     for count, codes in ((1_999, []), (2_000, [1303])):
         document = {"any": [LEAF] * count}
@@ -141,6 +142,7 @@ def test_a_document_that_is_too_large_gets_no_other_error() -> None:
         assert codes_of(document) == codes_of(json.dumps(document)) == [1303]
 
 
+@pytest.mark.slow
 def test_json_of_any_nesting_is_answered() -> None:
     assert codes_of('{"not":' * 9_000) == [1303]
     assert codes_of('{"not":' * 64 + "garbage") == [1303]

@@ -273,6 +273,7 @@ STEP = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=max(5, settings.default.max_examples // 2), deadline=None)
 @given(steps=st.lists(STEP, min_size=5, max_size=30))
 def test_whatever_fails_what_was_acknowledged_is_there(tmp_path_factory, steps):

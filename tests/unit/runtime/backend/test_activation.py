@@ -172,6 +172,7 @@ async def test_a_detector_that_nobody_waits_for_any_more_is_not_activated(tmp_pa
         assert calls.count("activate") == 1
 
 
+@pytest.mark.slow
 async def test_callers_that_never_pause_keep_no_other_detector_waiting(tmp_path):
     async with local_service(tmp_path, max_resident=2, spares=0) as service:
         backend, loop = service.backend, asyncio.get_running_loop()

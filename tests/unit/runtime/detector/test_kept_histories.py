@@ -25,6 +25,8 @@ BEFORE = "count(a == 1) within 1h >= 2 and per k (once within 30d b == 1)"
         ("count(a == 1) within 10m >= 5", "count(a == 1) within 10m > 5", ["count(a == 1) within 10m > 5"]),
         ("sum(x) within 1h > 5", "sum(x) within 1h < 7", []),
         ("sum(x) within 1h > 5", "sum(x) within 30m > 5", ["sum(x) within 30m > 5"]),
+        ("historically for 5m strong a == 1", "historically for 1h strong a == 1", []),
+        ("historically for 5m a == 1", "historically for 1h a == 1", ["historically for 1h a == 1"]),
         ("once a == 1", "per k (once a == 1)", ["once a == 1"]),
         ("once a == 1", "once a == true", ["once a == true"]),
         ("once once a == 1", "once (once a == 1 and b == 1)", ["once (once a == 1 and b == 1)"]),

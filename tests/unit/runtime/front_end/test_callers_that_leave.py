@@ -158,6 +158,7 @@ async def test_a_caller_that_leaves_at_any_step_leaves_nothing_half_done(tmp_pat
         assert 2 < steps < STEPS_MAX - 1, "it has been left at every step"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change", tried([deletion, fork, revocation, move], 2), ids=lambda change: change.__name__
 )

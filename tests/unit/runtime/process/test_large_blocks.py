@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 CODE = """
 import ctypes
 
@@ -36,6 +38,7 @@ def mapped(before: str) -> int:
     return int(run.stdout)
 
 
+@pytest.mark.slow
 def test_large_blocks_stay_mapped_after_one_was_freed() -> None:
     assert mapped(ACTOR) == 5
     # Otherwise this would show nothing.

@@ -140,6 +140,7 @@ def owners(data: Path, files: FaultyFiles, answered: list[str]) -> None:
     actor.passivate()
 
 
+@pytest.mark.slow
 def test_whenever_the_process_is_killed_what_is_due_is_known_and_fires_once(tmp_path: Path) -> None:
     """It dies at each call of a file, one after another; a write is then half done."""
     died = 0

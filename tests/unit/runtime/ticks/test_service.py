@@ -235,6 +235,7 @@ async def test_callers_who_come_while_it_is_activated_keep_it_active(tmp_path: P
         assert made.scheduler.counts[ACTIVATIONS] == activations
 
 
+@pytest.mark.slow
 async def test_a_detector_that_cannot_be_ticked_is_activated_less_and_less_often(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -300,6 +301,7 @@ async def test_whatever_message_is_lost_a_passive_detector_is_ticked_soon(
         assert loss.lost == 1
 
 
+@pytest.mark.slow
 async def test_many_that_are_due_at_once_are_activated_a_few_at_a_time(tmp_path: Path) -> None:
     clock = Clock()
     settings = {"max_resident": 8, "starts_at_once": 2, "spares": 2}

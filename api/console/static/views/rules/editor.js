@@ -121,7 +121,10 @@ function costOf({ event_ns, memories }) {
 
 // A text area under which the canonical text, the tree and the JSON appear, or the error with its place.
 export function conditionField(text, names) {
-  const input = h("textarea", { rows: 6, spellcheck: "false", autocomplete: "off", oninput: later, onscroll: follow });
+  const input = h("textarea", {
+    rows: 6, spellcheck: "false", autocomplete: "off", oninput: later, onscroll: follow,
+    placeholder: "ok == false and per user (count(ok == false) within 10m >= 3)",
+  });
   input.value = text;
   const under = h("div", { class: "under", "aria-hidden": "true" });
   const told = h("div", { class: "told", "aria-live": "polite" });

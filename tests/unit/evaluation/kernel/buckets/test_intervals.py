@@ -68,6 +68,7 @@ def _evaluated(detector: Detector, **fields: object) -> int:
     return selected + sum(len(rest) // (width or 1) for _, _, _, rest, width in of_loops)
 
 
+@pytest.mark.slow
 def test_an_event_evaluates_the_rules_whose_ranges_contain_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
     index_from(monkeypatch, 0)
     detector = Detector()

@@ -128,6 +128,7 @@ def test_uploads_that_take_too_much_together_are_1401(make):
     assert answer(actor, put(1))["tuples"] == 1
 
 
+@pytest.mark.slow
 def test_without_room_on_the_disk_nothing_is_put(actor, files):
     values = [f"{number:09}" for number in range(20_000)]
     for number in range(8):

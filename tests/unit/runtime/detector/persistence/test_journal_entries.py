@@ -180,6 +180,7 @@ def test_events_for_which_an_answer_had_no_room_are_not_taken_again() -> None:
     assert other.detector.dump() == journaled.detector.dump()
 
 
+@pytest.mark.slow
 def test_the_random_scripts_meet_the_bound_on_answers() -> None:
     met = 0
     for seed in range(25):

@@ -301,6 +301,7 @@ async def test_a_mailbox_and_its_outcomes_are_those_of_a_plain_list(examples: An
         happened += world.happened
 
 
+@pytest.mark.slow
 async def test_released_requests_do_not_pile_up() -> None:
     def requests() -> int:
         gc.collect()
