@@ -267,7 +267,7 @@ def serves(old: Any, new: Any) -> bool:
         case terms.Sum() | terms.Avg():
             return same("op", "value")
         case terms.HistoricallyFor(_, _, "strong"):
-            return same("window_secs")
+            return same("window_secs") and window(old) > 0
         case terms.OnceWithin() | terms.EarlierWithin() | terms.SinceWithin() | terms.HistoricallyFor():
             return same("window_secs") and not window_us(new.min_secs or 0) and window(new) <= window(old)
     return False

@@ -91,7 +91,8 @@ class Timing:
         """Take two rules that have exchanged their conditions and histories.
 
         What has waited for a condition goes with it. If nothing has, because only one rule is timed, that one
-        goes on with the slices that it has waited for, if its keys are the same.
+        goes on with the slices that it has waited for, if its keys are the same. Others that are remembered
+        wait from their next event.
         """
         before = [self.watches.pop(each.rule.priority, None) for each in (one, other)]
         waiting = [[] if old is None else old.waiting() for old in before]
@@ -104,8 +105,7 @@ class Timing:
                 watch = self._watch(live.rule, live.births, now_us)
                 own, came = before[place], before[1 - place]
                 goes_on = came is None and own is not None and {*own.names} == {*watch.names}
-                source = own if goes_on else came
-                watch.is_late = source is None or source.is_late
+                watch.is_late = came is None or came.is_late
                 self._place(watch, waiting[place if goes_on else 1 - place], now_us)
 
     def remove(self, priority: int) -> None:

@@ -392,6 +392,17 @@ class TestFiring:
         assert told(detector, 60 * MINUTE) == [(10 * MINUTE + 1, "a")]
         assert detector.verdicts.times_fired(detector.rule(draft_id).priority) == 0
 
+    @pytest.mark.parametrize("mode", ["fused", "indexed"])
+    def test_slices_that_only_the_draft_remembered_wait_from_their_next_event(self, mode: str) -> None:
+        with in_mode(mode):
+            detector = timed("per host (count(a == 1) within 1m == 2)")
+            rule_id = detector.rules()[0].id
+            detector.add_rule("draft", SILENT, shadow=True, draft_of=rule_id)
+            detector.evaluate({"host": "a", "beat": 1}, 0)
+            detector.promote(rule_id)
+            detector.evaluate({"host": "a"}, 60_000)
+            assert told(detector, 60 * MINUTE) == [(5 * MINUTE + 1, "a")]
+
     def test_a_draft_of_other_keys_that_is_not_timed_takes_the_place_of_its_rule(self) -> None:
         detector = timed(SILENT)
         [rule] = detector.rules()

@@ -26,6 +26,11 @@ BEFORE = "count(a == 1) within 1h >= 2 and per k (once within 30d b == 1)"
         ("sum(x) within 1h > 5", "sum(x) within 1h < 7", []),
         ("sum(x) within 1h > 5", "sum(x) within 30m > 5", ["sum(x) within 30m > 5"]),
         ("historically for 5m strong a == 1", "historically for 1h strong a == 1", []),
+        (
+            "historically for 0s strong a == 1",
+            "historically for 1s strong a == 1",
+            ["historically for 1s strong a == 1"],
+        ),
         ("historically for 5m a == 1", "historically for 1h a == 1", ["historically for 1h a == 1"]),
         ("once a == 1", "per k (once a == 1)", ["once a == 1"]),
         ("once a == 1", "once a == true", ["once a == true"]),
