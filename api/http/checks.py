@@ -105,9 +105,7 @@ async def check_detector() -> None:
     if detector_id is None:
         return
     if re.fullmatch(ID_PATTERN, detector_id):
-        if not request.permit.sees(detector_id):
-            raise no_such_detector(detector_id)
-        await service.backend.confirm(detector_id)
+        await service.backend.confirm(detector_id, request.permit)
         return
     name = detector_name(request.scope["raw_path"])
     if name is None:

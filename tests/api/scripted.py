@@ -57,7 +57,7 @@ class ScriptedBackend:
             raise Refusal(Entry(1200, "there is no such detector"))
         return SimpleNamespace(id=detector_id, name="scripted")
 
-    async def confirm(self, detector_id: str) -> None:
+    async def confirm(self, detector_id: str, by: Permit) -> None:
         await self.detector(detector_id)
 
     async def detectors(self) -> list[tuple[str, str]]:

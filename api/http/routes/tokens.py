@@ -17,7 +17,7 @@ from api.schema.messages.catalogue import PAGE_MAX, given
 from api.schema.operation import ID_PATTERN
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.contract.catalogue_changes import LoggedChange
-from engine.runtime.contract.errors import no_such_detector, no_such_token
+from engine.runtime.contract.errors import no_such_token
 from engine.runtime.contract.tokens import FULL, Grant, Scope, TokenEntry
 
 blueprint = Operations("tokens")
@@ -144,9 +144,7 @@ async def create_named_token(body: bytes) -> Response:
         raise Refusal(Entry(1001, "expires_ms: expected a time in the future, in milliseconds since 1970"))
     _check_within(grant)
     for detector_id in sorted(grant.detectors or ()):
-        if not request.permit.sees(detector_id):
-            raise no_such_detector(detector_id)
-        await service.backend.confirm(detector_id)
+        await service.backend.confirm(detector_id, request.permit)
     minted = await service.backend.mint_token(wanted.name, grant, request.permit)
     return success_of(catalogue.Token(minted.id, minted.token, minted.stored.hint))
 

@@ -30,7 +30,7 @@ class ClusterQuery(Struct):
     """Only workers whose names come after this one, the last of the previous page."""
 
 
-class Move(Struct):
+class Move(Struct, forbid_unknown_fields=True):
     """Where a detector is to move."""
 
     node: Annotated[str, Meta(max_length=200)] | UnsetType = UNSET

@@ -46,7 +46,8 @@ KeepHistory = Annotated[
     Literal["keep"],
     Meta(
         description="An addition. A different condition begins anew only where it has nothing in common with "
-        "the old one."
+        "the old one.",
+        extra={"expected": "`keep`"},
     ),
 ]
 Description = Annotated[

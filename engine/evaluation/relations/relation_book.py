@@ -47,12 +47,16 @@ class RelationBook:
     ) -> StoredRelation:
         """Remove tuples from a relation, then add others: all of it or nothing.
 
-        Raises Refusal 1203 if there is no such relation, and what `put_relation` raises.
+        A relation that stays as it is keeps its time of the last change. Raises Refusal 1203 if there is no
+        such relation, and what `put_relation` raises.
         """
-        builder = RelationBuilder(self.limits, self.relation(name))
+        before = self.relation(name)
+        builder = RelationBuilder(self.limits, before)
         builder.remove(remove)
         builder.add(add)
         relation = builder.built(time_ms)
+        if relation.chunks == before.chunks:
+            return before
         self.install_relation(name, relation)
         return relation
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import islice
 from types import UnionType
-from typing import Annotated, Any, Final, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import msgspec
 
@@ -40,7 +40,7 @@ def _violations(value: object, type_: Any, place: str) -> Iterator[str]:
     where = f"{place}: " if place else "body: "
     [*types] = _alternatives(type_)
     kinds = [kind for kind, _ in types]
-    if isinstance(value, dict) and issubclass(kinds[0], msgspec.Struct):
+    if isinstance(value, dict) and isinstance(kinds[0], type) and issubclass(kinds[0], msgspec.Struct):
         yield from _struct_violations(value, kinds[0], place)
     elif isinstance(value, list) and kinds[0] is list:
         [element] = _members_of(type_, list) or ()
@@ -51,7 +51,7 @@ def _violations(value: object, type_: Any, place: str) -> Iterator[str]:
     elif isinstance(value, dict) and kinds[0] is dict and (members := _members_of(type_, dict)):
         yield from _mapping_violations(value, members, types[0][1], place)
     elif not any(_fits(value, kind, meta) for kind, meta in types):
-        names = sorted({_NAMES.get(kind, "an object") for kind in kinds})
+        names = sorted({_name_of(kind) for kind in kinds})
         if json_type(value) not in names:
             yield f"{where}expected {' or '.join(names)}, got {json_type(value)}"
         elif said := [meta.extra["expected"] for _, meta in types if meta.extra and "expected" in meta.extra]:
@@ -95,14 +95,22 @@ def _mapping_violations(
 
 
 def _alternatives(type_: Any, meta: msgspec.Meta = _UNBOUNDED) -> Iterator[tuple[Any, msgspec.Meta]]:
-    """Yield the classes that a value may have, each with its bounds."""
+    """Yield the classes that a value may have, or its Literal, each with its bounds."""
     if get_origin(type_) is Annotated:
         yield from _alternatives(type_.__origin__, type_.__metadata__[0])
     elif get_origin(type_) in (Union, UnionType):
         for each in get_args(type_):
             yield from _alternatives(each, meta)
+    elif get_origin(type_) is Literal:
+        yield type_, meta
     elif type_ is not msgspec.UnsetType:
         yield get_origin(type_) or type_, meta
+
+
+def _name_of(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return json_type(get_args(kind)[0])
+    return _NAMES.get(kind, "an object")
 
 
 def _fits(value: object, kind: Any, meta: msgspec.Meta) -> bool:

@@ -267,7 +267,9 @@ def _related(
             return page._asdict(), None, []
         case operations.CHANGE_RELATION:
             entry = entries.RelationChanged(payload, now_us // 1000)
-            return _shown(*change_relation(detector, payload, entry.changed_ms)), entry, []
+            before = detector.stored.copy()
+            name, relation = change_relation(detector, payload, entry.changed_ms)
+            return _shown(name, relation), None if relation is before[name] else entry, []
         case operations.DELETE_RELATION:
             name = msgspec.json.decode(payload, type=NamedRelation).name
             detector.delete_relation(name)

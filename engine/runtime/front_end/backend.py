@@ -331,11 +331,14 @@ class Backend:
         if self._shared:
             await self._cache.ask()
 
-    async def confirm(self, detector_id: str) -> None:
-        """Raise Refusal 1200 unless the detector exists; asks the directory before refusing."""
-        if detector_id not in self._cache.detectors:
+    async def confirm(self, detector_id: str, by: Permit = UNBOUNDED) -> None:
+        """Raise Refusal 1200 unless the detector exists and a token sees it.
+
+        Asks the directory before refusing: it may just have been made at another front end.
+        """
+        if not (self.exists(detector_id) and by.sees(detector_id)):
             await self._cache.ask()
-            if detector_id not in self._cache.detectors:
+            if not (self.exists(detector_id) and by.sees(detector_id)):
                 raise no_such_detector(detector_id)
 
     async def newest_firings(self, detector_ids: list[str]) -> dict[str, int]:

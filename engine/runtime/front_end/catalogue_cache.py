@@ -200,8 +200,6 @@ class CatalogueCache:
         permit = self._permits.get(digest)
         if permit is None:
             permit = self._permits[digest] = Permit(known, time.monotonic())
-        elif permit.token is not known:
-            permit.renew(known)
         return permit
 
     def token_revoked(self, token_id: str, version: int) -> None:
@@ -269,6 +267,10 @@ class CatalogueCache:
         changes = await self._scheduler.ask("changes", Changes, *seen)
         self.tokens.take(changes.tokens)
         self.detectors.take(changes.detectors)
+        if self.tokens.seen != seen[0]:
+            for digest, permit in self._permits.items():
+                if (known := self.tokens.get(digest)) is not None:
+                    permit.renew(known)
         self.waiting_for_slots = changes.waiting_for_slots
         # The answer is as old as the question: it may lack a revocation made while it was pending.
         self._heard_at_s = max(self._heard_at_s, begun_s)

@@ -81,7 +81,9 @@ def bounded_as_expected(chance: random.Random) -> bool:
     limits, evicted = Limits(keys_max=expected.keys_max), 0
     detector = Detector(limits=limits)
     for every_ms, name in rules:
-        detector.add_rule("r", "exists a", every_secs=every_ms / 1_000, every_by=[name])
+        rule_id = detector.add_rule("r", "exists a", every_secs=every_ms / 1_000, every_by=[name])
+    if chance.random() < 0.5:
+        detector.add_rule("draft", "exists a", shadow=True, draft_of=rule_id)
     now_ms = 0
     for _ in range(60):
         now_ms += chance.choice((0, 0, 100, 100, 1_000))

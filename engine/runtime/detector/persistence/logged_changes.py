@@ -38,14 +38,14 @@ class Before:
     def __init__(self, detector: Detector, operation: Operation) -> None:
         self._operation = operation
         self._rules: dict[str, Rule] = {}
-        self._relation: dict[str, Any] | None = None
+        self._relation: StoredRelation | None = None
         if operation.kind in _OF_ONE_RULE:
             named = msgspec.json.decode(operation.payload, type=_OfRule).rule_id
             self._rules = _named(detector, named, with_draft=operation.kind == operations.PROMOTE)
         elif operation.kind == operations.PUT_RULES:
             self._rules = {rule.id: rule for rule in detector.rules()}
         elif operation.kind in _OF_RELATIONS:
-            self._relation = _shown(detector.stored.get(self._name))
+            self._relation = detector.stored.get(self._name)
 
     @property
     def _name(self) -> str:
@@ -53,9 +53,8 @@ class Before:
 
     def changes(self, detector: Detector, result: Mapping[str, Any] | None = None) -> bytes:
         """Return what the operation has changed, encoded for the answer. It has succeeded, with a result."""
-        if self._operation.kind in _OF_RELATIONS:
-            return encode_changes([self._of_relation(detector)])
-        found = [*self._of_rules(detector, result or {})]
+        of_relation = self._operation.kind in _OF_RELATIONS
+        found = [*(self._of_relation(detector) if of_relation else self._of_rules(detector, result or {}))]
         return encode_changes(found) if found else b""
 
     def _of_rules(self, detector: Detector, result: Mapping[str, Any]) -> Iterator[LoggedChange]:
@@ -79,16 +78,19 @@ class Before:
                 new = json_bytes(_members(rule))
                 yield LoggedChange("rule", "create", rule_id, rule.name, new=new)
 
-    def _of_relation(self, detector: Detector) -> LoggedChange:
-        name, old = self._name, self._relation
-        new = _shown(detector.stored.get(name))
+    def _of_relation(self, detector: Detector) -> Iterator[LoggedChange]:
+        name = self._name
+        after = detector.stored.get(name)
+        if after is self._relation:
+            return
+        old, new = _shown(self._relation), _shown(after)
         if new is not None and self._operation.kind == operations.CHANGE_RELATION:
             given = msgspec.json.decode(self._operation.payload, type=ChangeRelation)
             if len(given.add) + len(given.remove) <= _TUPLES_BYTES_MAX:
                 new |= {"added": given.add, "removed": given.remove}
         action = "create" if old is None else "delete" if new is None else "change"
         was, now = (b"" if one is None else msgspec.json.encode(one) for one in (old, new))
-        return LoggedChange("relation", action, name, name, old=was, new=now)
+        yield LoggedChange("relation", action, name, name, old=was, new=now)
 
 
 def _named(detector: Detector, rule_id: str, *, with_draft: bool) -> dict[str, Rule]:

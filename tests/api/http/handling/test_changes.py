@@ -1,5 +1,6 @@
 """The changes log: every change is in it, once, in order, with who made it, and nothing else is."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -147,6 +148,19 @@ async def test_what_is_refused_is_not_in_the_log(caller: Caller) -> None:
         assert (await caller(method, path + end, body)).status >= 400
     assert (await caller("DELETE", f"/api/token/{UNKNOWN}")).codes == [1202]
     assert await log(caller) == before
+
+
+@pytest.mark.parametrize("change", [{}, {"add": ["a"]}, {"remove": ["b"]}, {"add": ["a"], "remove": ["b"]}])
+async def test_a_relation_that_stays_as_it_is_was_not_changed(
+    caller: Caller, change: dict[str, object]
+) -> None:
+    path = f"/api/detectors/{await caller.detector()}"
+    put = (await caller("PUT", f"{path}/relations/r", {"tuples": ["a"]})).result
+    record = (await caller("GET", f"{path}/state")).result["journal"]["record"]
+    await asyncio.sleep(0.002)
+    shown, entries = await made(caller, "PATCH", f"{path}/relations/r", change)
+    assert (shown, entries) == (put, [])
+    assert (await caller("GET", f"{path}/state")).result["journal"]["record"] == record
 
 
 async def test_pages_go_on_where_the_last_one_ended(caller: Caller) -> None:

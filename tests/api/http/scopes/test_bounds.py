@@ -4,9 +4,11 @@ import time
 
 import pytest
 
+from api.http.app import Application
+from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.http.scopes.tokens import token, with_token
-from tests.local_runtime.service import LocalService
+from tests.local_runtime.service import LocalService, front_end
 
 UNKNOWN = "0" * 32
 
@@ -68,6 +70,27 @@ async def test_what_a_token_creates_is_added_to_what_it_is_for(caller: Caller, s
     kept = (await service.backend.tokens())[-1].grant.detectors
     assert kept is not None
     assert created in kept
+
+
+async def test_what_a_token_creates_is_there_at_other_front_ends_at_once(
+    caller: Caller, settings: Settings, service: LocalService
+) -> None:
+    # A front end hears of changes only when it asks.
+    async with front_end(service, poll_s=60.0) as apart:
+        secret = await token(caller, detectors=[])
+        here = caller.other(secret)
+        there = Caller(Application(settings, apart.backend), secret)
+        assert (await there("GET", "/api/tokens/self")).result["detectors"] == []
+        first, second, third = [await here.detector(name) for name in ("a", "b", "c")]
+        assert (await there.evaluate(first, {})).result == {"actions": []}
+        fourth = await here.detector("d")
+        assert (await there("GET", "/api/detectors/name:d")).result["id"] == fourth
+        fifth = await here.detector("e")
+        within = {"name": "w", "detectors": [fifth]}
+        assert (await there("POST", "/api/tokens", within)).codes == []
+        sixth = await here.detector("f")
+        listed = (await there("GET", "/api/detectors")).result
+        assert [one["id"] for one in listed] == [first, second, third, fourth, fifth, sixth]
 
 
 async def test_a_token_is_for_a_bounded_number_of_detectors(

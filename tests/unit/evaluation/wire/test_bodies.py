@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from api.http.handling.otlp_logs import ExportLogs
+from api.http.routes import OPERATIONS
 from api.schema.messages.catalogue import Name
+from api.schema.messages.rules import RuleChange, RuleToPut
 from engine.evaluation.wire import bodies, violations
 from engine.evaluation.wire.batches import decode_batch
 from engine.evaluation.wire.bodies import decode
@@ -18,6 +21,9 @@ from engine.evaluation.wire.decoding import BatchBody, EvaluateBody, decode_eval
 from engine.evaluation.wire.violations import VIOLATIONS_MAX
 from engine.language.diagnostics import Refusal, did_you_mean
 from engine.language.limits import Limits
+
+BODIES = [one.body for one in OPERATIONS if isinstance(one.body, msgspec.StructMeta)] + [RuleToPut]
+BODIES.remove(ExportLogs)  # OTLP demands that unknown members are ignored
 
 
 class Named(msgspec.Struct, forbid_unknown_fields=True):
@@ -134,6 +140,32 @@ def test_a_text_that_is_too_short_is_told_by_its_length():
         "Named", [("name", Annotated[str, msgspec.Meta(min_length=2, extra={"expected": "a name"})])]
     )
     assert refused(b'{"name": "a"}', named) == [(1001, "name: expected a name, got 1 character")]
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (b'"lose"', "history: expected `keep`, got 4 characters"),
+        (b"5", "history: expected a string, got a number"),
+        (b"{}", "history: expected a string, got an object"),
+    ],
+)
+def test_a_member_with_few_values_names_them(sent, said):
+    assert refused(b'{"history": %b}' % sent, RuleChange) == [(1001, said)]
+
+
+def test_a_member_with_few_values_may_stand_beside_a_defect():
+    assert refused(b'{"history": "keep", "name": 5}', RuleChange) == [
+        (1001, "name: expected a string, got a number")
+    ]
+
+
+@pytest.mark.parametrize("type_", BODIES)
+def test_an_unknown_member_is_refused_whatever_else_is_wrong(type_):
+    for member in msgspec.structs.fields(type_):
+        for value in (None, True, 5, "x", [], [5], {}, {"x": 5}):
+            with pytest.raises(Refusal):
+                decode(json.dumps({member.encode_name: value, "unknown": 1}).encode(), type_)
 
 
 @pytest.mark.parametrize("name", ["", "x" * 256, "a\x00", "a\x1f", "a\x7f", "a\x85", "\x0b"])
