@@ -64,6 +64,7 @@ def unless_bounds_differ(*bounds: str) -> Callable[[Any, Any], bool]:
     return too_kind
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "serves",
     [
