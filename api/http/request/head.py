@@ -5,6 +5,9 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import unquote
 
+from werkzeug.datastructures import MIMEAccept
+from werkzeug.http import parse_accept_header
+
 from api.schema.envelope import NDJSON, RequestRefusal
 from api.schema.operation import Operation
 from api.server.requests import Fields
@@ -38,8 +41,10 @@ def authorization(head: Fields) -> bytes | None:
 
 
 def accepts(head: Fields, media_type: bytes) -> bool:
-    """Whether the caller asks for a media type by its name."""
-    return any(name == b"accept" and media_type in value for name, value in head.headers)
+    """Whether the caller asks for a media type by its name, and would not rather have JSON."""
+    value = b",".join([value for name, value in head.headers if name == b"accept"]).decode("latin-1").lower()
+    qualities = {name.partition(";")[0]: quality for name, quality in parse_accept_header(value, MIMEAccept)}
+    return 0 < qualities.get(media_type.decode(), 0) >= qualities.get("application/json", 0)
 
 
 def last_event_id(head: Fields) -> int | None:

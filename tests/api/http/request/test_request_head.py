@@ -2,6 +2,7 @@
 
 import pytest
 
+from api.http.handling.event_stream import EVENT_STREAM
 from api.http.request.head import (
     accepts,
     announced_length,
@@ -172,10 +173,18 @@ def test_headers_that_came_once_are_as_they_came() -> None:
     ("headers", "does"),
     [
         ([], False),
-        ([(b"x", b"1"), (b"accept", b"text/html, application/json")], True),
-        ([(b"accept", b"text/html")], False),
-        ([(b"x", b"application/json")], False),
+        ([(b"x", b"1"), (b"accept", b"text/html, text/event-stream")], True),
+        ([(b"accept", b"Text/Event-Stream; charset=utf-8")], True),
+        ([(b"accept", b"application/json"), (b"accept", b"text/event-stream")], True),
+        ([(b"accept", b"application/json, text/event-stream;q=0.1")], False),
+        ([(b"accept", b"text/event-stream;q=0")], False),
+        ([(b"accept", b"text/event-stream-not")], False),
+        ([(b"accept", b"text/*, */*")], False),
+        ([(b"accept", b"\xff;;q=x")], False),
+        ([(b"x", b"text/event-stream")], False),
     ],
 )
-def test_a_caller_accepts_what_it_names(headers: list[tuple[bytes, bytes]], does: bool) -> None:
-    assert accepts(Fields(headers), JSON) is does
+def test_a_caller_accepts_what_it_names_and_does_not_want_less_than_json(
+    headers: list[tuple[bytes, bytes]], does: bool
+) -> None:
+    assert accepts(Fields(headers), EVENT_STREAM) is does
