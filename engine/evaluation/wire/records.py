@@ -49,7 +49,7 @@ def time_in(name: str) -> Callable[[Mapping[str, Any]], float]:
         given = record.get(name) if look is None else look(record)
         found = _time_us(given)
         if found is None or abs(found) > LATEST_US:
-            what = "is no time in ISO 8601 and no number of seconds since 1970"
+            what = "is no time in ISO 8601 and no number of s, ms, µs or ns since 1970"
             raise Refusal(Entry(1001, f"`{name}` {'is missing' if given is None else what}"))
         return round(found) / 1_000
 
