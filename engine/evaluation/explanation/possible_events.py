@@ -8,12 +8,14 @@ and what it adds to sums stay.
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice, pairwise, product
+from math import ceil, floor, isfinite
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.explanation.predicate_tree import PredicateTree, leaves_of
 from engine.evaluation.explanation.predicates import Predicates
 from engine.language import condition as language
 from engine.language.condition import Predicate
+from engine.language.forms.table import facts_of
 from engine.language.operators import LARGEST
 from engine.language.terms import terms_in
 
@@ -33,8 +35,10 @@ _OTHER_TEXT: Final = "\uffff another text"
 _OTHER_NUMBER: Final = 0.123456789
 
 
-_FAR: Final = (1e9, -1e9)
-"""Numbers that are beyond most others, for comparisons of what is computed."""
+_COMPUTED_WITH: Final = (0, 1, 1e9, -1e9)
+"""For comparisons of what is computed: numbers that leave others as they are, and are beyond most others."""
+_LENGTH_MAX: Final = 10_000
+"""The longest text that is tried for the sake of its length."""
 
 
 class _Value(NamedTuple):
@@ -149,6 +153,9 @@ class PossibleEvents:
         """Yield values, those first that the first predicates compare with; and whether each is free."""
         leaves = [leaf for number in dict.fromkeys(numbers) for leaf in self._leaves[number]]
         constants = [constant for leaf in leaves for constant in self._constants(leaf)]
+        compared = [leaf for leaf in leaves if isinstance(leaf, language.Compare) and fact in facts_of(leaf)]
+        for leaf in compared:
+            constants += self._equalling(fact, leaf, (0, 1))
         yield None, False
         for constant in constants[: _CONSTANTS_EACH // 2]:
             yield constant, False
@@ -164,8 +171,15 @@ class PossibleEvents:
             yield _between(low, high), False
         for end in (*numbered[:1], *numbered[-1:]):
             yield from ((end - 1, False), (end + 1, False))
-        for text in (one for one in constants if type(one) is str):
+        texts = [one for one in constants if type(one) is str]
+        if texts:
+            yield "", False
+        for text in texts:
             yield text + " ", True
+        for length in (length for leaf in compared for length in self._equalling(fact, leaf, ("", "a"))):
+            for near in (ceil(length), floor(length) - 1, floor(length) + 1):
+                if 0 <= near <= _LENGTH_MAX:
+                    yield _OTHER_TEXT[0] * near, near > 0
         # An array can have any elements.
         wanted = [
             number
@@ -185,6 +199,17 @@ class PossibleEvents:
                 if type(value) is list:
                     yield from ((element, False) for element in value[:_CONSTANTS_EACH])
 
+    def _equalling(self, fact: str, leaf: language.Compare, ends: tuple[Any, Any]) -> list[float]:
+        """Return where both sides are equal on the line through two values of a fact, if it meets zero.
+
+        That is the number for a fact with which only numbers are computed, and the length of a text.
+        """
+        first, second = (self._predicates.replaced({fact: end}).difference(leaf) for end in ends)
+        if first is None or second is None or first == second:
+            return []
+        found = first / (first - second)
+        return [found] if isfinite(found) else []
+
     def _constants(self, leaf: Predicate | language.Compare) -> list[Any]:
         """Return the values that a predicate compares its fact with."""
         match leaf:
@@ -193,7 +218,7 @@ class PossibleEvents:
             case language.Compare(left, _, right):
                 terms = (*terms_in(left), *terms_in(right))
                 constants = [term for term in terms if isinstance(term, str | int | float)]
-                return [*constants, *self._predicates.computed(leaf)[:_CONSTANTS_EACH], *_FAR]
+                return [*constants, *self._predicates.computed(leaf)[:_CONSTANTS_EACH], *_COMPUTED_WITH]
         if not isinstance(leaf, language.Leaf) or leaf.op == "matches":
             return []
         if not isinstance(leaf.value, tuple):

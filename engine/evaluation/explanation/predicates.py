@@ -22,6 +22,7 @@ from engine.language import condition as language
 from engine.language.condition import Condition, FactArg, LeafValue, Predicate, children, walk
 from engine.language.diagnostics import json_type, quoted
 from engine.language.forms.table import facts_of
+from engine.language.terms import Sub
 
 _TYPED_LISTS: Final = frozenset({"in", "nin", "between"})
 """The operators whose constant is a list, but whose fact is of the type of its elements."""
@@ -80,6 +81,13 @@ class Predicates:
         return [
             value for value in found if value is not None and (type(value) is not float or isfinite(value))
         ]
+
+    def difference(self, comparison: language.Compare) -> float | None:
+        """Return by how much the left side exceeds the right one; None if they have no finite difference."""
+        code = verdict_code(language.Compare(Sub((comparison.left, comparison.right)), "eq", 0))
+        values = (*map(self.value, code.facts), *code.constants)
+        found: float | None = code.found((), self._now_us << NUMBER_BITS, values)[0]
+        return found
 
     def lasting_code(self, predicate: language.Leaf | language.Ref) -> PredicateCode | None:
         """Return a predicate as a function for all events; None if it searches this event for patterns."""

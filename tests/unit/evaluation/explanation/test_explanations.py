@@ -198,6 +198,15 @@ def turning(text: str, fields: dict) -> list[str] | None:
         # What it is compared with is computed.
         ("x == abs(-7)", {}, ["x == abs(-7)"]),
         ("x == y + 3 and once y == 4", {"y": 4}, ["x == y + 3"]),
+        ("0 == x + 1", {}, ["0 == x + 1"]),
+        ("10 - 2 * x == 3", {}, ["10 - 2 * x == 3"]),
+        ("x + 7 > 3 and x + 7 < 4", {}, ["x + 7 > 3", "x + 7 < 4"]),
+        ("y == 12 and x / 4 + y == 20", {"y": 12}, ["x / 4 + y == 20"]),
+        ("x == y * z", {}, ["x == y * z"]),
+        ("length(x) == 20", {}, ["length(x) == 20"]),
+        ("length(x) == 3 and x == x", {"x": "ab"}, ["length(x) == 3"]),
+        ("length(x) < 0", {}, None),
+        ('x < "a"', {}, ['x < "a"']),
         # What no event can be is not proposed.
         ('action == "login" and once within 10m action == "logout"', {"action": "login"}, None),
         ('action == "login" and once action == "logout"', {"action": "logout"}, None),
