@@ -6,6 +6,7 @@ The grammar of the text language is that of the file, and the words of the opera
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from copy import copy
 from functools import partial
 from importlib import resources
 from typing import Final, NoReturn
@@ -236,6 +237,9 @@ def _in_context(tokens: Sequence[Token], index: int, state: InteractiveParser) -
 def _juxtaposes(state: InteractiveParser) -> bool:
     """Return whether a condition in parentheses could follow if the next token were a name."""
     trial = _copy_of(state)
+    # It must build nothing: a product or sum that is not complete is a list which the two states share.
+    trial.parser_state.parse_conf = copy(trial.parser_state.parse_conf)
+    trial.parser_state.parse_conf.callbacks = {}
     try:
         trial.feed_token(Token("WORD", "x", start_pos=0))
         trial.feed_token(Token("LPAR", "(", start_pos=0))

@@ -58,6 +58,10 @@ TERMS: dict[str, Term] = {
     "x + y": Add((X, Y)),
     "x + y + z": Add((X, Y, Z)),
     "(x + y) + z": Add((Add((X, Y)), Z)),
+    # A word that may be a name or a call adds nothing to what stands before it.
+    "y * 2 * abs(x)": Mul((Y, 2, Abs(X))),
+    "y + 2 + abs(x)": Add((Y, 2, Abs(X))),
+    "y * 2 * age(a == 1) * abs(x)": Mul((Y, 2, Age(A), Abs(X))),
     "x + (y + z)": Add((X, Add((Y, Z)))),
     "x - y - z": Sub((Sub((X, Y)), Z)),
     "x - (y - z)": Sub((X, Sub((Y, Z)))),
