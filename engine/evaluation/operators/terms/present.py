@@ -15,7 +15,7 @@ from engine.evaluation.operators.interface import Found, Reading, Triggers
 from engine.evaluation.operators.table import values
 from engine.evaluation.operators.term_interface import Kind, Motion, TermOperator, together
 from engine.evaluation.paths import Path
-from engine.language.terms import Abs, Add, Div, Fact, Length, Mul, Now, Sub, Term, Time
+from engine.language.terms import Abs, Add, Age, Div, Fact, Length, Mul, Now, Sub, Term, Time
 
 SECOND = "1000000"
 """The microseconds of a second, in code."""
@@ -153,8 +153,15 @@ class MulOperator(AddOperator):
     """The product, from left to right."""
 
     def motion(self, term: Computed, operands: Sequence[Motion]) -> Motion:
-        is_scaled = operands.count(Motion.STILL) >= len(operands) - 1
-        return super().motion(term, operands) if is_scaled else Motion.BENT
+        if operands.count(Motion.STILL) >= len(operands) - 1:
+            return super().motion(term, operands)
+        # Ages only grow, from 0 on, and so does their product.
+        factors = [
+            one
+            for one, motion in zip(self.operands(term), operands, strict=True)
+            if motion is not Motion.STILL
+        ]
+        return Motion.ONE_WAY if all(isinstance(one, Age) for one in factors) else Motion.BENT
 
 
 def quotient(dividend: float, divisor: float) -> float:

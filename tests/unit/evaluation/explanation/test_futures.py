@@ -195,3 +195,20 @@ def test_events_before_a_rule_neither_count_nor_tell_since_when() -> None:
         node = standing_node(detector, detector.live[young], {})
         assert (node.verdict, node.found, node.since_us) == (False, found, since_us)
         detector.evaluate({"a": 1}, 2_000)
+
+
+@pytest.mark.parametrize(
+    ("condition", "until_us"),
+    [
+        ("age(a == 1) * age(b == 1) <= 5", 3_236_067),
+        ("-2 * age(a == 1) * abs(x) * age(b == 1) > -20", 3_236_067),
+        # It falls and grows, so no more is known.
+        ("(10 - age(a == 1)) * age(b == 1) < 99", 2_000_000),
+    ],
+)
+def test_until_when_a_product_of_ages_stays_on_its_side(condition: str, until_us: int) -> None:
+    detector = Detector()
+    detector.add_rule("rule", condition)
+    detector.evaluate({"a": 1, "b": 1}, 1_000)
+    [explained] = explain(detector, {"x": 2}, 2_000).rules
+    assert (explained.verdict, explained.node.until_us) == (True, until_us)
