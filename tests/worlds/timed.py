@@ -70,7 +70,10 @@ MEMBERS = (
 
 
 def narrower(condition: Condition, window_secs: float) -> Condition:
-    """Give a condition whose counts have this window, which what is remembered for them may serve."""
+    """Give a condition whose counts have this window, and others smaller lower bounds.
+
+    What is remembered for them may serve that.
+    """
     match condition:
         case terms.Keyed(inner, key, where):
             return terms.Keyed(narrower(inner, window_secs), key, where)
@@ -81,6 +84,8 @@ def narrower(condition: Condition, window_secs: float) -> Condition:
             return terms.Not(narrower(inner, window_secs))
         case terms.Count() | terms.Distinct():
             return replace(condition, window_secs=window_secs)
+        case terms.OnceWithin() | terms.EarlierWithin() | terms.SinceWithin() | terms.HistoricallyFor():
+            return replace(condition, min_secs=condition.min_secs / 2) if condition.min_secs else condition
     return condition
 
 

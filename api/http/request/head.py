@@ -41,7 +41,7 @@ def authorization(head: Fields) -> bytes | None:
 
 
 def accepts(head: Fields, media_type: bytes) -> bool:
-    """Whether the caller asks for a media type by its name, and would not rather have JSON."""
+    """Whether the caller asks for a media type by its name, and does not prefer JSON."""
     value = b",".join([value for name, value in head.headers if name == b"accept"]).decode("latin-1").lower()
     qualities = {name.partition(";")[0]: quality for name, quality in parse_accept_header(value, MIMEAccept)}
     return 0 < qualities.get(media_type.decode(), 0) >= qualities.get("application/json", 0)
