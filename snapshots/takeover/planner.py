@@ -18,7 +18,7 @@ from snapshots.takeover.journal_scan import (
     read_headers,
     scan_journal,
 )
-from snapshots.takeover.recovered import RecoveryPlan
+from snapshots.takeover.recovered import Flaw, RecoveryPlan
 
 _ATTEMPTS = 5
 
@@ -76,7 +76,7 @@ class _Planner:
         self._choose_snapshot()
         self._choose_pages(now_us)
         history = self._choose_history()
-        self._check_marked_segments_are_there(history)
+        self._check_marked_segments(history)
         judge_headerless(plan, headerless, history)
         scan_journal(plan, self._files)
         check_headerless_were_unsynced(plan, headerless, history)
@@ -196,21 +196,30 @@ class _Planner:
         plan.segments = [segment for segment in plan.segments if segment.epoch in history]
         return history
 
-    def _check_marked_segments_are_there(self, history: set[int]) -> None:
-        """Raise Hole if a segment that was written to, and may have records that count, is gone."""
+    def _check_marked_segments(self, history: set[int]) -> None:
+        """Report a segment as torn that was written to and is empty; raise Hole if one is gone.
+
+        Only those matter that may have records which count.
+        """
         plan, latest = self._plan, max(history)
         for place, first in self._names.marks.items():
             epoch, number = place
-            if place in self._names.segments or epoch < plan.epoch or first <= plan.sequence:
+            name = self._names.segments.get(place)
+            has_content = name is not None and plan.small.get(name) != b""
+            if has_content or epoch < plan.epoch or first <= plan.sequence:
                 continue
             fence = plan.first_fenced(epoch)
             if (epoch < latest and epoch not in history) or (fence is not None and fence <= first):
                 continue
             mark = mark_name(epoch, number, first)
-            raise _SegmentGone(
-                f"{plan.folder / segment_name(epoch, number)} is gone, with the records from {first} on: "
-                f"{mark} says that it was written"
-            )
+            if name is None:
+                raise _SegmentGone(
+                    f"{plan.folder / segment_name(epoch, number)} is gone, with the records from {first} on: "
+                    f"{mark} says that it was written"
+                )
+            # A crash leaves this if nothing of the segment was synced.
+            reason = f"at offset 0, it is empty, and {mark} says that record {first} was written"
+            plan.flaws.append(Flaw(plan.folder / name, "torn", reason))
 
     def _check_snapshots_are_covered(self) -> None:
         """Raise Hole if a snapshot that is damaged included records which are nowhere else."""

@@ -74,6 +74,8 @@ def _show_rule(folder: Path, detector: str, rule: str, key: dict[str, Any], *, a
 Examples:
   rule-detector repair /var/lib/rule-detector
   rule-detector repair /var/lib/rule-detector --yes
+
+Exit status: 0 nothing is or stays damaged, 1 something cannot be repaired, 2 wrong usage.
 """
 )
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
@@ -87,7 +89,8 @@ def repair(folder: Path, *, yes: bool) -> None:
 
     A backup may have more: `restore` makes another data folder of one.
     """
-    from snapshots.data_folder.lock import FolderLock  # noqa: PLC0415 -- slow to import, which --help should not be
+    from api.cli.inspection.data_folder import detector_folders  # noqa: PLC0415 -- slow to import, which --help should not be
+    from snapshots.data_folder.lock import FolderLock  # noqa: PLC0415
     from snapshots.errors import StorageError  # noqa: PLC0415
     from snapshots.repair import Kept, finish_repairs, what_can_be_kept  # noqa: PLC0415
     from snapshots.repair import repair as repair_folder  # noqa: PLC0415
@@ -101,11 +104,13 @@ def repair(folder: Path, *, yes: bool) -> None:
         for parent, its_aside in aside_of.items():
             finish_repairs(parent, its_aside)
         found: list[Kept] = []
-        for one in (folder / "directory", *(sorted(detectors.iterdir()) if detectors.is_dir() else ())):
+        unrepaired = 0
+        for one in (folder / "directory", *detector_folders(folder)):
             try:
                 kept = what_can_be_kept(one, after_damage=one.name == "directory")
             except StorageError as error:
                 warn(str(error))
+                unrepaired += 1
                 continue
             if kept is not None:
                 found.append(kept)
@@ -114,13 +119,15 @@ def repair(folder: Path, *, yes: bool) -> None:
                     f"; {counted(kept.skipped, 'record')} among them cannot be read" if kept.skipped else ""
                 )
                 click.echo(f"  what can be kept: everything up to record {kept.last}{lost}")
-        if not found:
+        if not found and not unrepaired:
             click.echo(f"{folder}: nothing to repair")
             return
         if any(kept.folder.name == "directory" and kept.skipped for kept in found):
             warn("a token whose revocation cannot be read is valid again: revoke it anew")
-        if not yes:
+        if found and not yes:
             click.confirm(f"Repair {counted(len(found), 'folder')}?", abort=True)
         for kept in found:
             old = repair_folder(kept, aside_of[kept.folder.parent])
             click.echo(f"{kept.folder}: repaired; the damaged folder is now {old}")
+    if unrepaired:
+        raise CommandError(f"{folder}: {counted(unrepaired, 'folder')} cannot be repaired, as said above")

@@ -310,6 +310,18 @@ def _once(folder: Path, read: Callable[[Recovered], T]) -> tuple[Look, T | None]
     return replace(look, damage=(*look.damage, defect)), None
 
 
+def detector_folders(data: Path) -> list[Path]:
+    """Return the folders of detectors: those that are there, and those that the catalogue names."""
+    _, state = looked_at(data / "directory", recovered_state)
+    folder = data / "detectors"
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    # A disk of its own has this folder.
+    names.discard("lost+found")
+    if state is not None:
+        names |= state.detectors.keys()
+    return [folder / name for name in sorted(names)]
+
+
 def stored_detector(data: Path, wanted: str) -> Detector:
     """Return the detector with that id, else the only one of that name, as it would be after the next start.
 

@@ -150,9 +150,9 @@ DEFECTS: dict[str, Defect] = {
     ),
     "marks are not looked at": Defect(
         planner._Planner,
-        "_check_marked_segments_are_there",
-        "place in self._names.segments or",
-        "True or",
+        "_check_marked_segments",
+        "if has_content or",
+        "if True or",
         missing_files,
     ),
     "payloads are not checked": Defect(

@@ -90,7 +90,7 @@ def test_a_folder_that_lost_files_is_repaired_or_left_as_it_is(data, kind):
     folder = data / "detectors" / A
     for path in folder.glob(f"{kind}-*"):
         path.unlink()
-    said = repaired(data)
+    said = repaired(data, status=int(kind == "snapshot"))
     if kind == "journal":
         assert [*read_only(folder).records] == []
     else:
@@ -105,6 +105,34 @@ def test_a_repair_that_was_killed_between_its_renames_is_run_again(data):
     folder.rename(aside / f"{A}.damaged-1")
     repaired(data)
     assert inspect_folder(folder).refusal is None
+
+
+def test_what_cannot_be_repaired_is_told_and_does_not_keep_others_from_it(data):
+    unusable, folder = data / "detectors" / B, data / "detectors" / A
+    shutil.copytree(folder, unusable)
+    path = segment(unusable)
+    path.unlink()
+    path.mkdir()
+    said = repaired(data, status=1)
+    assert f"{path}" in said
+    assert "1 folder cannot be repaired" in said
+    assert "nothing to repair" not in said
+    change(segment(folder), 44 + 2 * 41 + 36)
+    said = repaired(data, status=1)
+    assert f"{folder}: repaired" in said
+    assert "1 folder cannot be repaired" in said
+    path.rmdir()
+    repaired(data)
+    assert what_can_be_kept(unusable) is None
+
+
+def test_a_detector_whose_folder_is_gone_is_told_and_a_folder_of_the_disk_is_not(data):
+    (data / "detectors" / "lost+found").mkdir()
+    assert "nothing to repair" in repaired(data)
+    shutil.rmtree(data / "detectors" / A)
+    said = repaired(data, status=1)
+    assert f"{data / 'detectors' / A}: no snapshot can be used" in said
+    assert "nothing to repair" not in said
 
 
 def test_a_folder_in_use_is_refused(data):

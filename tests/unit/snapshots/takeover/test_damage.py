@@ -7,6 +7,7 @@ from snapshots.errors import (
     Hole,
 )
 from snapshots.format.file_names import segment_name, snapshot_name
+from snapshots.inspection import inspect_folder
 from snapshots.store import Store
 from tests.unit.snapshots.owners import change, forget_marks, opened, recovered, save, write
 
@@ -35,6 +36,28 @@ def test_a_torn_header_is_kept_aside_and_says_nothing(folder):
     (damage,) = Store(folder).recover().damage
     assert damage.path.name == f"{path.name}.torn"
     assert recovered(folder) == (b"born", [b"one"])
+
+
+def test_a_segment_that_was_written_to_and_is_empty_is_reported_as_torn(folder):
+    write(opened(folder, 1), b"one")
+    write(opened(folder, 2), b"two")
+    path = folder / segment_name(2, 1)
+    path.write_bytes(b"")
+    (reported,) = inspect_folder(folder).damage
+    (damage,) = Store(folder).recover().damage
+    assert damage.path.name == f"{path.name}.torn"
+    assert damage.reason == f"{path.name}: {reported.reason}"
+    assert "at offset 0, it is empty" in damage.reason
+    assert recovered(folder) == (b"born", [b"one"])
+    forget_marks(folder)
+    assert inspect_folder(folder).damage == ()
+
+
+def test_an_empty_segment_whose_records_count_nowhere_is_nothing_to_report(folder):
+    store = write(opened(folder, 1), b"one")
+    save(store)
+    (folder / segment_name(1, 1)).write_bytes(b"")
+    assert inspect_folder(folder).damage == ()
 
 
 def test_a_flipped_bit_is_damage_and_a_sector_of_zeros_a_torn_write(folder):
