@@ -72,7 +72,7 @@ class Witnesses(MemoryOfStamps):
     def serves(self, other: Memory) -> bool:
         if not isinstance(other, Witnesses) or other.span_us < self.span_us:
             return False
-        # With a longer span, more of those in the middle can go.
+        # What is kept for a span includes all that a longer one needs.
         return self == replace(other, min_us=self.min_us, span_us=self.span_us)
 
     def entry_for(self, other: Memory, entry: list[int]) -> list[int]:
