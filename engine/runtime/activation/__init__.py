@@ -1,1 +1,1 @@
-"""The active detectors of a worker's process: their queues, and when each is saved and passivated."""
+"""The active detectors of a worker process: their queues, and when each is saved and passivated."""

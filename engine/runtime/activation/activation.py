@@ -21,15 +21,14 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _STALLED = 4
-"""A call is reported as a problem after this fraction (1 / _STALLED) of the time after which it counts as
-hung."""
+"""A call is reported as a problem after 1 / _STALLED of the time after which it counts as hung."""
 
 
 class Activation:
     """A detector while it is active in this process.
 
-    The detector's queue calls the coroutines one at a time; a snapshot is written concurrently. Each of them
-    raises ActorDied if the thread that executes the calls hangs. `stir` is called when something is due.
+    The detector's queue calls the coroutines one at a time; a snapshot is written concurrently. Each
+    coroutine raises ActorDied if the thread that executes it hangs. `wake` is called when work becomes due.
     """
 
     def __init__(
@@ -40,7 +39,7 @@ class Activation:
         settings: RuntimeSettings,
         *,
         report: Callable[[Report], None],
-        stir: Callable[[], None],
+        wake: Callable[[], None],
     ) -> None:
         self.detector_id = detector_id
         self.epoch = epoch
@@ -49,18 +48,18 @@ class Activation:
         self.fenced = False
         """Whether a snapshot has found a later owner."""
         self.hung = False
-        """Whether a call has not returned in time, and may still run."""
+        """Whether a call has timed out and may still be running."""
         self.port = port
         self._executor = port.executor
         self._settings = settings
         self._loop = asyncio.get_running_loop()
-        self._stir = stir
+        self._wake = wake
         self._saving: asyncio.Task[None] | None = None
         self._forking: asyncio.Task[None] | None = None
         """The task that makes the folder of another detector."""
         self._in_trouble = False
         self._forks: deque[tuple[str, asyncio.Future[bool]]] = deque()
-        """The ids of the detectors to make from this one, each with the future that tells when it is made."""
+        """The ids of requested forks, each with a future that completes once the fork's folder exists."""
 
     async def activate(self) -> Activated:
         """Activate the detector. Raises StorageError."""
@@ -105,32 +104,32 @@ class Activation:
 
     @property
     def forking(self) -> bool:
-        """Whether another detector is being made from this one."""
+        """Whether a fork of this detector is being made."""
         return self._forking is not None
 
     @property
     def fork_waits(self) -> bool:
-        """Whether to begin to make another detector."""
+        """Whether a requested fork can begin now."""
         return bool(self._forks) and self._forking is None
 
     async def fork(self, fork_id: str) -> bool:
-        """Make the folder of another detector from the rules and the state that this one has then.
+        """Make the folder of a fork: a new detector with the current rules and state of this one.
 
-        Returns False if the detector has left before, and nothing was done. Raises StorageError.
+        Returns False, and does nothing, if the detector has been passivated before. Raises StorageError.
         """
         made: asyncio.Future[bool] = self._loop.create_future()
         self._forks.append((fork_id, made))
-        self._stir()
+        self._wake()
         return await made
 
     async def begin_fork(self) -> None:
-        """Copy the state for the next detector to make, and make its folder while batches continue.
+        """Copy the state for the next fork, and make its folder while batches continue.
 
         Raises ActorDied, and StorageError if the worker can no longer be used.
         """
         fork_id, made = self._forks.popleft()
         if made.done():
-            # Nobody waits for it any more.
+            # The caller is gone.
             return
         try:
             make_folder = await self._call(self.port.call(partial(self._executor.begin_fork, fork_id)))
@@ -154,7 +153,7 @@ class Activation:
         if self._saving is not None:
             self.schedule.stay(self._loop.time())
             self.reporter.tell(stays=True)
-            return "its snapshot has not come to the disk yet"
+            return "its snapshot is not written yet"
         try:
             if empty_journal and await self._call(self.port.call(self._executor.begin_saving)):
                 await self._call(self.port.beside(self._executor.finish_saving))
@@ -177,7 +176,7 @@ class Activation:
         await self._call(self.port.discard())
 
     def lose(self) -> None:
-        """Give up a snapshot under way, and what is not begun: the detector is lost, or has left."""
+        """Give up the pending snapshot and all forks: the detector is lost or passivated."""
         if self._saving is not None:
             self._saving.cancel()
             self._saving = None
@@ -194,9 +193,9 @@ class Activation:
             self._not_saved(error)
             if isinstance(error, Fenced):
                 self.fenced = True
-                self._stir()
+                self._wake()
         except Exception as error:  # noqa: BLE001 -- a background task: nobody awaits its exception
-            # The journal has all data, and the next attempt starts afresh.
+            # The journal holds all data, so the next attempt can start over.
             fields = {"detector": self.detector_id, "operation": "save"}
             _log.exception("a snapshot of the detector %s failed", self.detector_id, extra={"fields": fields})
             self._not_saved(StorageError(f"{type(error).__name__}: {error}"))
@@ -220,10 +219,10 @@ class Activation:
                 made.set_result(True)
         finally:
             self._forking = None
-            self._stir()
+            self._wake()
 
     async def _wait_until_saved(self) -> None:
-        """Wait until neither a snapshot nor another detector is being written."""
+        """Wait until neither a snapshot nor a fork is being written."""
         writing = {task for task in (self._saving, self._forking) if task is not None}
         if writing:
             await asyncio.wait(writing, timeout=self._settings.hung_s)
@@ -234,17 +233,17 @@ class Activation:
             self.reporter.tell(problem="")
 
     def _not_saved(self, error: StorageError) -> None:
-        """Continue with the state in memory and in the journal, and try again later."""
+        """Report a failed snapshot, and schedule another attempt."""
         self._in_trouble = True
         count = FENCED if isinstance(error, Fenced) else SNAPSHOTS_FAILED
         self.reporter.tell(counts={count: 1}, problem=f"it was not saved: {error}")
         self.schedule.note_save_failed(self._loop.time())
 
     async def _call(self, call: Awaitable[T], hung_s: float | None = None) -> T:
-        """Await a call of the detector; after `hung_s` it counts as hung, and long before as a problem."""
+        """Await a call; report it as stalled long before it counts as hung, which it does after `hung_s`."""
         hung_s = hung_s or self._settings.hung_s
         stalled_s = hung_s / _STALLED
-        # The event loop of a worker that detectors share goes on meanwhile, so nobody else notices.
+        # In a shared worker the event loop keeps running, so no watch of the process notices the stall.
         problem = f"it has been at one step for {stalled_s:g} s; does its disk answer?"
         stalled = self._loop.call_later(stalled_s, self.reporter.tell_stalled, problem)
         try:
@@ -259,6 +258,6 @@ class Activation:
                 self.reporter.tell_stalled("")
 
     def _tell_firings(self) -> None:
-        """Report firings that have become durable, if any have."""
+        """Report newly durable firings, if any."""
         if (figures := self._executor.figures()) is not None:
             self.reporter.tell_firings(figures.newest_firing)

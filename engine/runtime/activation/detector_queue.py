@@ -30,11 +30,11 @@ _log = logging.getLogger(__name__)
 
 
 class DetectorQueue:
-    """The active detector's mailbox, and the task that makes every call to the detector.
+    """The mailbox of an active detector, and the task that makes all calls to the detector.
 
-    Each front end has at most one batch here, and those that wait are executed together. So one call is under
-    way at a time, and snapshots begin between calls. However the task ends, every batch is answered: front
-    ends send what still waited to where the detector is activated next.
+    Each front end has at most one batch here; waiting batches are executed together. Calls run one at a time,
+    and snapshots begin between calls. However the task ends, every batch is answered: front ends resend
+    batches that were not started to the detector's next activation.
     """
 
     activated: asyncio.Task[Activated]
@@ -56,7 +56,7 @@ class DetectorQueue:
         """How busy it was in the last seconds."""
         self._settings = settings
         self._loop = asyncio.get_running_loop()
-        self.activation = Activation(detector_id, epoch, port, settings, report=report, stir=self._stir)
+        self.activation = Activation(detector_id, epoch, port, settings, report=report, wake=self._wake)
         self._waiting = WaitingBatches(settings)
         self._in_flight: list[Submission] = []
         self._since_ms = time.time_ns() // 1_000_000
@@ -65,13 +65,13 @@ class DetectorQueue:
         self._asleep = False
         """Whether the task waits for the signal."""
         self._soon = False
-        """Whether `_serve_soon` is about to look at what waits."""
+        """Whether `_serve_soon` is scheduled."""
         self._failed: Exception | None = None
-        """The exception that a batch has raised in `_serve_soon`; the task ends because of it."""
+        """The exception that a batch raised in `_serve_soon`. The task raises it again, and ends."""
         self._due: asyncio.TimerHandle | None = None
-        """Wakes the idle task when something is due, or earlier."""
+        """Wakes the idle task when work is due, or earlier."""
         self._overdue_since_s = float("inf")
-        """Since when, on the loop's clock, something has been due for which a tick waits or is under way."""
+        """When, on the loop's clock, the pending tick became due; infinite if no tick is pending."""
         self._deleted = False
         self._closing = False
         self._shut_down = False
@@ -81,12 +81,12 @@ class DetectorQueue:
         self._alone = False
         """Whether the detector needs a worker of its own."""
         self._leaves = False
-        """Whether it leaves this worker, even if no other one waits for its slot."""
+        """Whether it must leave this worker even if no other detector waits for its slot."""
         self._room_wanted = self.activation.schedule.room_wanted = room_wanted
-        """Whether another detector waits for the slot, as the scheduler last said."""
+        """Whether another detector waits for the slot, according to the scheduler's last note."""
 
     def held(self, *, activating: bool = False) -> Held:
-        """Return the activation as the scheduler should see it."""
+        """Return the activation as reported to the scheduler."""
         reporter = self.activation.reporter
         return Held(
             self.detector_id,
@@ -98,10 +98,10 @@ class DetectorQueue:
             newest_firing=self.figures().newest_firing,
         )
 
-    # -- what others call ------------------------------------------------------------------------------------
+    # -- public ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to serve, right after the activation."""
+        """Start serving; called right after the activation."""
         self._task = self._loop.create_task(self._run(), name=f"queue of {self.detector_id}")
 
     def submit(self, submission: Submission) -> None:
@@ -110,14 +110,14 @@ class DetectorQueue:
             submission.settle(self._gone())
             return
         self._waiting.submissions.append(submission)
-        # A task that is awake looks at what waits before it sleeps.
+        # A task that is awake checks for waiting batches before it sleeps.
         if self._asleep and not self._soon:
             self._soon = True
-            # Not at once: batches of other front ends may arrive in the same turn of the loop.
+            # Batches of other front ends may arrive in the same iteration of the loop, and can join this one.
             self._loop.call_soon(self._serve_soon)
 
     def tick_if_due(self, now_us: int) -> None:
-        """Tick the detector after the batches that wait, if something is due. At most one tick waits."""
+        """Queue a tick behind the waiting batches if something is due. At most one tick waits."""
         due_us = self.activation.port.executor.due_us
         if due_us is not None and due_us <= now_us and self._overdue_since_s == float("inf"):
             self._overdue_since_s = self._loop.time() - (now_us - due_us) / 1e6
@@ -126,13 +126,13 @@ class DetectorQueue:
     def _ticked(self, outcome: Outcome) -> None:
         self._overdue_since_s = float("inf")
         if isinstance(outcome, Reply) and outcome.crash is not None:
-            # No front end reports it.
+            # Ticks have no front end that would report the error.
             fields = {"detector": self.detector_id, "operation": TICK_DUE}
             message = "a tick of the detector %s failed: %s"
             _log.error(message, self.detector_id, outcome.crash.detail, extra={"fields": fields})
 
     def figures(self) -> DetectorFigures:
-        """Return what waits, and what the detector holds as far as that is known."""
+        """Return the figures of the queue and, as far as known, of the detector."""
         unanswered = [one for one in (*self._in_flight, *self._waiting.submissions) if not one.done]
         held = self.activation.port.executor.figures() or DetectorFigures(self.detector_id, self.epoch)
         return msgspec.structs.replace(
@@ -150,17 +150,17 @@ class DetectorQueue:
         """Note whether another detector waits for the slot."""
         self._room_wanted = wanted
         self.activation.schedule.room_wanted = wanted or self._leaves
-        self._stir()
+        self._wake()
 
     def move(self, *, alone: bool) -> None:
-        """Passivate it after its turn, to be activated elsewhere; if `alone`, in a worker of its own."""
+        """Passivate the detector after its turn; if `alone`, it is then activated in a worker of its own."""
         self._alone, self._leaves = alone, True
         self.make_room(wanted=self._room_wanted)
 
     async def fork(self, fork_id: str) -> bool:
-        """Make the folder of another detector from the rules and the state that this one has now.
+        """Make the folder of a fork: a new detector with the current rules and state of this one.
 
-        Returns False if the detector is no longer here, and nothing was done. Raises StorageError.
+        Returns False, and does nothing, if the detector is no longer here. Raises StorageError.
         """
         if self._task is None or self._deleted:
             return False
@@ -175,10 +175,10 @@ class DetectorQueue:
     async def close(self) -> str | None:
         """Answer waiting requests for at most `shutdown_s`, then save and drop the detector.
 
-        Returns the reason if the detector could not be saved.
+        If the detector could not be saved, returns the reason.
         """
         self._closing = True
-        self._stir()
+        self._wake()
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=self._settings.shutdown_s)
         self._shut_down = True
@@ -188,16 +188,16 @@ class DetectorQueue:
 
     # -- the task --------------------------------------------------------------------------------------------
 
-    def _stir(self) -> None:
+    def _wake(self) -> None:
         """Wake the task if it sleeps."""
         self._signal.set()
 
     async def _stop_within(self, seconds: float) -> None:
-        """End the task when it is done or time is up."""
+        """Wait for the task to end; cancel it after some seconds."""
         task = self._task
         if task is None:
             return
-        self._stir()
+        self._wake()
         await asyncio.wait({task}, timeout=seconds)
         task.cancel()
         await asyncio.wait({task})
@@ -208,7 +208,7 @@ class DetectorQueue:
             while self._ended is None:
                 await self._step()
         except asyncio.CancelledError:
-            # The code that cancelled it has answered the waiting requests; nobody awaits the result.
+            # `_stop_within` cancelled it: a call did not return in time.
             hung = True
         except Exception as error:  # noqa: BLE001 -- every batch must be answered
             fields = {"detector": self.detector_id}
@@ -257,9 +257,9 @@ class DetectorQueue:
             activation.reporter.note_synced()
             self._lose(f"its process was lost: {error}")
         except StorageError as error:
-            # Its state is ahead of what is durable, so it must not answer any more.
+            # The state in memory is ahead of the durable one, so it must not answer any more.
             count = FENCED if isinstance(error, Fenced) else JOURNAL_FAILED
-            # The next activation makes a new claim, but what the removed files held is lost.
+            # The next activation makes a new claim, but the contents of the removed files are lost.
             removed = str(error) if isinstance(error, ClaimRemoved) else None
             activation.reporter.tell(counts={count: 1}, problem=str(error), removed=removed)
             self._lose(str(error))
@@ -283,19 +283,19 @@ class DetectorQueue:
         if self._due is None or due_s < self._due.when():
             if self._due is not None:
                 self._due.cancel()
-            self._due = self._loop.call_at(due_s, self._stir_when_due)
+            self._due = self._loop.call_at(due_s, self._wake_when_due)
         self._signal.clear()
         self._asleep = True
         await self._signal.wait()
         self._asleep = False
 
-    def _stir_when_due(self) -> None:
-        # Requests may have postponed what was due. Then the task sets another timer.
+    def _wake_when_due(self) -> None:
+        # Requests may have postponed the due work; the task then sets another timer.
         self._due = None
         self._signal.set()
 
     def _serve_soon(self) -> None:
-        """Execute what waits if it is small: waking the task would take longer. The task does the rest."""
+        """Execute the waiting batches if they are small: waking the task costs more. Else wake the task."""
         self._soon = False
         if not self._asleep or self._signal.is_set() or not (taken := self._waiting.take()):
             return
@@ -306,16 +306,16 @@ class DetectorQueue:
                 self._waiting.put_back(taken)
             else:
                 self._pass_on(taken, batch, reply)
-                assert self._due is not None, "it is set before the task sleeps"
+                assert self._due is not None, "the task sets the timer before it sleeps"
                 if not self._waiting and self._ended is None and schedule.next_due_s() >= self._due.when():
                     return
         except Exception as error:  # noqa: BLE001 -- the task ends for it
             settle(taken, error)
             self._failed = error
-        self._stir()
+        self._wake()
 
     async def _serve(self) -> None:
-        """Execute what waits as the next batch, and pass the answers on."""
+        """Execute the waiting batches together, and pass the answers on."""
         taken = self._waiting.take()
         if not taken:
             return
@@ -335,7 +335,7 @@ class DetectorQueue:
             self._in_flight = []
 
     def _pass_on(self, taken: list[Submission], batch: list[Operation], reply: Reply) -> None:
-        """Note what a reply means, and give each of the batches executed together its answers."""
+        """Update the schedule from a reply, report it, and answer the batches that it belongs to."""
         now_s, activation = self._loop.time(), self.activation
         is_used = activation.reporter.note_reply(batch, reply, now_s)
         activation.schedule.note_batch(reply, now_s, is_used=is_used)
@@ -344,7 +344,7 @@ class DetectorQueue:
             self._lose("an operation broke the engine")
 
     def _gone(self) -> Exception:
-        """Return the error for batches that are not executed here any more."""
+        """Return the error for batches that arrive too late to be executed here."""
         if self._deleted:
             return no_such_detector(self.detector_id)
         return shutting_down() if self._shut_down else MOVED

@@ -38,11 +38,11 @@ from snapshots.files import wall_clock_us
 _log = logging.getLogger(__name__)
 
 _ABANDONED_FACTOR = 2
-"""After `abandoned_s`, the directory tells its workers to save. If it does not, they save after this multiple
-of it."""
+"""After `abandoned_s`, an abandoned directory tells its workers to save. A worker without connections does so
+by itself after this multiple of it."""
 
 _USED_TOLD_S = 0.1
-"""How long a report that a detector is in use waits for those of other detectors."""
+"""How long reports that detectors are in use are collected before they are sent together."""
 
 
 class Node(NamedTuple):
@@ -53,13 +53,13 @@ class Node(NamedTuple):
 
 
 class DetectorService:
-    """Serves any number of connections. The one that last gave a command is the scheduler's.
+    """Serves any number of connections. The latest one to send a command is the scheduler's.
 
-    Each command carries the term of the scheduler that gives it. Once a later one has given a command, those
-    of earlier ones are refused: they were replaced, and what they still had under way may arrive late.
+    Each command carries the term of its scheduler. Once a command of a later term has arrived, commands of
+    earlier terms are refused: their scheduler was replaced, and its last commands may arrive late.
 
-    A batch names the epoch of the activation that it is meant for, which is unique in a data folder. If that
-    activation is not here, the batch is refused as MOVED. The worker outlives its scheduler: it finishes
+    A batch names the epoch of the activation that it is meant for; epochs are unique in a data folder. If
+    that activation is not here, the batch is refused as MOVED. The worker outlives its scheduler: it finishes
     the calls it has begun, and the next scheduler adopts it.
     """
 
@@ -74,10 +74,10 @@ class DetectorService:
         abandoned: Callable[[], object] = lambda: None,
         show: Callable[[list[str]], object] = lambda _: None,
     ) -> None:
-        """`make_port` makes a place for one detector, which is used for one activation.
+        """`make_port` makes the port for one activation of one detector.
 
-        `abandoned` is called once everything is saved because nobody has come for `abandoned_s`, and `show`
-        with the ids of the active detectors.
+        `abandoned` is called when the worker has saved everything after too long without any connection.
+        `show` is called with the ids of the active detectors.
         """
         self._settings = settings
         self._make_port = make_port
@@ -94,18 +94,18 @@ class DetectorService:
         """The open connections, each with its transport."""
         self._scheduler: ServerConnection | None = None
         self._term = 0
-        """The latest term of a scheduler that has given a command."""
+        """The latest term among the commands received."""
         self._activating: dict[int, DetectorQueue] = {}
         """The queues of the detectors that are being activated, by the epochs of their activations."""
         self._discards = Background()
         self._meter = RateMeter()
         self._repeated: set[Callable[[], None]] = set()
-        """What is done regularly, as long as there are detectors."""
+        """The work that is repeated while there are detectors."""
         self._used: dict[int, bytes] = {}
-        """The reports that detectors are in use, by the epochs of their activations, until they are sent."""
+        """The encoded reports that detectors are in use, not sent yet, by the epochs of their activations."""
 
     def link(self, transport: str = "unix") -> Link:
-        """Make the link for a connection that is about to be made, by `unix`, `tcp` or `tls`."""
+        """Make the link of a new connection over `unix`, `tcp` or `tls`."""
         server = ServerConnection({}, self._submit, noted=self._noted, lost=lambda: self._lost(server))
         commands: dict[str, Callable[..., Awaitable[Any]]] = {
             "activate": self._activate,
@@ -130,7 +130,7 @@ class DetectorService:
         return sum([server.under_way for server in self.servers]) > 1
 
     def log(self, logged: Logged) -> bool:
-        """Send a record to the scheduler, for the service's log; return whether there is one."""
+        """Send a record to the scheduler, for the service's log; return False without a scheduler."""
         scheduler = self._scheduler
         if scheduler is None or not scheduler.connected:
             return False
@@ -164,7 +164,7 @@ class DetectorService:
         term: int,
         *arguments: object,
     ) -> object:
-        """Execute a command. Raises Superseded if a later scheduler has given one."""
+        """Execute a command. Raises Superseded if a later scheduler commands this worker."""
         if term < self._term:
             message = f"a later directory commands this worker: its term is {self._term}, not {term}"
             _log.warning("a command was refused: %s", message)
@@ -173,7 +173,7 @@ class DetectorService:
         return await command(*arguments)
 
     async def _activate(self, detector_id: str, epoch: int, room_wanted: bool) -> Activated:
-        """Activate a detector; return the same again if the command is repeated."""
+        """Activate a detector. A repeated command returns the result of the first."""
         queue = self.queues.get(epoch) or self._activating.get(epoch)
         if queue is None:
             port = self._make_port()
@@ -181,7 +181,7 @@ class DetectorService:
             queue = DetectorQueue(detector_id, epoch, port, self._settings, report, room_wanted=room_wanted)
             self._activating[epoch] = queue
             queue.activated = asyncio.create_task(self._begin(queue, at_once=room_wanted))
-        # It goes on without the scheduler, whose successor adopts the detector.
+        # The activation continues if the scheduler is lost; its successor adopts the detector.
         return await asyncio.shield(queue.activated)
 
     async def _begin(self, queue: DetectorQueue, *, at_once: bool) -> Activated:
@@ -194,7 +194,7 @@ class DetectorService:
         queue.start()
         settings = self._settings
         if settings.tick_s and at_once:
-            # It may have been activated for that, and is to leave as soon as it can.
+            # It may have been activated for this tick alone, and then leaves as soon as it can.
             queue.tick_if_due(self._now_us())
         for every_s, work in ((settings.load_s, self._measure), (settings.tick_s, self._tick)):
             if every_s and work not in self._repeated:
@@ -203,7 +203,7 @@ class DetectorService:
         return activated
 
     def _repeat(self, every_s: float, work: Callable[[], None]) -> None:
-        """Do some work now, and again and again as long as there are detectors."""
+        """Do some work now, and periodically as long as there are detectors."""
         if not self.queues:
             self._repeated.discard(work)
             return
@@ -211,13 +211,13 @@ class DetectorService:
         asyncio.get_running_loop().call_later(every_s, self._repeat, every_s, work)
 
     def _tick(self) -> None:
-        """Have the detectors ticked for which something is due."""
+        """Tick the detectors in which something is due."""
         now_us = self._now_us()
         for queue in self.queues.values():
             queue.tick_if_due(now_us)
 
     def _measure(self) -> None:
-        """Measure how busy the detectors are; have one leave that takes too much from the others here."""
+        """Measure how busy the detectors are, and move one away if it starves the others in this worker."""
         totals = {
             epoch: Totals(queue.figures().events, queue.activation.port.cpu_s)
             for epoch, queue in self.queues.items()
@@ -237,7 +237,7 @@ class DetectorService:
     def _report(self, epoch: int, port: DetectorThread, report: Report) -> None:
         encoded = encode_report(report)
         if report.used:
-            # Waking the directory costs as much as an event, so several detectors are reported at once.
+            # Waking the directory costs as much as an event, so reports of several detectors share a wake-up.
             if not self._used:
                 asyncio.get_running_loop().call_later(_USED_TOLD_S, self._tell_used)
             self._used[epoch] = encoded
@@ -249,7 +249,7 @@ class DetectorService:
         for server in self.servers:
             if server is not self._scheduler:
                 server.note(LEFT, str(epoch).encode())
-        # The scheduler may end the process at once: answers and notes go first.
+        # The scheduler may end the process at once, so answers and notes are sent first.
         asyncio.get_running_loop().call_soon(self._tell, encoded)
 
     def _tell_used(self) -> None:
@@ -262,7 +262,7 @@ class DetectorService:
             self._scheduler.note(REPORT, report)
 
     def _over(self, epoch: int, port: DetectorThread, ended: Ended) -> None:
-        """Forget an activation. What a failed one leaves in memory can answer nobody, and is dropped."""
+        """Forget an activation. The state that a failed one left in memory is dropped."""
         self.queues.pop(epoch, None)
         self._used.pop(epoch, None)
         self._show_detectors()
@@ -273,8 +273,8 @@ class DetectorService:
         self._show([queue.detector_id for queue in self.queues.values()])
 
     async def _held(self) -> list[Held]:
-        """Return the activations that there are, and those that have begun."""
-        # When the scheduler connects, it calls a method through Ray, which then changes the title.
+        """Return all activations, those in progress included."""
+        # A connecting scheduler calls a method through Ray, which changes the process title.
         self._show_detectors()
         beginning = [queue.held(activating=True) for queue in self._activating.values()]
         return [*beginning, *(queue.held() for queue in self.queues.values())]
@@ -316,6 +316,6 @@ class DetectorService:
 
 
 async def _discard(port: DetectorThread) -> None:
-    # In a process that dies meanwhile, nothing is left to drop.
+    # If the process dies meanwhile, there is nothing left to drop.
     with suppress(ActorDied):
         await port.discard()

@@ -1,4 +1,4 @@
-"""The threads of a worker, in which the calls of its detectors are executed beside its event loop."""
+"""The threads in which a worker executes the calls of its detectors, beside its event loop."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -17,33 +17,33 @@ T = TypeVar("T")
 _SMALL_BYTES: Final = 32 * 1024
 """Payloads of this size are evaluated in a few milliseconds."""
 _SLOW_S: Final = 0.02
-"""If the last batch of a detector took longer, to evaluate or to sync, a thread executes the next one: then
-no other detectors wait for it."""
+"""If the last batch of a detector took longer, to evaluate or to sync, a thread executes its next one: other
+detectors need not wait for it."""
 _LARGE_BYTES: Final = 1024 * 1024
 """Payloads of this size are evaluated in a fraction of a second."""
 _MUCH: Final = frozenset({PUT_RULES, TICK, TICK_DUE})
-"""Operations that may remove many rules, or at which rules may fire for many keys, however short they are."""
+"""Operations that may take long however short they are: they may remove many rules or fire for many keys."""
 _CALLS_AT_ONCE: Final = 4
 _SAVING_AT_ONCE: Final = 2
 """How many detectors that share a worker are saved at the same time."""
 
 
 class WorkerThreads:
-    """The threads of a worker, beside its event loop, for the calls of all its detectors.
+    """The threads of a worker for the calls of all its detectors.
 
-    Python code runs in one thread at a time, so more threads evaluate no faster. But while one thread waits
-    for a disk, the others serve detectors whose data is on another. Quick calls never wait behind a long
-    batch, nor long batches behind the longest ones. Threads that compute take turns.
+    Python code runs in one thread at a time, so more threads do not evaluate faster. But while one thread
+    waits for a disk, the others serve other detectors. Short calls never wait behind a long batch, nor long
+    batches behind the longest ones. Threads that compute take turns.
     """
 
     def __init__(self, detectors: int) -> None:
-        """Start the threads for that many detectors."""
+        """Start the threads for a number of detectors."""
         shared = detectors > 1
         self.calls: Final = Threads("detector", _CALLS_AT_ONCE if shared else 1)
         self._long: Final = Threads("long batch", _CALLS_AT_ONCE) if shared else self.calls
         self._longest: Final = Threads("longest batch", _CALLS_AT_ONCE) if shared else self.calls
         self.turns: Final = Turns() if shared else None
-        # One at a time: the report of a crash in a replay must name the detector that was replayed.
+        # One activation at a time, so that a crash report of a replay is attributed to the right detector.
         self.activations: Final = Threads("activation") if shared else self.calls
         self.saving: Final = Threads("saving", _SAVING_AT_ONCE if shared else 1)
         self.heap: Final = FrozenHeap(detectors)
@@ -55,32 +55,32 @@ class WorkerThreads:
 
 @dataclass(eq=False)
 class DetectorThread:
-    """A detector inside a worker, as the worker's event loop calls it; a thread executes what takes long.
+    """A detector inside a worker, called from the worker's event loop; threads execute long calls.
 
     Calls are made one at a time, except those of `beside`. They raise StorageError.
     """
 
     executor: OperationExecutor
-    """Executes them. What needs no thread is asked of it directly."""
+    """Executes the calls. Callers may use it directly for what needs no thread."""
     _threads: WorkerThreads
     alone: Callable[[], bool] = lambda: True
     """Returns whether no other detector is active in this process."""
     others_wait: Callable[[], bool] = lambda: False
-    """Returns whether this process has more to do than the batch that is about to be executed."""
+    """Returns whether other work waits in this process besides the batch about to be executed."""
     _slow: bool = False
     """Whether the last batch took long."""
     _long: bool = False
-    """Whether it computed for long."""
+    """Whether the last batch computed for long."""
     cpu_s: float = 0.0
-    """The processor time of those of its batches that were executed beside other detectors."""
+    """The processor time of its batches, without those executed while it was alone in the process."""
 
     async def activate(self, detector_id: str, epoch: int) -> Activated:
         return await self._threads.activations.call(partial(self._activate, detector_id, epoch))
 
     def handle_at_once(self, batch: Sequence[Operation]) -> Reply | None:
-        """Execute a small batch in the event loop, because waking a thread takes longer.
+        """Execute a small batch in the event loop, which is faster than waking a thread.
 
-        Returns None if it is large, or if other detectors wait already or would wait for long.
+        Returns None if the batch is large, or if other detectors wait or would have to wait for long.
         """
         if _payload_bytes(batch) > _SMALL_BYTES or self.executor.may_fire_much:
             return None
@@ -101,16 +101,16 @@ class DetectorThread:
         return await threads.for_long(payload_bytes).call(partial(self._handle, batch, threads.turns))
 
     async def call(self, work: Callable[[], T]) -> T:
-        """Do some work of the executor in a thread."""
+        """Execute a call in a thread."""
         return await self._threads.calls.call(work)
 
     async def beside(self, work: Callable[[], T]) -> T:
-        """Do some work in another thread, while batches continue."""
+        """Execute a call in another thread while batches continue."""
         return await self._threads.saving.call(work)
 
     async def passivate(self) -> int:
         """Save and drop the detector; return the bytes that the process holds."""
-        # As in `handle`: a thread is only woken for what takes long.
+        # As in `handle`, a thread is woken only for long work.
         if self.executor.passivates_at_once and not self._threads.heap.holds_many:
             return self._dropping(self.executor.passivate)
         return await self.call(partial(self._dropping, self.executor.passivate))
@@ -140,5 +140,5 @@ class DetectorThread:
 
 
 def _payload_bytes(batch: Sequence[Operation]) -> int:
-    """Return the size of a batch, which is never small if something short in it may do much."""
+    """Return the size of a batch; a short operation that may take long counts as large."""
     return sum([len(one.payload) + (one.kind in _MUCH) * (_SMALL_BYTES + 1) for one in batch])

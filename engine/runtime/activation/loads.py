@@ -1,4 +1,4 @@
-"""How busy each detector of a worker is, and which one has to leave because it takes too much."""
+"""How busy each detector of a worker is, and which one must leave because it takes too much."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 from engine.runtime.contract.figures import DetectorFigures
 
 SHARE_MAX: Final = 0.25
-"""The share of a processor from which on a detector gets a worker of its own."""
+"""A detector that takes this share of a processor or more gets a worker of its own."""
 LARGE: Final = 0.25
-"""The share of the worker's memory from which on a detector that has to leave gets a worker of its own."""
+"""A leaving detector that holds this share of the worker's memory or more gets a worker of its own."""
 
 
 class Leaver(NamedTuple):
@@ -21,9 +21,9 @@ class Leaver(NamedTuple):
 
 
 def leaver(detectors: Sequence[DetectorFigures], resident_bytes: int, bytes_max: int) -> Leaver | None:
-    """Return which of the detectors of a worker must leave it; None if none must.
+    """Return the detector that must leave its worker; None if none must.
 
-    At most one detector leaves at a time: without it, the loads of the others may be fine.
+    Detectors leave one at a time: without the first, the load of the others may be acceptable.
     """
     if len(detectors) <= 1:
         return None
@@ -37,11 +37,11 @@ def leaver(detectors: Sequence[DetectorFigures], resident_bytes: int, bytes_max:
 
 
 class Totals(NamedTuple):
-    """What a detector has evaluated and used until now."""
+    """What a detector has evaluated and used so far."""
 
     events: int
     cpu_s: float
-    """The processor time of those of its batches that were executed beside other detectors."""
+    """The processor time of its batches, without those executed while it was alone in the process."""
 
 
 class Rates(NamedTuple):
@@ -49,13 +49,13 @@ class Rates(NamedTuple):
 
     events_per_s: float = 0.0
     cpu: float = 0.0
-    """The processors that it takes: 1 is all of one."""
+    """The processors that it uses: 1 is one whole processor."""
 
 
 class RateMeter:
-    """Measures the detectors of a process between two calls of `measure`.
+    """Measures the load of the detectors of a process between two calls of `measure`.
 
-    A detector that is alone in the process takes all of its processor time: its batches are not timed.
+    A detector that is alone in the process is charged all of its processor time: its batches are not timed.
     """
 
     def __init__(self, process_s: Callable[[], float] = time.process_time) -> None:
@@ -65,7 +65,7 @@ class RateMeter:
         self._used_s = 0.0
 
     def measure(self, now_s: float, totals: Mapping[int, Totals]) -> dict[int, Rates]:
-        """Return the rates since the last call, by epoch. A detector that is new has none yet."""
+        """Return the rates since the last call, by epoch. New detectors have none yet."""
         seconds, used_s = now_s - self._measured_s, self._process_s()
         before, process_s = self._before, used_s - self._used_s
         self._before, self._measured_s, self._used_s = totals, now_s, used_s

@@ -1,4 +1,4 @@
-"""What the replies of an active detector mean: what is due next, and what the scheduler is told."""
+"""When an active detector must be saved, synced or passivated, and what is reported to the scheduler."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -12,7 +12,7 @@ _READ_ONLY_WAIT_FACTOR: Final = 4
 """After a read-only activation, the next attempt waits at least this multiple of the time it took."""
 
 _ARRIVE_S: Final = 1.0
-"""A detector stays active at least this long, so that the requests that it was activated for can arrive."""
+"""A detector stays active at least this long, so that the requests that caused its activation can arrive."""
 
 
 _USED_TOLD_S: Final = 0.1
@@ -20,18 +20,18 @@ _USED_TOLD_S: Final = 0.1
 
 
 class Schedule:
-    """Decides when a save, a sync or the passivation is due, from what is noted.
+    """Decides when a save, a sync or the passivation is due, from the events noted here.
 
-    It has no clock: all times are the event loop's.
+    Reads no clock: callers pass the event loop's time.
     """
 
     def __init__(self, settings: RuntimeSettings) -> None:
         self.room_wanted = False
         """Whether another detector waits for the slot."""
         self.saving = False
-        """Whether a snapshot is being written. No other one begins meanwhile."""
+        """Whether a snapshot is being written; only one is written at a time."""
         self.read_only = False
-        """Whether the detector was activated for reading only."""
+        """Whether the detector is read-only in this activation."""
         self._settings = settings
         self._active_since_s = 0.0
         self._used_at_s = 0.0
@@ -43,7 +43,7 @@ class Schedule:
         """When the next sync is due; None if the whole journal is synced."""
         self._passivate_not_before_s = 0.0
         self._save_not_before_s = 0.0
-        """The time after a failed snapshot before which a long journal does not trigger another one."""
+        """After a failed snapshot, a long journal does not trigger another one before this time."""
         self._reactivate_at_s = 0.0
         """When to try again to activate a read-only detector for writing."""
 
@@ -51,7 +51,7 @@ class Schedule:
 
     @property
     def has_journal(self) -> bool:
-        """Whether batches have left something in the journal that is in no snapshot yet."""
+        """Whether the journal has entries that no snapshot includes yet."""
         return self._save_at_s is not None or self.saving
 
     def should_save(self, now_s: float) -> bool:
@@ -61,22 +61,22 @@ class Schedule:
         return self._sync_at_s is not None and now_s >= self._sync_at_s
 
     def should_passivate(self, now_s: float, *, busy: bool, forking: bool) -> bool:
-        """Whether to passivate. A busy detector gives way only to one that waits, and only after its turn."""
+        """Whether to passivate. A busy detector yields only to a waiting one, and only after its turn."""
         if now_s < self._passivate_not_before_s:
             return False
         if not self._used and now_s < self._active_since_s + _ARRIVE_S:
             return False
         if busy:
             if self.saving or forking:
-                # Passivation would wait for the snapshot, and with it the detector that wants the slot.
+                # Passivation, and the detector that waits for the slot, would have to wait for the snapshot.
                 return False
-            # Without this, a detector could be activated and passivated for ever without serving a batch.
+            # Otherwise detectors could be activated and passivated forever without serving a batch.
             turn_over = self._used and now_s >= self._active_since_s + self._settings.turn_s
             return self.room_wanted and turn_over
         return self.room_wanted or now_s >= self._used_at_s + self._settings.passivate_after_s
 
     def should_reactivate(self, now_s: float) -> bool:
-        """Whether it is time to activate a read-only detector again, for writing."""
+        """Whether to activate a read-only detector again, now for writing."""
         return self.read_only and now_s >= self._reactivate_at_s
 
     def next_due_s(self) -> float:
@@ -93,7 +93,7 @@ class Schedule:
     # -- what has happened -----------------------------------------------------------------------------------
 
     def note_activation(self, began_s: float, now_s: float, *, read_only: bool) -> None:
-        """Note that the detector is active now. A read-only one is to be activated again."""
+        """Note that the detector is active now. A read-only detector is activated again later."""
         self._active_since_s = self._used_at_s = now_s
         self.read_only = read_only
         wait_s = max(self._settings.retry_s, _READ_ONLY_WAIT_FACTOR * (now_s - began_s))
@@ -102,7 +102,7 @@ class Schedule:
     def note_batch(self, reply: Reply, now_s: float, *, is_used: bool = True) -> None:
         """Schedule the save and the sync that a batch requires, unless they are due earlier.
 
-        `is_used` says whether callers sent the batch. If not, it does not postpone the passivation.
+        `is_used` says whether callers sent the batch. The service's own batches do not postpone passivation.
         """
         settings = self._settings
         self._used = True
@@ -110,9 +110,9 @@ class Schedule:
             self._used_at_s = now_s
         if reply.unsynced and self._sync_at_s is None:
             self._sync_at_s = now_s + settings.journal_sync_interval_s
-        # Until it is written, the data of the pending snapshot still counts as journal.
-        long = reply.journal_bytes >= settings.snapshot_journal_bytes and not self.saving
-        if reply.missing is not None or (long and now_s >= self._save_not_before_s):
+        # The journal includes the data of a pending snapshot until that is written.
+        is_long = reply.journal_bytes >= settings.snapshot_journal_bytes and not self.saving
+        if reply.missing is not None or (is_long and now_s >= self._save_not_before_s):
             self._save_at_s = now_s
         elif (reply.journal_bytes or reply.unsaved) and self._save_at_s is None:
             self._save_at_s = now_s + settings.snapshot_interval_s
@@ -122,11 +122,11 @@ class Schedule:
         self._sync_at_s = None
 
     def note_save_begun(self) -> None:
-        """Note that a snapshot is about to be made of the present state."""
+        """Note that a snapshot of the current state begins."""
         self._save_at_s = None
 
     def note_save_failed(self, now_s: float) -> None:
-        """Schedule another attempt at a snapshot that failed, and keep the detector active for a while."""
+        """Schedule another attempt after a failed snapshot, and keep the detector active for a while."""
         self._save_at_s = self._save_not_before_s = now_s + self._settings.snapshot_interval_s
         self.stay(now_s)
 
@@ -136,16 +136,16 @@ class Schedule:
 
 
 class Reporter:
-    """Tells the scheduler what becomes of an active detector. All times are the event loop's."""
+    """Reports changes of an active detector to the scheduler. All times are the event loop's."""
 
     def __init__(self, epoch: int, report: Callable[[Report], None]) -> None:
         self._epoch = epoch
         self._report = report
-        self._used_told_at_s = -float("inf")
+        self._used_reported_at_s = -float("inf")
         self._newest_firing = 0
-        """The number of the newest firing that was told."""
+        """The number of the newest firing that was reported."""
         self._last_firing = 0
-        """That of the newest one, durable or not."""
+        """The number of the newest firing, durable or not."""
         self._unsaved = False
         """Whether a crash of this process would lose data."""
         self._unsynced = False
@@ -153,53 +153,53 @@ class Reporter:
         self._without_room = False
         self._missing: str | None = None
         self._problem: str | None = None
-        """The problem that was told last; empty once it is over, None if there was none."""
+        """The problem that was reported last; empty once it is over, None if there was none."""
         self._stalled = ""
-        """The problem that a call takes long, which is told instead; empty if none does."""
+        """The problem that a call takes long, which is reported instead; empty if none does."""
 
     @property
     def problem(self) -> str | None:
-        """The problem that there is; empty if it is over, None if there was none."""
+        """The current problem; empty if it is over, None if there was none."""
         return self._stalled or self._problem
 
     @property
     def at_risk(self) -> bool:
-        """Whether some data is not on the disk, or was not when the worker was lost."""
+        """Whether some data is not on the disk, or was not on it when the worker was lost."""
         return self._unsaved or self._unsynced
 
     def tell(self, **changes: Any) -> None:
-        """Report some changes."""
+        """Report changes: members of Report."""
         self._problem = changes.get("problem", self._problem)
         self._report(Report(self._epoch, **changes))
 
     def tell_end(self, ended: Ended) -> None:
-        """Report that the activation is over. If it has ended regularly, all firings are durable."""
+        """Report the end of the activation. After a regular end, all firings are durable."""
         newest = self._newest_firing if ended.reason is not None else self._last_firing
         self.tell(ended=ended, newest_firing=newest)
 
     def tell_stalled(self, problem: str) -> None:
-        """Report that a call takes long; empty once it is over."""
+        """Report the problem that a call takes long; an empty one once the call is over."""
         if problem != self._stalled:
             self._stalled = problem
             self._report(Report(self._epoch, problem=self.problem or ""))
 
     def tell_firings(self, newest: int) -> None:
-        """Report the newest firing that is durable, unless it was told."""
+        """Report the newest durable firing, unless it was reported before."""
         if newest > self._newest_firing:
             self._newest_firing = newest
             self.tell(newest_firing=newest)
 
     def note_activation(self, now_s: float) -> None:
-        """Note that the scheduler knows the detector to be in use now."""
-        self._used_told_at_s = now_s
+        """Note that the scheduler knows that the detector is in use."""
+        self._used_reported_at_s = now_s
 
     def note_reply(self, batch: Sequence[Operation], reply: Reply, now_s: float) -> bool:
-        """Report what a reply shows; return whether callers sent the batch."""
-        # Nobody waits for the service's own ticks, so they keep no detector active.
+        """Report the changes that a reply shows; return whether callers sent the batch."""
+        # The service's own ticks do not keep a detector active.
         is_used = len(batch) > 1 or batch[0].kind != TICK_DUE
-        is_told = is_used and now_s >= self._used_told_at_s + _USED_TOLD_S
-        if is_told or reply.newest_firing > self._newest_firing:
-            self._used_told_at_s, self._newest_firing = now_s, reply.newest_firing
+        is_due = is_used and now_s >= self._used_reported_at_s + _USED_TOLD_S
+        if is_due or reply.newest_firing > self._newest_firing:
+            self._used_reported_at_s, self._newest_firing = now_s, reply.newest_firing
             self.tell(used=is_used, newest_firing=reply.newest_firing)
         if reply.unsaved != self._unsaved:
             self.tell(at_risk=reply.unsaved)
@@ -212,12 +212,12 @@ class Reporter:
         if reply.missing != self._missing:
             self._missing = reply.missing
             if reply.missing is not None:
-                said = f"{reply.missing} was removed or replaced while in use; a snapshot replaces it"
-                self.tell(removed=said)
+                message = f"{reply.missing} was removed or replaced while in use; a snapshot replaces it"
+                self.tell(removed=message)
         return is_used
 
     def note_synced(self) -> None:
-        """Note that everything written remains: it is synced, or the machine goes on."""
+        """Note that everything written survives: it is synced, or the machine keeps running."""
         self._unsynced = False
 
     def note_saved(self) -> None:

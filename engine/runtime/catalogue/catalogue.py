@@ -49,26 +49,26 @@ from snapshots.write.due_marks import due_times
 
 _EPOCHS_PER_OPENING: Final = 2**32
 _SNAPSHOT_JOURNAL_BYTES: Final = 1024 * 1024
-"""A journal of this size, or of the newest snapshot's if that is larger, triggers a snapshot. So the
-amortized cost of snapshots per change is constant."""
+"""A journal of this size, or of the newest snapshot's if that is larger, triggers a snapshot: the amortized
+cost of snapshots per change is constant."""
 
 _SNAPSHOT_INTERVAL_S: Final = 60.0
-"""A change is in a snapshot after this time, or when the directory closes: then damage of the journal loses
-nothing."""
+"""A change is included in a snapshot after this time, or when the directory closes. From then on, damage of
+the journal cannot lose it."""
 
 _SEGMENTS_MAX: Final = 8
-"""More segments than this trigger a snapshot at the opening, since each opening may leave one."""
+"""More segments than this trigger a snapshot on opening, since each opening may leave a segment."""
 
 _WARNINGS_KEPT: Final = 10
 _RECORD_BYTES: Final = 4096
-"""The room for a change in the journal, but for a token that is for very many detectors."""
+"""The room for a change in the journal; only a token for very many detectors takes more."""
 
 
 class Catalogue:
-    """Tokens, catalogue, leases. A change is on the disk before it is answered, or it is not made.
+    """Tokens, catalogue and leases. A change is on the disk before it is acknowledged, or it is not made.
 
-    Epochs and versions combine the number of the opening, which is stored, with a count within the opening.
-    So they grow across restarts although the count is not stored.
+    Epochs and versions combine the number of the opening, which is stored, with a count within the opening,
+    which is not. So they grow across restarts.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Catalogue:
         Raises StorageError, including FolderInUse, and WrongFolder before anything is changed.
         """
         try:
-            # Before the lock, which would create the folder and its lock file.
+            # This comes before the lock, which would create the folder and its lock file.
             self._check_folder()
             check_mount(self._data, self._files)
             self._lock.acquire()
@@ -126,7 +126,7 @@ class Catalogue:
         recovered = self._store.recover()
         self._store.check_owner()
         self._state = recovered_state(recovered)
-        assert self._store.epoch is not None, "to recover is to have an epoch"
+        assert self._store.epoch is not None, "recovery sets an epoch"
         self._opening = self._store.epoch * _EPOCHS_PER_OPENING
         self._tokens, self._detectors = TableVersions(self._opening + 1), TableVersions(self._opening + 1)
         assert recovered.snapshot is not None, "a folder begins with one"
@@ -139,7 +139,7 @@ class Catalogue:
         return Opened((*map(str, recovered.damage), *self._delete_unfinished()), self._store.epoch)
 
     def _delete_unfinished(self) -> list[str]:
-        """Delete what is half created or half removed; return what could not be deleted or is not ours."""
+        """Delete half created and half removed folders; return warnings about foreign or undeletable ones."""
         warnings = []
         for detector_id in list(self._state.removed):
             try:
@@ -151,7 +151,7 @@ class Catalogue:
         return [*warnings, *delete_leftovers(self._detectors_folder, known, self._files)]
 
     def close(self) -> None:
-        """Save what changed, if that is possible, and release the data folder."""
+        """Save all changes, if possible, and release the data folder."""
         if self._opened and self._changed:
             self._save_if_can_be()
         self._opened = False
@@ -160,7 +160,7 @@ class Catalogue:
 
     @property
     def epoch(self) -> int:
-        """An epoch that is earlier than those of all leases of this opening, and later than all before."""
+        """An epoch before those of all leases of this opening, and after all earlier ones."""
         return self._opening
 
     def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
@@ -169,7 +169,7 @@ class Catalogue:
         if self._changed and self._now_s() >= self._save_at_s:
             self._save_if_can_be()
         if not self._lock.held:
-            # A predecessor that was cut off had the lock, and may have ended since.
+            # A predecessor that was cut off held the lock, and may have ended since.
             with contextlib.suppress(StorageError):
                 self._lock.acquire()
         state = self._state
@@ -193,7 +193,7 @@ class Catalogue:
         return self._tokens.version
 
     def revoke_token(self, token_id: str, made: Made | None = None) -> int:
-        """Remove a token; return the version without it. Raises Refusal 1202."""
+        """Remove a token; return the version of the tokens without it. Raises Refusal 1202."""
         self.check_owner()
         token = self._state.tokens.get(token_id)
         if token is None:
@@ -211,7 +211,7 @@ class Catalogue:
         ]
 
     def tokens_used(self, token_ids: list[str], at_ms: int) -> None:
-        """Note that tokens were used. Nothing is written: the next snapshot has it."""
+        """Note that tokens were used. Nothing is journaled; the next snapshot includes it."""
         used = self._state.tokens_used
         for token_id in token_ids:
             if token_id in self._state.tokens:
@@ -223,9 +223,9 @@ class Catalogue:
         owners: Mapping[str, str] | None = None,
         made: Mapping[str, Made] | None = None,
     ) -> list[int | None]:
-        """Add detectors, given as names by id, together; each is added to what its owner, a token, is for.
+        """Add detectors, given as names by id, in one change, and grant each to its owner, a token.
 
-        Return for each the catalogue's version that includes it, None if a limit is reached.
+        Returns for each the catalogue's version that includes it; None if a limit is reached.
         """
         self.check_owner()
         owned, by, known = owners or {}, made or {}, self._state.detectors
@@ -233,7 +233,7 @@ class Catalogue:
         new = self._within_limits([one for one in wanted if one.id not in known])
         if new:
             self._store.reserve(len(new) * _RECORD_BYTES)
-            # The folders come first: one without a detector is deleted at the next opening, but a detector
+            # Folders are created first: the next opening deletes a folder without a detector, but a detector
             # without a folder is lost.
             folder, version = self._detectors_folder, SNAPSHOT_VERSION
             ids = [one.id for one in new]
@@ -242,7 +242,7 @@ class Catalogue:
         return [versions.get(one, self._detectors.version if one in known else None) for one in names]
 
     def _within_limits(self, new: list[DetectorCreated]) -> list[DetectorCreated]:
-        """Return the new detectors for which there is room, in the service and with their owners."""
+        """Return the new detectors that fit the limits of the service and of their owners."""
         del new[max(0, self._settings.detectors_max - len(self._state.detectors)) :]
         found: list[DetectorCreated] = []
         owned = Counter[str]()
@@ -255,7 +255,7 @@ class Catalogue:
     def enter_fork(
         self, detector_id: str, name: str, owner: str = "", made: Made | None = None, source: str = ""
     ) -> int:
-        """Add a detector whose folder was made, as above. DetectorUnavailable: the folder has no snapshot."""
+        """Add a detector whose folder exists. Raises DetectorUnavailable if that has no snapshot."""
         self.check_owner()
         if detector_id not in self._state.detectors:
             new = self._within_limits([DetectorCreated(detector_id, name, owner, made, source)])
@@ -269,7 +269,7 @@ class Catalogue:
         return self._detectors.version
 
     def _enter(self, new: Sequence[DetectorCreated]) -> dict[str, int]:
-        """Add detectors that have folders to the catalogue; return the version that includes each."""
+        """Add detectors whose folders exist; return the version that includes each."""
         self._change(*new)
         for owner in {one.owner for one in new} & self._state.tokens.keys():
             token = self._state.tokens[owner]
@@ -277,7 +277,7 @@ class Catalogue:
         return {one.id: self._detectors.note(one.id, one.name) for one in new}
 
     def delete_detector(self, detector_id: str, made: Made | None = None) -> int:
-        """Remove a detector; return the version without it. Raises Refusal 1200.
+        """Remove a detector; return the catalogue's version without it. Raises Refusal 1200.
 
         Its files stay until `purge_detector`; the next opening purges leftovers.
         """
@@ -288,13 +288,13 @@ class Catalogue:
         return self._detectors.note(detector_id, None)
 
     def report_changes(self, report_id: str, changes: list[LoggedChange]) -> None:
-        """Log changes that were made elsewhere. Reported again, with the same id, they are logged once."""
+        """Log changes that were made elsewhere. Repeated reports with the same id are logged once."""
         self.check_owner()
         if report_id not in self._state.log.ids:
             self._change(Reported(report_id, changes))
 
     def logged_changes(self, after: int, limit: int) -> LoggedPage:
-        """Return at most `limit` changes of the log after a number."""
+        """Return at most `limit` logged changes after a number."""
         self.check_owner()
         return self._state.log.page(after, limit, self._store.page, self._settings.changes_kept_days)
 
@@ -304,7 +304,7 @@ class Catalogue:
         return list(self._state.removed)
 
     def purge_detector(self, detector_id: str) -> None:
-        """Delete the files of a detector that was removed, or never completed, and that is active nowhere."""
+        """Delete the files of a removed or never completed detector, which must not be active anywhere."""
         self.check_owner()
         if detector_id in self._state.detectors:
             return
@@ -313,9 +313,9 @@ class Catalogue:
             self._change(DetectorPurged(detector_id))
 
     def lease(self, detector_id: str) -> int | None:
-        """Return the epoch of a detector's next activation, later than all before; None without a detector.
+        """Return a new, latest epoch for an activation of a detector; None if the detector does not exist.
 
-        An activation may write to the detector's folder until one with a later epoch does.
+        An activation may write to the detector's folder until one with a later epoch writes to it.
         """
         self.check_owner()
         if detector_id not in self._state.detectors:
@@ -330,7 +330,7 @@ class Catalogue:
         return due_times(self._detectors_folder, detector_ids, self._files)
 
     def _change(self, *changes: Change) -> None:
-        """Make changes, on the disk first. NoRoom: nothing was done; any other error: that is unknown."""
+        """Write changes, then apply them. NoRoom: nothing was done; after other errors that is unknown."""
         payloads = [catalogue_state.encode(change) for change in changes]
         self._store.reserve(sum(max(_RECORD_BYTES, 2 * len(payload)) for payload in payloads))
         try:
@@ -342,7 +342,7 @@ class Catalogue:
             raise StorageError(f"some of {len(changes)} changes may be written: {error}") from error
         self._store.sync()
         if not self._mark_is_synced:
-            # Not every file system writes the mark with the record, and this happens once in an opening.
+            # Not every file system writes the mark with the record. This happens once per opening.
             with storage_errors(f"{self._folder} cannot be synced"):
                 self._files.sync_folder(self._folder)
             self._mark_is_synced = True
@@ -362,11 +362,11 @@ class Catalogue:
 
     @property
     def _changed(self) -> bool:
-        """Whether the journal has changes that no snapshot has."""
+        """Whether the journal has changes that no snapshot includes."""
         return self._store.sequence > self._store.snapshot_sequence
 
     def _save_if_can_be(self) -> None:
-        # The journal has all changes, and another attempt follows later.
+        # The journal holds all changes, and another attempt follows.
         self._save_at_s = self._now_s() + _SNAPSHOT_INTERVAL_S
         with contextlib.suppress(StorageError):
             self._save()
@@ -380,15 +380,15 @@ class Catalogue:
         self._snapshot_bytes = len(body)
 
     def check_owner(self) -> None:
-        """Raise StorageError unless this directory owns the data folder, so that what it knows is the latest.
+        """Raise StorageError unless this directory still owns the data folder, and so has its latest state.
 
-        Called before each answer, even one from memory: a successor may have revoked a token or granted a
-        lease while this process was stopped or cut off.
+        Called before each answer, even one from memory: while this process was stopped or cut off, a
+        successor may have revoked a token or granted a lease.
         """
         try:
             self._store.check_owner()
         except Fenced:
-            # If the folder was replaced by another one, the error must say that: there is no successor.
+            # If the folder was replaced, there is no successor, and the error must say what happened.
             with storage_errors(f"{self._data} cannot be read"):
                 self._check_folder()
             raise

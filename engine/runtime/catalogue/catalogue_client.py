@@ -1,4 +1,4 @@
-"""The catalogue in a thread, so that its disk never holds up the event loop; opened again after errors."""
+"""The catalogue in a thread, so that its disk never blocks the event loop. It is reopened after errors."""
 
 import asyncio
 import logging
@@ -35,13 +35,13 @@ _CHANGES: Final[frozenset[Callable[..., Any]]] = frozenset(
         Catalogue.report_changes,
     }
 )
-"""The methods of which callers must know whether they may have been executed."""
+"""The methods whose callers must learn that the outcome is unknown, if it is."""
 
 
 def _asked(
     method: Callable[Concatenate[Catalogue, P], T],
 ) -> "Callable[Concatenate[CatalogueClient, P], Coroutine[Any, Any, T]]":
-    """Return a method of the client: that of the catalogue, executed in the thread."""
+    """Return a method of the client that executes a method of the catalogue in the thread."""
 
     async def asked(client: "CatalogueClient", /, *arguments: P.args, **options: P.kwargs) -> T:
         return await client.ask(method, *arguments, **options)
@@ -53,15 +53,15 @@ def _asked(
 class CatalogueClient:
     """Executes the methods of Catalogue in a thread, one at a time.
 
-    Each one raises DetectorUnavailable: 1501 if the disk fails, and 1502 if a change may have been made then.
-    After an error of the disk, memory and disk may differ: the next call opens the catalogue again.
+    Each method raises DetectorUnavailable if the disk fails: 1501, or 1502 if a change may have been made.
+    After a disk error, memory and disk may differ, so the next call reopens the catalogue.
     """
 
     _make: Callable[[], Catalogue]
     """Makes a catalogue that is not opened yet."""
     _settings: RuntimeSettings
     _thread: Threads
-    """Executes its methods."""
+    """Executes the catalogue's methods."""
     _give_up: Callable[[str], object]
     """Ends the process: a later directory owns the folder, or the disk hangs."""
     term: int = 0
@@ -69,12 +69,12 @@ class CatalogueClient:
     problem: str | None = None
     """Why the last call failed; None if it did not."""
     removed: list[str] = field(default_factory=list)
-    """What happened to the files of the last few catalogues that were given up."""
+    """What happened to the files of catalogues that were given up; the last few messages."""
     _opened: Catalogue | None = None
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     _background: Background = field(default_factory=Background)
     _wanted: list[tuple[DetectorCreated, asyncio.Future[int | None]]] = field(default_factory=list)
-    """The detectors to create, each with what receives its version."""
+    """The detectors to create, each with the future of its version."""
     _creating: asyncio.Task[None] | None = None
 
     async def start(self) -> Opened:
@@ -83,7 +83,7 @@ class CatalogueClient:
             return await self._open()
 
     async def close(self) -> None:
-        """Save what changed, and release the data folder."""
+        """Save all changes, and release the data folder."""
         async with self._opening:
             catalogue, self._opened = self._opened, None
         if catalogue is not None:
@@ -99,7 +99,7 @@ class CatalogueClient:
     ) -> int:
         """Add a detector; return the catalogue's version that includes it. Raises Refusal 1400.
 
-        `owner` is the id of the token that makes it, if that is for some detectors only.
+        `owner` is the id of the token that creates it, if that token is limited to some detectors.
         """
         version: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
         self._wanted.append((DetectorCreated(detector_id, name, owner, made), version))
@@ -110,10 +110,10 @@ class CatalogueClient:
         return created
 
     async def _create(self) -> None:
-        """Create the detectors that are wanted, in one call those that have come during the one before."""
+        """Create the requested detectors, in one call all that were requested during the previous call."""
         while batch := self._wanted[:_CREATED_AT_ONCE_MAX]:
             del self._wanted[:_CREATED_AT_ONCE_MAX]
-            # A front end that has lost its connection may ask again while its first call still waits.
+            # A front end that lost its connection may repeat a call while the first one still waits.
             by_id = {one.id: one for one, _ in batch}
             names = {one.id: one.name for one in by_id.values()}
             owners = {one.id: one.owner for one in by_id.values()}
@@ -148,7 +148,7 @@ class CatalogueClient:
     async def ask(
         self, method: Callable[Concatenate[Catalogue, P], T], /, *arguments: P.args, **options: P.kwargs
     ) -> T:
-        """Return what a method of the catalogue returns. Raises what it raises, and DetectorUnavailable."""
+        """Call a method of the catalogue. Raises what it raises, and DetectorUnavailable."""
         catalogue: Catalogue | None = None
         try:
             catalogue = await self._ensure_open()
@@ -159,7 +159,7 @@ class CatalogueClient:
             raise
         except StorageError as error:
             if self.problem is None:
-                # Logged once: front ends ask twice a second.
+                # Logged only once, because front ends ask twice a second.
                 _log.error("the directory failed: %s", error)
             if not isinstance(error, NoRoom):
                 self.problem = str(error)
@@ -174,7 +174,7 @@ class CatalogueClient:
         return answer
 
     async def _lose(self, catalogue: Catalogue | None) -> None:
-        """Give up a catalogue after an error, unless another call has done so."""
+        """Give up a catalogue after an error, unless another call already has."""
         if catalogue is not None and self._opened is catalogue:
             self._opened = None
             await self._background.finish(self._execute(catalogue.close, self._settings.directory_hung_s))
@@ -182,7 +182,7 @@ class CatalogueClient:
     async def _ensure_open(self) -> Catalogue:
         if self._opened is not None:
             return self._opened
-        # A caller that leaves must not end what others wait for, nor leave a catalogue that is half open.
+        # A cancelled caller must neither cancel the opening for others nor leave it half done.
         return await self._background.finish(self._open_again())
 
     async def _open_again(self) -> Catalogue:
@@ -199,7 +199,7 @@ class CatalogueClient:
         return opened
 
     async def _execute(self, work: Callable[[], T], within_s: float | None) -> T:
-        """Execute a call in the thread. If the directory must not answer any more, the process ends."""
+        """Execute a call in the thread. Ends the process if the directory must not answer any more."""
         try:
             async with asyncio.timeout(within_s):
                 return await self._thread.call(work)

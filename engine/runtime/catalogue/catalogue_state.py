@@ -1,4 +1,4 @@
-"""The directory's persistent state, tokens and the catalogue of detectors, its changes, and its folder."""
+"""The directory's persistent state: tokens and the catalogue of detectors; its changes, and its folder."""
 
 import re
 import sys
@@ -18,12 +18,12 @@ from snapshots.folders import create_folder, destroy_folder, is_unused
 from snapshots.takeover.recovered import Recovered
 
 STATE_VERSION: Final = 3
-"""The version of `CatalogueState`. Version 2 had no grants, and is written where no token has one: a program
-that knows no grants must not take such a token for one that may do everything."""
+"""The version of `CatalogueState`. Version 2 has no grants, and is still written while no token has one. A
+program without grants must not read a limited token as one that may do everything."""
 _STATE_OLDEST: Final = 2
 
 RECORD_VERSION: Final = 2
-"""The version of a `Change` in the journal. Version 1 had no grants, and is written likewise."""
+"""The version of a `Change` in the journal. Version 1 has no grants, and is still written without them."""
 _RECORD_OLDEST: Final = 1
 
 
@@ -36,8 +36,8 @@ class CatalogueState(msgspec.Struct):
     removed: set[str] = msgspec.field(default_factory=set, name="struck")
     """Detectors that were removed and whose files may still exist."""
     tokens_used: dict[str, int] = {}
-    """When tokens were last used, in milliseconds, by id. This is not journaled, so it is lost unless a
-    snapshot happens to be saved."""
+    """When tokens were last used, in milliseconds, by id. Not journaled: a crash loses what is newer than the
+    last snapshot."""
     log: ChangeLog = msgspec.field(default_factory=ChangeLog)
 
 
@@ -51,7 +51,7 @@ class TokenAdded(msgspec.Struct, frozen=True, array_like=True, tag="token added"
     created_at_ms: int | None = None
     grant: Grant = FULL
     made: Made | None = None
-    """Who made the change. None in what an earlier program has written, which kept no log."""
+    """Who made the change. None in changes that a program before the changes log has written."""
 
 
 class TokenRevoked(msgspec.Struct, frozen=True, array_like=True, tag="token revoked"):
@@ -67,10 +67,10 @@ class DetectorCreated(msgspec.Struct, frozen=True, array_like=True, tag="detecto
     id: str
     name: str
     owner: str = ""
-    """The id of the token that made it, if that is for some detectors only: it is for this one, too."""
+    """The id of the token that created it, if that is limited to some detectors: it is granted this one."""
     made: Made | None = None
     source: str = ""
-    """The id of the detector that it is a copy of; empty if it is none."""
+    """The id of the detector that it is a fork of; empty if it is no fork."""
 
 
 class DetectorRemoved(msgspec.Struct, frozen=True, array_like=True, tag="detector struck"):
@@ -87,7 +87,7 @@ class DetectorPurged(msgspec.Struct, frozen=True, array_like=True, tag="detector
 
 
 class Reported(msgspec.Struct, frozen=True, array_like=True, tag="reported"):
-    """Changes that were made elsewhere were reported for the log."""
+    """Changes made elsewhere were reported for the log."""
 
     id: str
     changes: list[LoggedChange]
@@ -106,7 +106,7 @@ decode_state: Final = msgspec.msgpack.Decoder(CatalogueState).decode
 
 
 def record_version(change: Change) -> int:
-    """Return the lowest version that says all of a change."""
+    """Return the lowest version that can express a change."""
     match change:
         case TokenAdded():
             is_plain = change.grant == FULL
@@ -120,7 +120,7 @@ def record_version(change: Change) -> int:
 
 
 def state_version(state: CatalogueState) -> int:
-    """Return the lowest version that says all of a state."""
+    """Return the lowest version that can express a state."""
     is_plain = not state.log.last and all(token.grant == FULL for token in state.tokens.values())
     return _STATE_OLDEST if is_plain else STATE_VERSION
 
@@ -154,7 +154,7 @@ def apply(change: Change, state: CatalogueState) -> None:
 def _logged(
     change: TokenAdded | TokenRevoked | DetectorCreated | DetectorRemoved, made: Made, state: CatalogueState
 ) -> LoggedChange:
-    """Return what the log says of a change that is about to be applied. Digests are in no log."""
+    """Return the log entry of a change that is about to be applied. Digests are never logged."""
     encode = msgspec.json.encode
     match change:
         case TokenAdded():
@@ -184,7 +184,7 @@ def _token_members(name: str, hint: str, grant: Grant) -> dict[str, object]:
 
 
 def _extend(state: CatalogueState, token_id: str, detector_id: str) -> None:
-    """Have a token that is for some detectors be for another one, and for none that is gone."""
+    """Grant a limited token another detector, and drop its detectors that no longer exist."""
     token = state.tokens.get(token_id)
     if token is None or token.grant.detectors is None:
         return
@@ -194,7 +194,7 @@ def _extend(state: CatalogueState, token_id: str, detector_id: str) -> None:
 
 
 def room_for_detectors(state: CatalogueState, token_id: str) -> int:
-    """Return how many more detectors a token can be for; all but no end for one that is for all."""
+    """Return how many more detectors a token can be granted; a huge number if it is not limited."""
     token = state.tokens.get(token_id)
     if token is None or token.grant.detectors is None:
         return sys.maxsize
@@ -202,14 +202,14 @@ def room_for_detectors(state: CatalogueState, token_id: str) -> int:
 
 
 def recovered_state(recovered: Recovered) -> CatalogueState:
-    """Return the state that a folder holds. Raises NewerFormat; Damaged if no service wrote it so."""
+    """Return the state in a folder. Raises NewerFormat, and Damaged if no service can have written it."""
     try:
         state = _recovered(recovered)
     except msgspec.DecodeError as error:
         raise Damaged(f"the catalogue of detectors cannot be read: {str(error).lower()}") from None
     for one in (*state.detectors, *state.removed):
         if not _ID.fullmatch(one):
-            # It names a folder, perhaps one outside of the data folder: a backup may be a stranger's.
+            # The id names a folder. In a stranger's backup it could lead out of the data folder.
             raise Damaged(f"the catalogue has a detector with the id {one!r:.80}, which no service gives")
     return state
 
@@ -227,7 +227,7 @@ def _recovered(recovered: Recovered) -> CatalogueState:
 
 
 UNFINISHED_COPY: Final = "directory.unfinished"
-"""The catalogue of a copy of a data folder that is not complete."""
+"""The name of the catalogue in an incomplete copy of a data folder."""
 
 
 def prepare_folder(data: Path, files: Files) -> None:
@@ -248,7 +248,7 @@ def prepare_folder(data: Path, files: Files) -> None:
 
 
 def delete_leftovers(detectors: Path, known: AbstractSet[str], files: Files) -> Iterator[str]:
-    """Delete folders that no detector has and that are unused; yield what is wrong with the others."""
+    """Delete unused folders without a detector; yield a warning for each other folder without one."""
     for name in files.names(detectors):
         if name not in known:
             folder = detectors / name
@@ -259,7 +259,7 @@ def delete_leftovers(detectors: Path, known: AbstractSet[str], files: Files) -> 
 
 
 def _refuse_lost_journal(folder: Path, detectors: Path, files: Files) -> None:
-    """Raise NothingUsable if a catalogue without a record has detectors that were used."""
+    """Raise NothingUsable if the catalogue is empty although detectors were used: its journal is lost."""
     for name in files.names(detectors):
         if not is_unused(detectors / name, files):
             raise NothingUsable(

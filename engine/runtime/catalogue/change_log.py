@@ -1,4 +1,4 @@
-"""The changes log of a directory: the newest in its state, the others in pages beside its snapshots."""
+"""The changes log of a directory: the newest are in its state, the others in pages beside its snapshots."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -15,9 +15,9 @@ PAGE_VERSION: Final = 1
 """The version of a page: the changes as msgpack."""
 _CHANGES_IN_STATE_MAX: Final = 1_000
 _BYTES_IN_STATE_MAX: Final = 256 * 1024
-"""What more than this takes goes into a page, so that no snapshot repeats it."""
+"""Recent changes of more than this size move to a page, so that later snapshots do not repeat them."""
 _IDS_KEPT: Final = 256
-"""Of so many reports that were made last, a repetition is noticed."""
+"""A repetition of one of so many latest reports is noticed."""
 _DAY_MS: Final = 24 * 60 * 60 * 1000
 
 _decode_page: Final = msgspec.msgpack.Decoder(list[LoggedChange]).decode
@@ -38,13 +38,13 @@ class ChangeLog(msgspec.Struct):
     last: int = 0
     """The number of the last change ever logged."""
     recent: list[LoggedChange] = []
-    """Those that are in no page."""
+    """The changes that are in no page."""
     bytes: int = 0
-    """About the size of them."""
+    """Their approximate size."""
     pages: list[WrittenPage] = []
-    """The others, oldest first."""
+    """The pages, oldest first."""
     ids: list[str] = []
-    """The last reports, by the ids that their callers gave them."""
+    """The ids of the latest reports."""
 
     def note(self, change: LoggedChange) -> None:
         self.last += 1
@@ -52,15 +52,15 @@ class ChangeLog(msgspec.Struct):
         self.bytes += len(change.old) + len(change.new)
 
     def report(self, report_id: str, changes: Iterable[LoggedChange]) -> None:
-        """Log what a caller reports, which is no repetition."""
+        """Log the changes of a report that is no repetition."""
         self.ids = [*self.ids, report_id][-_IDS_KEPT:]
         for change in changes:
             self.note(change)
 
     def move_to_page(self, store: Store, sequence: int, kept_days: int) -> None:
-        """Write what is recent to a page, if it is much; forget what was kept for long enough.
+        """Move recent changes to a page if they are many, and forget pages past their retention.
 
-        Call it before the snapshot of that sequence is saved. Raises StorageError.
+        Must be called before the snapshot of that sequence is saved. Raises StorageError.
         """
         if len(self.recent) > _CHANGES_IN_STATE_MAX or self.bytes > _BYTES_IN_STATE_MAX:
             page = WrittenPage(self.recent[0].seq, self.last, self._newest_ms(), sequence)
@@ -74,7 +74,7 @@ class ChangeLog(msgspec.Struct):
         self.recent = [change for change in self.recent if change.made.time_ms >= oldest_ms]
 
     def _newest_ms(self) -> int:
-        """The time of the newest change. Later pages must not expire earlier, whatever clocks do."""
+        """The time of the newest change. It never decreases, so that pages expire in order."""
         earlier_ms = self.pages[-1].newest_ms if self.pages else 0
         return max(earlier_ms, *(change.made.time_ms for change in self.recent))
 
@@ -87,7 +87,7 @@ class ChangeLog(msgspec.Struct):
 
     def _after(self, after: int, read: Callable[[int], Page | None]) -> Iterator[LoggedChange]:
         for written in self.pages:
-            # One that is not there was damaged, which was reported when it was set aside, or has expired.
+            # A missing page has expired, or was damaged and reported when it was set aside.
             if written.last > after and (page := read(written.sequence)) is not None:
                 yield from (one for one in _decode_page(page.body) if one.seq > after)
         yield from (one for one in self.recent if one.seq > after)

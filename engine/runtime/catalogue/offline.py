@@ -1,4 +1,4 @@
-"""A data folder that no service uses is opened; one that may be in use is copied; backups are restored."""
+"""Opening an unused data folder, copying one that may be in use, and restoring backups."""
 
 import shutil
 import sys
@@ -52,12 +52,12 @@ def mint_offline(data: Path) -> MintedToken:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What was copied, and what of it is damaged."""
+    """The outcome of a copy."""
 
     detectors: int
     file_bytes: int
     damage: tuple[str, ...]
-    """Why a recovery would refuse a folder, for each such one; those without a snapshot are not copied."""
+    """Why a recovery would refuse a folder, one text for each. Folders without a snapshot are not copied."""
 
 
 def copy_data_folder(
@@ -68,8 +68,8 @@ def copy_data_folder(
     A backup may come from a stranger, so nothing in it may be a symbolic link. In the data folder of a
     service, `detectors` may lead to another disk.
 
-    Every detector is copied as it was at some moment during the call. The copy has no id: it is another
-    folder. The catalogue gets its name last, so a copy whose process was killed has none; a copy that fails
+    Each detector is copied as of some moment during the call. The copy has no folder id, because it is
+    another folder. The catalogue gets its name last, so an interrupted copy has no catalogue; a failed copy
     is removed. Raises StorageError, FolderInUse.
     """
     files = files or RealFiles()
@@ -83,7 +83,7 @@ def copy_data_folder(
         files.make_folder(target)
         _refuse_used(target, files)
         with FolderLock(target):
-            # Another copy may have been made before this one had the lock.
+            # Another copy may have been made before this one got the lock.
             _refuse_used(target, files)
             try:
                 return _copy(source, target, files)
@@ -94,7 +94,7 @@ def copy_data_folder(
 
 
 def _refuse_used(target: Path, files: Files) -> None:
-    """Raise StorageError if a folder holds anything but a lock, which a copy that failed leaves."""
+    """Raise StorageError if a folder holds anything but the lock file that a failed copy leaves."""
     names = set(files.names(target)) - {"lock"}
     if UNFINISHED_COPY in names:
         raise StorageError(f"{target} holds a copy that was interrupted: remove it")
@@ -108,7 +108,7 @@ def _copy(source: Path, target: Path, files: Files) -> Copied:
     missing: set[str] = set()
     unusable: dict[str, str] = {}
     while True:
-        # The catalogue comes first: each detector that it names has a folder, unless deleted meanwhile.
+        # The catalogue is copied first: each detector in it has a folder, unless it is deleted meanwhile.
         shutil.rmtree(unfinished, ignore_errors=True)
         catalogue_bytes = copy_folder(source / "directory", unfinished, files)
         named = recovered_state(read_only(unfinished)).detectors.keys()
@@ -119,11 +119,11 @@ def _copy(source: Path, target: Path, files: Files) -> Copied:
             if isinstance(done, int):
                 copied[detector_id] = done
             elif detector_id not in missing:
-                # The detector may be under removal; then the next catalogue does not name it.
+                # The detector may be under removal; the next catalogue then lacks it.
                 gone.add(detector_id)
             else:
                 unusable[detector_id] = str(done)
-        # A directory that was opened again meanwhile has given later epochs than the copied catalogue knows.
+        # A directory reopened meanwhile has granted later epochs than the copied catalogue knows.
         if not gone and _epoch(source / "directory") == _epoch(unfinished):
             break
         missing |= gone
@@ -144,7 +144,7 @@ def _copy(source: Path, target: Path, files: Files) -> Copied:
 def _copy_detectors(
     source: Path, target: Path, ids: Iterable[str], files: Files
 ) -> Iterator[tuple[str, int | NothingUsable]]:
-    """Copy the folders of detectors; yield the bytes of each, or why it has nothing to copy."""
+    """Copy the folders of detectors; yield for each the bytes copied, or why there is nothing to copy."""
 
     def copy_one(detector_id: str) -> tuple[str, int | NothingUsable]:
         try:
@@ -152,7 +152,7 @@ def _copy_detectors(
         except NothingUsable as error:
             return detector_id, error
 
-    # The system merges syncs that come together.
+    # The file system merges concurrent syncs.
     with ThreadPoolExecutor(_COPIES_AT_ONCE) as threads:
         yield from threads.map(copy_one, ids)
 
@@ -164,8 +164,8 @@ def _epoch(folder: Path) -> int:
 def restore_detector(source: Path, data: Path, detector_id: str, new_id: str | None = None) -> str:
     """Bring one detector of a backup into a data folder that no service uses; return its id there.
 
-    It gets its own id, or a new one. A detector that has the id is replaced only if it is damaged; its files
-    are moved to `damaged/detectors`. Raises StorageError, FolderInUse.
+    It keeps its id unless a new one is given. An existing detector of that id is replaced only if it is
+    damaged; its files are moved to `damaged/detectors`. Raises StorageError, FolderInUse.
     """
     files = RealFiles()
     folder = source / "detectors" / detector_id

@@ -1,1 +1,1 @@
-"""Starts, joins, watches and calls Ray. No other code imports it."""
+"""Starts, joins, watches and calls Ray. No other package imports Ray."""

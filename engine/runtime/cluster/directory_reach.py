@@ -1,4 +1,4 @@
-"""How a service reaches the directory, and when it ends one that it cannot reach, is silent, or hangs."""
+"""How a service connects to the directory, and when it ends one that is unreachable, silent or hung."""
 
 import asyncio
 import errno
@@ -17,12 +17,12 @@ from engine.runtime.transport.connecting import OtherProtocolError, client_conte
 from engine.runtime.transport.link_client import LinkClient
 
 _ANSWER_S: Final = 15.0
-"""How long a directory may take to start, on a busy machine too."""
+"""The timeout for the start of a directory, long enough for a busy machine."""
 _PING_S: Final = 5.0
 _OWN: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
-"""Errors that are about this service or its machine, not about the directory."""
+"""Errors caused by this service or its machine, not by the directory."""
 _ATTEMPTS: Final = 3
-"""After this many attempts in a row that fail because of this service alone, it gives up."""
+"""The service gives up after this many consecutive attempts that failed because of itself."""
 
 
 class Places(NamedTuple):
@@ -31,34 +31,34 @@ class Places(NamedTuple):
     pid: int
     address: Address
     beats: Address
-    """Where a thread of its own answers beats, however busy the directory is."""
+    """Where a separate thread answers beats, however busy the directory is."""
 
 
 class DirectoryReach:
-    """Connects to the directory of a data folder, which other services may be using.
+    """Connects to the directory of a data folder, which other services may use too.
 
-    It judges the directory by its answers to beats, so it belongs on a loop that nothing else holds up.
+    It judges the directory by its answers to beats, so it must run in a loop that nothing else blocks.
     """
 
     def __init__(self, silent_s: float) -> None:
-        """A directory that has answered before counts as dead after `silent_s` without an answer."""
+        """A directory that has answered before counts as dead after `silent_s` of silence."""
         self._silent_s = silent_s
         self._answered: tuple[Any, Places] | None = None
-        """The actor and the places of the directory that has last answered here."""
+        """The actor and the places of the directory that answered last."""
         self._failed = 0
 
     async def connect(self, actor: RayActor, node: str) -> tuple[Places, LinkClient]:
         """Return where the directory listens, and a connection for beats, for a service on a node.
 
-        A directory that nobody can reach is ended, and ActorDied says that there may be another one soon. One
-        that only this service cannot reach goes on for the others: behind a firewall, or with another
-        certificate, this service would end one directory after the other. Raises ActorDied and Unreachable.
+        Ends a directory that nobody can reach, and raises ActorDied: a later attempt may find its successor.
+        A directory that only this service cannot reach is left alone: behind a firewall, or with another
+        certificate, this service would end one directory after another. Raises ActorDied and Unreachable.
         """
         known = self._answered is not None and self._answered[0] == actor.actor
         try:
             places = await self._places(actor)
         except (OSError, ActorDied) as error:
-            # Ray may take a minute to notice that it was lost with its node; until then it has the name.
+            # Ray may take a minute to notice the loss of its node; until then the dead actor keeps the name.
             await actor.end()
             raise _away(error) from error
         seen = places.beats.seen_from(node)
@@ -72,10 +72,10 @@ class DirectoryReach:
                 f"the certificates of this service and the directory at {seen.place} do not fit: {error}"
             ) from error
         except OtherProtocolError as error:
-            # It serves others. An upgrade that skips releases begins with stopping all services.
+            # It serves others. To skip releases in an upgrade, all services must be stopped first.
             raise Unreachable(f"the directory at {seen.place} cannot be used: {error}") from error
         except OSError as error:
-            # A directory that ends the connection is alive. It does so if it does not know the certificate.
+            # A directory that closes the connection is alive; it does so if it rejects the certificate.
             rejected = seen.tls and isinstance(error, ConnectionResetError)
             lost = (known and not rejected) or not await _answers(actor)
             if lost and error.errno not in _OWN:
@@ -93,9 +93,9 @@ class DirectoryReach:
         return places, client
 
     async def _places(self, actor: RayActor) -> Places:
-        """Return where the directory listens. Raises OSError, and ActorDied if it is dead."""
+        """Return where the directory listens. Raises OSError, and ActorDied if the directory is dead."""
         if self._answered is not None and self._answered[0] == actor.actor:
-            # Ray would wait for the answer of one that was lost with its node.
+            # Ray would wait for the answer of an actor that was lost with its node.
             return self._answered[1]
         async with asyncio.timeout(_ANSWER_S):
             return Places(*await actor.ask("listen"))
@@ -128,27 +128,26 @@ def _away(error: Exception) -> ActorDied:
 
 
 _BEATS: Final = 12
-"""How often a directory is asked for a sign of life within the timeout. The more often, the sooner after its
-last answer the timeout begins."""
+"""Beats per timeout. The more there are, the sooner after the last answer the timeout begins."""
 _SUSPECTED: Final = 1 / 3
-"""After this part of the timeout without an answer, the next directory is prepared."""
+"""After this share of the timeout without an answer, the next directory is prepared."""
 _PATIENCE_MAX: Final = 8
-"""The longest timeout, as a multiple of the first, while one directory after the other is silent."""
+"""The maximum timeout, as a multiple of the first, when several directories in a row are silent."""
 _TRUSTED_BEATS: Final = 90
-"""After this many answered beats, the timeout is back to its first value."""
+"""After this many answered beats, the timeout is reset to its first value."""
 _TURNS: Final = 4
-"""How many beats in a row its event loop may leave unanswered."""
+"""How many consecutive turns the event loop of a directory may leave unanswered."""
 
 
 @dataclass(eq=False)
 class DirectoryWatch:
-    """Asks one directory after the other for signs of life.
+    """Sends beats to one directory after another.
 
-    Beats show that its process runs, however busy it is, and turns that its event loop makes progress.
+    Beats show that the process runs, however busy it is; turns show that its event loop makes progress.
     """
 
     _silent_s: float
-    """How long a directory may leave beats unanswered, and below turns, before it counts as lost."""
+    """How long a directory may leave beats, and turns below, unanswered before it counts as lost."""
     _hung_s: float
     _patience: int = 1
 
@@ -157,9 +156,9 @@ class DirectoryWatch:
     ) -> float | None:
         """Wait until a directory counts as lost; return how long it was silent.
 
-        Returns None if the link has ended, or once the watch is not `needed`. `prepare` is called each time
-        the directory is silent for a part of the timeout. The timeout doubles if the next one is silent, too:
-        replacing it costs a busy machine time.
+        Returns None if the link has ended, or once the watch is no longer `needed`. `prepare` is called each
+        time the directory is silent for a share of the timeout. The timeout doubles if the successor is
+        silent too, because replacing directories costs a busy machine time.
         """
         watches = [
             asyncio.create_task(self._until_silent(client, prepare, needed)),

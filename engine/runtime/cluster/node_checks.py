@@ -22,32 +22,32 @@ _AT_ONCE: Final = 16
 
 VARIABLE: Final = "RAY_health_check_failure_threshold"
 WANTED: Final = 200
-"""Ten minutes: as long as Ray's processes wait for a control store that is away."""
+"""Ten minutes: as long as Ray's processes wait for an unreachable control store."""
 _LEAST_S: Final = 120.0
 
 
 class Installed(NamedTuple):
-    """What a node has. Plain values, because a class of this package may be another one there."""
+    """What a node has installed. Plain values only: classes of this package may differ there."""
 
     version: str
     """Empty if the package is not installed."""
     protocols: tuple[int, int] | None
-    """The oldest and the current one; None before there were numbers."""
+    """The oldest and the current protocol; None for releases without protocol numbers."""
 
 
 class OtherVersionError(Exception):
-    """A node has a version of the service with which this one cannot work."""
+    """A node has an incompatible version of the service."""
 
 
 def refuse_other_versions() -> list[str]:
-    """Compare versions with each other node; return what an operator should know.
+    """Compare versions with each other node; return warnings for the operator.
 
-    A node that does not answer is left to the later trials. Raises OtherVersionError, which says both
+    A node that does not answer is left to later checks. Raises OtherVersionError, which names both
     versions.
     """
     here = ray.get_runtime_context().get_node_id()
     others = [node for node in alive_nodes() if node["NodeID"] != here]
-    # This machine's Ray may have been started by another install, too.
+    # This machine's Ray may have been started by another installation, too.
     own = [node for node in alive_nodes() if node["NodeID"] == here]
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         found = list(threads.map(_ask, own + others))
@@ -88,7 +88,7 @@ def _refusal(node: dict[str, Any], installed: Installed) -> str | None:
 def what_is_installed() -> Callable[[], tuple[str, tuple[int, int] | None]]:
     """Return a function that tells which version is installed where it is called."""
 
-    # Defined here, and uses nothing that an earlier version of this package may lack.
+    # A local function is pickled by value, so it must not use what an earlier version of this package lacks.
     def installed() -> tuple[str, tuple[int, int] | None]:
         from importlib import metadata  # noqa: PLC0415
 
@@ -105,9 +105,9 @@ def what_is_installed() -> Callable[[], tuple[str, tuple[int, int] | None]]:
 
 
 def try_nodes(data: Path, folder_id: str) -> list[str]:
-    """Try the data folder between this node and each other one; return what an operator should know.
+    """Check that each other node sees this node's writes to the data folder; return warnings.
 
-    A node without the folder is left out, because it can activate no detector. Raises UnsafeFolder.
+    A node without the folder is skipped, because it cannot activate detectors. Raises UnsafeFolder.
     """
     here = ray.get_runtime_context().get_node_id()
     others = [node for node in alive_nodes() if node["NodeID"] != here]
@@ -127,7 +127,7 @@ def _try_node(data: Path, folder_id: str, node: dict[str, Any]) -> list[str]:
             return []
         return try_folder(data, look_there, peer=name)
     except (SilentError, RayError) as error:
-        # Ray's own text is the whole traceback.
+        # The text of Ray's error is the whole traceback.
         return [f"the data folder {data} is not tried with {name}: {getattr(error, 'cause', error)}"]
 
 
@@ -136,10 +136,10 @@ def _has_folder(data: Path, folder_id: str) -> bool:
 
 
 def patience_warning() -> str | None:
-    """Return what an operator should know; None if the head is patient enough. Asks the head.
+    """Return a warning if Ray's head declares silent nodes dead too soon; else None. Asks the head.
 
-    A node that was taken for dead ends by itself as soon as it hears of that. So if the link of an impatient
-    head fails for a while, all nodes end once it is back.
+    A node that was declared dead ends itself as soon as it learns of it. So if the link of an impatient head
+    fails for a while, all nodes end once it is back.
     """
     heads = [node for node in alive_nodes() if is_head(node)]
     if not heads:
@@ -160,7 +160,7 @@ def patience_warning() -> str | None:
 def patience_in_force() -> Any:
     """Return a function that tells how many seconds Ray waits in the process where it is called."""
 
-    # Defined here, so that an earlier version of this package can run it.
+    # A local function is pickled by value, so nodes with an earlier version of this package can run it.
     def patience_s() -> float:
         from ray._raylet import Config  # type: ignore[attr-defined]  # noqa: PLC0415
 
@@ -170,13 +170,13 @@ def patience_in_force() -> Any:
 
 
 DIRECTORY: Final = "directory-"
-"""The name of a directory's actor is this and the id of its folder."""
+"""The prefix of the name of a directory's actor; the id of its folder follows."""
 
 _ANSWER_S: Final = 5.0
 
 
 def begin_joined_folder(data: Path, *, lock_wait_s: float = 0.0, must_exist: bool = False) -> str:
-    """Return the id of a data folder, which is begun if it is new. Asks the directories of the cluster.
+    """Return the id of a data folder, initializing a new one. Asks the directories of the cluster.
 
     Raises WrongFolder if one of them serves another folder at this path, and what `begin_folder` raises.
     """
@@ -185,7 +185,7 @@ def begin_joined_folder(data: Path, *, lock_wait_s: float = 0.0, must_exist: boo
 
 
 def refuse_other_folder(data: Path) -> None:
-    """Raise WrongFolder if the cluster serves another folder at this path. Changes nothing."""
+    """Raise WrongFolder if the cluster serves another folder at this path."""
     files = RealFiles()
     try:
         found = read_identity(data, files)
@@ -198,16 +198,16 @@ def refuse_other_folder(data: Path) -> None:
 
 
 def refuse_unless_served(data: Path, served: Mapping[str, str | None], files: Files) -> None:
-    """Raise WrongFolder if one of the folders that are `served` is at this path, and is another one.
+    """Raise WrongFolder if a different folder is `served` at this path. Raises OSError, too.
 
-    Their paths are given by their ids; None where the directory does not answer. Raises OSError, too.
+    `served` has the path of each served folder by its id; None if its directory does not answer.
     """
     path = str(data.resolve())
     for folder_id, served_path in served.items():
         if served_path == path:
             check_identity(data, folder_id, files)
     if None in served.values() and read_identity(data, files) is None:
-        # It is replaced within seconds if it is lost.
+        # A lost directory is replaced within seconds.
         raise WrongFolder(
             f"{data} on {gethostname()} has no id, and a directory of the cluster does not answer whether it "
             "serves another folder there; try again, and look whether the right file system is mounted"
@@ -215,7 +215,7 @@ def refuse_unless_served(data: Path, served: Mapping[str, str | None], files: Fi
 
 
 def _folder_of(name: str) -> str | None:
-    """Return the folder that a directory serves: None if it does not answer, empty if that is not known."""
+    """Return the folder that a directory serves; None if it does not answer, empty if it has ended."""
     try:
         actor: Any = ray.get_actor(name)
         served: str = ray.get(actor.folder.remote(), timeout=_ANSWER_S)

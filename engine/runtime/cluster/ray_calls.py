@@ -1,4 +1,4 @@
-"""Calls to Ray actors: never on the event loop, with Ray's exceptions translated."""
+"""Calls to Ray actors, off the event loop and with Ray's exceptions translated."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,20 +18,20 @@ WATCH: Final = "watch"
 """The concurrency group of `watch`, which never returns."""
 
 _END_S: Final = 2.0
-"""How long Ray's control store may take to answer before an actor is ended."""
+"""The timeout of the control store's answer, without which no actor is ended."""
 _ANY_KEY: Final = b"rule-detector"
 
 OPTIONS: Final[dict[str, Any]] = {
-    # The pool replaces dead workers, services replace a dead directory; only idempotent calls are repeated.
+    # The pool replaces dead workers, and services a dead directory; only idempotent calls are repeated.
     "max_restarts": 0,
     "max_task_retries": 0,
     # An idle actor must not reserve a CPU.
     "num_cpus": 0,
     "concurrency_groups": {WATCH: 1},
-    # Without any resource, Ray asks a random node, perhaps one that has just died.
+    # Without a resource demand, Ray asks a random node, perhaps one that has just died.
     "memory": 1,
     "scheduling_strategy": "SPREAD",
-    # They outlive the process that has started them: its successor finds them by their names.
+    # Actors outlive the process that started them; its successor finds them by name.
     "lifetime": "detached",
 }
 
@@ -48,9 +48,9 @@ class RayActor:
         await self.try_to_end()
 
     async def try_to_end(self, may_end: Callable[[], Awaitable[object]] | None = None) -> bool:
-        """End the actor's process once `may_end` returns; return whether Ray got the request.
+        """End the actor's process once `may_end` returns; return whether the request was made.
 
-        Ray gets none while its control store is out of reach. It would carry the request out later, when a
+        No request is made while Ray's control store is out of reach: Ray would carry it out later, when a
         successor of this process may need the actor.
         """
         with suppress(RayError, TimeoutError):
@@ -64,14 +64,14 @@ class RayActor:
         return False
 
     async def ask(self, method: str, *arguments: object, group: str | None = None) -> Any:
-        """Call a method. Raises what it raises, and ActorDied if the actor cannot be reached."""
+        """Call a method. Raises what the method raises, and ActorDied if the actor cannot be reached."""
         call = getattr(self.actor, method)
         if group is not None:
             call = call.options(concurrency_group=group)
         try:
             return await call.remote(*arguments)
         except RayTaskError as error:
-            # Raised by the method; the cause has the traceback in the actor's process.
+            # The method raised; the cause has the traceback of the actor's process.
             if isinstance(error.cause, Exception):
                 raise error.cause from error
             raise
@@ -83,7 +83,7 @@ class RayActor:
 
 
 async def create_actor(create: Callable[[], Any]) -> Any:
-    """Create an actor. If the caller is cancelled meanwhile, the actor is ended."""
+    """Create an actor. If the caller is cancelled meanwhile, end it."""
     creating = off_loop(create, "ray actor")
     try:
         return await asyncio.shield(creating)

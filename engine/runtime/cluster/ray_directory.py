@@ -1,4 +1,4 @@
-"""The directory as a service reaches it: one in the cluster for each data folder, started on demand."""
+"""A service's access to the directory: one per data folder in a cluster, started on demand."""
 
 import asyncio
 import dataclasses
@@ -38,20 +38,20 @@ from snapshots.errors import StorageError
 _log = logging.getLogger(__name__)
 
 _REAPED_S: Final = 0.2
-"""How long after the end of its connections the kernel may take to tell how a process ended."""
+"""How long after a process's connections end the kernel may take to report how it ended."""
 _PREPARED_S: Final = 10.0
-"""How long a process may take to start; the next directory does not wait for it."""
+"""How long the prepared process may take to start; the next directory does not wait longer for it."""
 
 
 class RayDirectory:
     """Connects to the directory of a data folder, and replaces it if it is lost.
 
-    A thread of its own finds the directory and watches it. The loop that serves callers only talks to it:
-    that loop may be held up, and would then believe that the directory is silent.
+    A separate thread finds and watches the directory. The loop that serves callers may be blocked, and would
+    then take the directory for silent.
     """
 
     def __init__(self, settings: RuntimeSettings, shared_settings: Mapping[str, str]) -> None:
-        """`shared_settings` are the settings that all services share; those of the first one are in force."""
+        """`shared_settings` are those that all services share; the first service's are in force."""
         self._shared_settings = dict(shared_settings)
         self._other_settings: list[OtherSetting] = []
         """The settings of this service that are not in force."""
@@ -65,7 +65,7 @@ class RayDirectory:
         self._options = partial(remote.options, name=self._name, get_if_exists=True)
         self._arguments = settings, service, self._shared_settings
         self._lost_on = ""
-        """The node of the last directory, which may be gone with it."""
+        """The node of the last directory, which may be lost too."""
         self._lost = 0
         """How many directories were lost."""
         self._leaving = False
@@ -76,13 +76,13 @@ class RayDirectory:
         self._watch = DirectoryWatch(settings.node_timeout_s, settings.hung_s)
         self._thread = LoopThread("directory watch")
         self._found: _Found | None = None
-        """The directory that is watched."""
+        """The directory that this service watches."""
 
     async def connect(self) -> LinkClient:
-        """Return a connection to the directory, which has the data folder open.
+        """Return a connection to the directory, once that has opened the data folder.
 
-        Starts it if there is none. Raises StorageError and Unreachable, and ActorDied if a later attempt may
-        succeed.
+        Starts a directory if there is none. Raises StorageError and Unreachable, and ActorDied if a later
+        attempt may succeed.
         """
         node = ray.get_runtime_context().get_node_id()
         found = await self._thread.call(self._find(node))
@@ -99,7 +99,7 @@ class RayDirectory:
         except BaseException as error:
             client.link.abort()
             if isinstance(error, StorageError):
-                # Another process, perhaps on another node, may have more success.
+                # Another process, perhaps on another node, may succeed.
                 await found.actor.end()
             if isinstance(error, DetectorUnavailable):
                 raise ActorDied(error.message) from error
@@ -108,7 +108,7 @@ class RayDirectory:
         return client
 
     async def _compare(self, client: LinkClient) -> None:
-        """Log which settings of this service are not in force, unless they are the same as last time."""
+        """Log which settings of this service are not in force, if that has changed since the last time."""
         given = self._shared_settings
         found: list[OtherSetting] = await client.ask(
             "compare", list[OtherSetting], os.getpid(), socket.gethostname(), given
@@ -125,7 +125,7 @@ class RayDirectory:
         self._other_settings = found
 
     async def end(self) -> None:
-        """End the directory, which has saved everything."""
+        """End the directory after it has saved everything."""
         self._leaving = True
         if self._found is not None:
             await self._found.actor.end()
@@ -134,7 +134,7 @@ class RayDirectory:
     # -- in the thread ---------------------------------------------------------------------------------------
 
     async def _find(self, node: str) -> "_Found":
-        """Return the directory, which is watched from now on. Raises what `connect` raises."""
+        """Return the directory, and begin to watch it. Raises what `connect` raises."""
         actor = RayActor(await self._ensure_actor(), self._name)
         found = self._found
         if found is not None and found.actor.actor == actor.actor and found.is_watched:
@@ -150,30 +150,30 @@ class RayDirectory:
         return found
 
     async def _ensure_actor(self) -> Any:
-        """Return the actor. Concurrent callers share one question to Ray."""
+        """Return the actor. Concurrent callers share one query to Ray."""
         if self._getting is None:
             self._getting = off_loop(self._find_or_start, "ray actor")
             self._getting.add_done_callback(self._got_over)
         try:
             return await asyncio.shield(self._getting)
         except (RayError, ValueError) as error:
-            # Or the name of the last one, which has just ended, is not free yet.
+            # Or the name of the last directory, which has just ended, is not free yet.
             raise ActorDied(first_line(error)) from error
 
     def _find_or_start(self) -> Any:
-        """Return the actor; start it, if there is none."""
+        """Return the actor; start one if there is none."""
         return self._options(scheduling_strategy=self._where()).remote(
             *self._arguments, self._lost_on, self._lost
         )
 
     def _where(self) -> Any:
-        """Return Ray's option for where the next directory is most likely to stay."""
+        """Return Ray's scheduling option for the node where the next directory is likely to last longest."""
         here = ray.get_runtime_context().get_node_id()
         node = node_for_directory(look(), here, lost_on=self._lost_on)
         return "DEFAULT" if node is None else NodeAffinitySchedulingStrategy(node, soft=True)
 
     def _prepare(self) -> None:
-        """Have Ray start the process that the next directory would need, which takes a second or more."""
+        """Have Ray start the process for the next directory ahead of time: a start takes a second or more."""
         if self._preparing is None or self._preparing.done():
             self._preparing = off_loop(self._start_process, "ray process")
             self._preparing.add_done_callback(mark_retrieved)
@@ -187,7 +187,7 @@ class RayDirectory:
         mark_retrieved(getting)
 
     async def _end_if_lost(self, found: "_Found", beats: LinkClient) -> None:
-        """End the directory if its process does not answer; another one replaces it."""
+        """Watch the directory, and end it when it counts as lost; another one replaces it."""
         try:
             silent_s = await self._watch.until_lost(beats, self._prepare, found.needed)
             if silent_s is not None:
@@ -197,7 +197,7 @@ class RayDirectory:
                 await found.actor.end()
             elif not beats.link.usable and not self._leaving:
                 self._lost += 1
-                # The next one need not wait for the kernel to know how this one ended.
+                # The next directory need not wait until the kernel knows how this one ended.
                 found.disconnect()
                 await asyncio.sleep(_REAPED_S)
                 _log.warning("the directory (%s) has ended, and is replaced", found.process)
@@ -208,36 +208,36 @@ class RayDirectory:
 
 @dataclass(eq=False)
 class _Found:
-    """A directory that was found, and the connection of the loop that serves callers."""
+    """A directory, and its connection in the loop that serves callers."""
 
     actor: RayActor
     places: Places
     process: Process
     watching: asyncio.Task[None] = field(init=False)
     served: tuple[LinkClient, asyncio.AbstractEventLoop] | None = None
-    """The connection to the directory, and the loop that has it; None until there is one."""
+    """The connection to the directory, and its loop; None until there is one."""
 
     @property
     def is_watched(self) -> bool:
-        """Whether the watch goes on."""
+        """Whether the watch continues."""
         return self.needed() and not self.watching.done()
 
     def needed(self) -> bool:
-        """Whether the directory has to be watched: the connection, once there is one, has not ended."""
+        """Whether the directory must be watched: its connection is open, or not made yet."""
         return self.served is None or self.served[0].link.usable
 
     def disconnect(self) -> None:
         if self.served is not None:
             client, loop = self.served
-            # The loop may be closed; then nobody needs the connection.
+            # A closed loop no longer needs the connection.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(client.link.abort)
 
 
 def _import_modules() -> None:
-    """Do nothing: a process that can run this has imported this module, and with it the directory's.
+    """Do nothing; running this in a process imports this module, and with it the directory's modules.
 
-    Ray keeps it for the next actor or task of this service on its node.
+    Ray keeps the process for the next actor or task of this service on its node.
     """
 
 
@@ -251,8 +251,8 @@ def backend_on_ray(
     """Create a backend, not yet started, on the cluster that this process belongs to.
 
     Initializes the data folder if necessary. `not_ready` and `problem` are those of SchedulerClient.
-    `shared_settings` are the settings that all services of the folder share, as text; those not in force are
-    logged. Raises StorageError.
+    `shared_settings` are the settings, as text, that all services of the folder share; those that are not in
+    force are logged. Raises StorageError.
     """
     folder_id = begin_joined_folder(settings.data, lock_wait_s=settings.lock_wait_s)
     settings = dataclasses.replace(settings, folder_id=folder_id)
@@ -265,5 +265,5 @@ def backend_on_ray(
     scheduler = SchedulerClient(
         settings, directory.connect, noted=noted, not_ready=not_ready, problem=problem, end=directory.end
     )
-    # Others cannot join a Ray that is reached by Unix sockets only.
+    # Other services cannot join a Ray that is reached by Unix sockets only.
     return Backend(settings, scheduler, shared=settings.transport != "unix")

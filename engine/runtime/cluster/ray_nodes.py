@@ -1,4 +1,4 @@
-"""The nodes of the cluster: what Ray knows of them, which are drained, and how to ask one."""
+"""The nodes of the cluster: what Ray knows of them, which are drained, and how to run a function on one."""
 
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, Literal, TypeVar
@@ -17,28 +17,28 @@ T = TypeVar("T")
 
 _KEYS: Final = b"rule-detector"
 _DRAINED: Final = b"drained-"
-"""Ray's control store keeps a key for each node that an operator drains, so that every service and directory
-of the cluster knows it."""
+"""The namespace and the prefix of the key that Ray's control store keeps for each drained node, so that all
+services and directories of the cluster see it."""
 
 _ANSWER_S: Final = 5.0
 _NODE_LABEL: Final = "ray.io/node-id"
-"""The label that Ray gives to every node: its id."""
+"""The label with which Ray marks every node with its id."""
 
 ANSWER_S: Final = 30.0
-"""How long a node may take to answer what it is asked."""
+"""The timeout of a function that runs on a node."""
 _HEAD: Final = "node:__internal_head__"
-"""The resource that Ray gives to the head alone."""
+"""The resource that only Ray's head has."""
 
 
 def on_node(node: str) -> dict[str, Any]:
-    """Return the option that starts an actor on a node at once, or not at all."""
+    """Return the scheduling option that starts an actor on a node at once, or not at all."""
     return {
         "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False, _fail_on_unavailable=True)
     }
 
 
 def not_on(avoid: Collection[str]) -> dict[str, Any]:
-    """Return the option that keeps an actor from nodes; none if there is no other node. Asks Ray."""
+    """Return the scheduling option that avoids nodes; no option if there is no other node. Asks Ray."""
     alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}  # type: ignore[no-untyped-call]
     if not (bad := sorted(alive & set(avoid))) or len(bad) == len(alive):
         return {}
@@ -46,14 +46,14 @@ def not_on(avoid: Collection[str]) -> dict[str, Any]:
 
 
 def nodes_of_actors() -> dict[str, str]:
-    """Return the node of each actor that Ray takes for alive, by the name of the actor. Asks Ray."""
+    """Return the node of each actor that Ray considers alive, by the name of the actor. Asks Ray."""
     store: Any = state.state
     actors: dict[str, dict[str, Any]] = store.actor_table(None, None, "ALIVE")
     return {actor["Name"]: actor["Address"]["NodeID"] for actor in actors.values()}
 
 
 class RayNodes(NodesPort):
-    """The nodes of the cluster that this process belongs to."""
+    """The nodes of this process's cluster."""
 
     @property
     def here(self) -> str:
@@ -67,7 +67,7 @@ class RayNodes(NodesPort):
 
 
 def look() -> list[NodeFigures]:
-    """Return all machines, as Ray knows them, dead ones too. Asks Ray, so it may block."""
+    """Return all nodes that Ray knows, dead ones too. Asks Ray, so it may block."""
     found: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     store: Any = state.state
     free: dict[str, dict[str, float]] = store.available_resources_per_node()
@@ -105,10 +105,10 @@ def _drain(node: str, *, draining: bool) -> None:
 
 
 def node_for_directory(nodes: Iterable[NodeFigures], here: str, lost_on: str = "") -> str | None:
-    """Return the node on which to start a directory, or None if Ray may choose any.
+    """Return the node on which to start a directory; None if Ray may choose any.
 
-    The node is alive and not drained. What counts, in this order: the last directory was not lost on it, it
-    may have workers, it is this process's own.
+    The node is alive and not drained. In order of preference: the last directory was not lost on it, it may
+    have workers, it is this process's own.
     """
     takers = [node for node in nodes if node.alive and not node.draining]
 
@@ -123,7 +123,7 @@ class SilentError(Exception):
 
 
 def alive_nodes() -> list[dict[str, Any]]:
-    """Return the nodes that Ray takes for alive, as Ray describes them. Asks Ray."""
+    """Return Ray's descriptions of the nodes that it considers alive. Asks Ray."""
     nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     return [node for node in nodes if node["Alive"]]
 
@@ -134,9 +134,9 @@ def is_head(node: dict[str, Any]) -> bool:
 
 
 def ask_node(node: dict[str, Any], work: Callable[[], T]) -> T:
-    """Do some work on a node and return its result. Raises what it raises, RayError and SilentError.
+    """Run a function on a node and return its result. Raises what it raises, RayError and SilentError.
 
-    Only what `work` names by itself must be installed there.
+    The node must have only those packages installed that `work` itself imports.
     """
 
     def call() -> T:
@@ -147,6 +147,6 @@ def ask_node(node: dict[str, Any], work: Callable[[], T]) -> T:
     try:
         result: T = ray.get(task.remote(), timeout=ANSWER_S)
     except GetTimeoutError:
-        # It is an OSError too, but says nothing about the node's file system.
+        # It is an OSError, but says nothing about the node's file system.
         raise SilentError(f"it has not answered for {ANSWER_S:.0f} s") from None
     return result

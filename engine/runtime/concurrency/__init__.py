@@ -1,1 +1,1 @@
-"""What goes on at the same time: background tasks, threads, other loops, and how late a loop is."""
+"""Concurrency: background tasks, threads, event loops in threads, and how late a loop is."""

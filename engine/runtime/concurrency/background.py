@@ -1,4 +1,4 @@
-"""Tasks in the background, and values that are made once for all who ask within a while."""
+"""Background tasks, and values that concurrent callers share for a while."""
 
 import asyncio
 import logging
@@ -16,10 +16,10 @@ T = TypeVar("T")
 
 
 class Background(set[asyncio.Task[Any]]):
-    """The background tasks that have not ended. The event loop alone would not keep them alive."""
+    """The running background tasks. The event loop alone would not keep them alive."""
 
     def begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Begin a task. Its error is lost, unless someone awaits the task."""
+        """Begin a task. Its error is lost unless the task is awaited."""
         task = asyncio.create_task(work)
         self.add(task)
         task.add_done_callback(self.discard)
@@ -27,7 +27,7 @@ class Background(set[asyncio.Task[Any]]):
         return task
 
     async def finish(self, work: Coroutine[Any, Any, T]) -> T:
-        """Execute work to its end even if the caller is cancelled meanwhile, and return its result."""
+        """Await work and return its result. It runs to its end even if the caller is cancelled."""
         return await asyncio.shield(self.begin(work))
 
 
@@ -42,7 +42,7 @@ async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
 async def repeat(
     work: Callable[[], Awaitable[None]], every_s: float, what: str, *, after_s: float = 0.0
 ) -> None:
-    """Do some work again and again. What it raises is logged: the error may be gone the next time."""
+    """Do some work periodically. Errors are logged only, because the next attempt may succeed."""
     await asyncio.sleep(after_s)
     while True:
         try:
@@ -57,9 +57,9 @@ async def repeat(
 def finished(
     method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """Have a method of what has a `background` executed to its end even if its caller is cancelled meanwhile.
+    """Decorate a method of an object with a `background`: it runs to its end even if its caller is cancelled.
 
-    It is for methods with effects: the caller only waits, so no caller that leaves cuts them short.
+    For methods with effects, which no cancelled caller may cut short.
     """
 
     @wraps(method)
@@ -77,13 +77,13 @@ def mark_retrieved(future: asyncio.Future[Any]) -> None:
 
 
 class Kept(Generic[T]):
-    """Makes a value when somebody asks and the last one is too old.
+    """A cached value, made again on demand once it is too old.
 
-    One is made at a time, and all who ask meanwhile get that one. For one event loop.
+    Concurrent callers share one attempt to make it. For one event loop.
     """
 
     def __init__(self, make: Callable[[], Awaitable[T]], kept_s: float) -> None:
-        """A value is given to others for `kept_s` from the moment at which making it began."""
+        """A value is reused for `kept_s`, counted from the moment at which making it began."""
         self._make = make
         self._kept_s = kept_s
         self._under_way: asyncio.Task[T] | None = None
@@ -98,7 +98,7 @@ class Kept(Generic[T]):
     async def get(self) -> T:
         """Return a value that is fresh enough. Raises what making it raises.
 
-        Cancelling the caller does not cancel the making, for which others may wait.
+        Cancelling a caller does not cancel the attempt, which others may share.
         """
         if self._made is not None and asyncio.get_running_loop().time() - self._made[0] < self._kept_s:
             return self._made[1]

@@ -1,6 +1,6 @@
-"""Judges whether another process or loop is silent, by a loop that may be held up itself; measures how late.
+"""Detects that another process or loop is silent, and measures how late this loop is.
 
-What is counted are beats, not seconds: a process that was stopped, or whose loop was held up, reads late what
+Counts beats, not seconds: a process that was stopped, or whose loop was blocked, reads answers late that
 arrived in time, and must not conclude that the others were silent.
 """
 
@@ -16,13 +16,13 @@ _BEATS: Final = 12
 
 
 class Beats:
-    """Counts the beats in a row that were not answered."""
+    """Counts consecutive unanswered beats."""
 
     def __init__(self) -> None:
         self.missed = 0
 
     def beat(self, *, answered: bool) -> None:
-        """Note whether the last beat has been answered when the next one is due."""
+        """Note, when the next beat is due, whether the last one has been answered."""
         self.missed = 0 if answered else self.missed + 1
 
     async def count(
@@ -32,9 +32,9 @@ class Beats:
         lost: Callable[[], bool],
         counted: Callable[[], object] = lambda: None,
     ) -> None:
-        """Send beats, one after another, until `lost` says that what answers them counts as lost.
+        """Send beats, one after another, until `lost` returns True.
 
-        `send` returns once there is an answer, and `counted` is called after each beat. Raises what `send`
+        `send` returns once the beat is answered; `counted` is called after each beat. Raises what `send`
         raises.
         """
         sent: asyncio.Task[None] | None = None
@@ -56,7 +56,7 @@ class Beats:
 
 
 async def answer_within(call: Awaitable[T], most_s: float) -> T:
-    """Await an answer for some time, not counting when this loop is held up. Raises TimeoutError."""
+    """Await an answer for some time, not counting time in which this loop is blocked. Raises TimeoutError."""
     asked = asyncio.ensure_future(call)
     left = _BEATS
     try:
@@ -72,9 +72,9 @@ async def answer_within(call: Awaitable[T], most_s: float) -> T:
 
 
 async def _one_beat(asked: asyncio.Future[Any], beat_s: float) -> bool:
-    """Wait for an answer for one beat; return whether this loop was held up for another one meanwhile.
+    """Wait one beat for an answer; return whether this loop was blocked for another beat meanwhile.
 
-    Then it has not read yet what came in that time.
+    If so, it has not read yet what arrived in that time.
     """
     loop = asyncio.get_running_loop()
     late_s = loop.time() + 2 * beat_s
@@ -84,7 +84,7 @@ async def _one_beat(asked: asyncio.Future[Any], beat_s: float) -> bool:
 
 _LOOK_S: Final = 0.5
 _KEPT: Final = 30
-"""Measurements that count, those of fifteen seconds: the interval at which most monitors look."""
+"""The number of measurements kept, those of fifteen seconds: the usual scrape interval of monitors."""
 
 
 class LoopLag:
@@ -97,7 +97,7 @@ class LoopLag:
 
     @property
     def longest_s(self) -> float:
-        """The longest delay in the last seconds, including that of a timer that is overdue now."""
+        """The longest delay in the last seconds, including that of a currently overdue timer."""
         return max(*self._lags_s, self._loop.time() - self._timer.when())
 
     def end(self) -> None:

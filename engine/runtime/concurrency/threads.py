@@ -1,6 +1,6 @@
-"""Threads: blocking calls in them, event loops that have one of their own, and turns of those that compute.
+"""Threads for blocking calls, threads with an event loop, and turns among computing threads.
 
-All are daemons, so that a call that hangs delays no exit. Cancelling the future of a call does not stop it.
+All are daemons, so that a hung call delays no exit. Cancelling the future of a call does not stop the call.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ def off_loop(call: Callable[[], T], name: str) -> asyncio.Future[T]:
 
 
 class Threads:
-    """A fixed number of threads, which execute calls first come, first served."""
+    """A fixed number of threads that execute calls in order."""
 
     def __init__(self, name: str, number: int = 1) -> None:
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
@@ -45,7 +45,7 @@ class Threads:
         return outcome
 
     def end(self) -> None:
-        """End the threads, each after the calls before this one."""
+        """End the threads after the calls queued so far."""
         for _ in range(self._number):
             self._calls.put(None)
 
@@ -59,7 +59,7 @@ def _execute(call: Callable[[], T], outcome: asyncio.Future[T]) -> None:
         settle: Callable[[], None] = partial(outcome.set_result, call())
     except BaseException as error:  # noqa: BLE001 -- the awaiting task raises it
         settle = partial(outcome.set_exception, error)
-    # The loop may be closed; then nobody waits.
+    # A closed loop has no waiting task.
     with contextlib.suppress(RuntimeError):
         outcome.get_loop().call_soon_threadsafe(_unless_done, outcome, settle)
 
@@ -70,7 +70,7 @@ def _unless_done(outcome: asyncio.Future[Any], settle: Callable[[], None]) -> No
 
 
 class LoopThread:
-    """A running event loop."""
+    """An event loop that runs in a thread of its own."""
 
     def __init__(self, name: str) -> None:
         self.loop = uvloop.new_event_loop()
@@ -82,7 +82,7 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return or raise what a task returns or raises. Cancelling the caller cancels the task."""
+        """Run a task and return its result. Cancelling the caller cancels the task."""
         return await asyncio.wrap_future(self.begin(work))
 
     def end(self) -> None:
@@ -101,7 +101,7 @@ class LoopThread:
 
 
 async def turn_of(loop: asyncio.AbstractEventLoop) -> None:
-    """Return once the loop of another thread has turned."""
+    """Return once the loop of another thread has made one iteration."""
     await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_nothing(), loop))
 
 
@@ -116,7 +116,7 @@ class Turns:
     """Gives turns in the order in which threads ask for them.
 
     Only one thread runs Python code at a time. If several compute, any other thread waits some milliseconds
-    for each of them before it continues. With turns, it waits for one.
+    for each of them before it continues. With turns, it waits for only one.
     """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -125,7 +125,7 @@ class Turns:
         self._taken = False
         self._since_s = 0.0
         self._waiting: deque[threading.Lock] = deque()
-        """A lock for each thread that waits, which is released when its turn comes."""
+        """A lock for each waiting thread, released when its turn comes."""
 
     def __enter__(self) -> Self:
         """Wait for the turn."""
@@ -136,7 +136,7 @@ class Turns:
         self._give()
 
     def pass_on(self) -> None:
-        """Let others go first if some wait and this turn was long enough; return in the next turn."""
+        """Yield to waiting threads if this turn was long enough; return in the next turn."""
         if self._waiting and self._now_s() - self._since_s >= _TURN_S:
             self._give()
             self._take()

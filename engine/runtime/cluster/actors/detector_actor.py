@@ -1,4 +1,4 @@
-"""The worker process: its detectors are served by an event loop beside Ray's thread."""
+"""The worker process: an event loop beside Ray's thread serves its detectors."""
 
 import contextlib
 import ctypes
@@ -25,12 +25,12 @@ from snapshots.files import RealFiles
 T = TypeVar("T")
 
 _LOG_RECORDS_MAX: Final = 20
-"""The most records of a worker's log that reach the service's log in ten seconds."""
+"""The maximum number of log records that a worker forwards to the service's log in ten seconds."""
 _SWITCH_S: Final = 0.001
-"""How long the event loop waits for a computing thread each time it continues. While it reads a large batch,
-it does so for each 64 KiB."""
+"""How long the event loop waits for a computing thread each time it continues. Reading a large batch, it
+continues once for each 64 KiB."""
 _TITLED_MAX: Final = 3
-"""How many detectors the title of a worker's process names."""
+"""How many detectors the title of a worker process names."""
 
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
@@ -38,11 +38,11 @@ _M_MMAP_THRESHOLD: Final = -3
 
 _LARGE_BYTES: Final = 2 * 1024 * 1024
 _FREE_BYTES_KEPT: Final = 64 * 1024 * 1024
-"""The value that glibc itself adapts to once large blocks have been freed."""
+"""The value that glibc's own adaptation reaches once large blocks have been freed."""
 
 
 class DetectorActor(ServingActor):
-    """The Ray actor of a worker: a process that has one active detector, or several, or is ready for one."""
+    """The Ray actor of a worker: a process for one or several active detectors."""
 
     def __init__(self, settings: RuntimeSettings) -> None:
         super().__init__(settings.transport)
@@ -73,14 +73,14 @@ class DetectorActor(ServingActor):
             self._settings, crashes_to=crashes_to, check_mount=self._check_mount, measures=self._measures
         )
         service = self._service
-        assert service is not None, "it asks for the place"
+        assert service is not None, "the service makes the ports"
         return DetectorThread(actor, self._threads, service.has_one, service.more_waits)
 
 
 def title(detectors: Sequence[str]) -> str:
-    """Return the title of a worker's process: the class of its actor, and the ids of a few detectors.
+    """Return the title of a worker process: the class of its actor, and the ids of a few detectors.
 
-    Ray's table of actors is written once, when an actor starts, and workers are reused.
+    Ray's own table of actors cannot show them: it is written once, at the start, and workers are reused.
     """
     shown = [f"ray::{DetectorActor.__name__}", *detectors[:_TITLED_MAX]]
     more = len(detectors) - _TITLED_MAX
@@ -88,9 +88,9 @@ def title(detectors: Sequence[str]) -> str:
 
 
 def crashes_to(descriptor: int | None) -> None:
-    """Direct the report of a segmentation fault, an abort and the like to an open file; None: standard error.
+    """Direct crash reports (segmentation fault, abort) to an open file, or to standard error for None.
 
-    Does nothing if standard error cannot be written to.
+    Does nothing if standard error is not writable.
     """
     faulthandler.disable()
     if descriptor is not None:

@@ -20,7 +20,7 @@ from engine.runtime.transport.link import Link
 from snapshots.data_folder.lock import FolderLock
 
 _LOG_RECORDS_MAX: Final = 200
-"""The most records of the directory's log that a service logs in ten seconds, with those of all workers."""
+"""The maximum number of records, of directory and workers together, forwarded to a service in ten seconds."""
 
 
 class DirectoryActor(ServingActor):
@@ -34,10 +34,10 @@ class DirectoryActor(ServingActor):
         lost_on: str,
         lost: int = 0,
     ) -> None:
-        """`service` is for whom the data folder is locked, as FolderLock takes it.
+        """`service` names the owner of the data folder's lock, as FolderLock takes it.
 
-        `lost_on` is the node of the directory before this one, which may be lost with it, and `lost` is how
-        many directories the service that starts this one has lost.
+        `lost_on` is the node of the previous directory, which may be lost too. `lost` is how many directories
+        the service that starts this one has lost.
         """
         super().__init__(settings.transport)
         self._shared_settings = shared_settings
@@ -76,6 +76,6 @@ class DirectoryActor(ServingActor):
 
 
 def _give_up(reason: str) -> None:
-    """End the process at once: a later directory must not be fenced off by this one."""
+    """End the process at once, so that it cannot fence off a later directory."""
     sys.stderr.write(f"the directory ends: {reason}\n")
     os._exit(1)

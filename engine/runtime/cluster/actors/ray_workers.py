@@ -24,13 +24,13 @@ from engine.runtime.scheduler.workers.worker_port import Survivor, WorkerPort, W
 from engine.runtime.transport.link_client import LinkClient
 
 _FOUND_S: Final = 3.0
-"""How long a worker of an earlier scheduler may take to be reached."""
+"""The timeout for connecting to a worker of an earlier scheduler."""
 _END_AGAIN_S: Final = 5.0
-"""The time between two attempts to end a worker, while Ray's control store or the disk does not answer."""
+"""The interval between attempts to end a worker while Ray's control store or the disk does not answer."""
 
 
 class RayWorkerPort(WorkerPort):
-    """A worker in another process. Ray reports its death; everything else uses connections."""
+    """A worker in another process. Its death is reported by Ray; everything else uses connections."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class RayWorkerPort(WorkerPort):
         await self._beats.ask_until_answered("beat", int)
 
     async def watch(self) -> None:
-        """Wait until the worker is dead, or useless because its connection has ended."""
+        """Wait until the worker is dead, or its connection has ended, which makes it useless."""
         watches = [asyncio.ensure_future(self._watch()), asyncio.ensure_future(self._ended.wait())]
         try:
             await asyncio.wait(watches, return_when=asyncio.FIRST_COMPLETED)
@@ -73,14 +73,14 @@ class RayWorkerPort(WorkerPort):
             await self._actor.ask("watch", group=WATCH)
 
     async def end(self) -> None:
-        # The connection ends first: callers that wait for an answer need not wait for Ray.
+        # Ending the connections first lets waiting callers continue without waiting for Ray.
         self.client.link.abort()
         self._beats.link.abort()
         await self._end(self._actor)
 
 
 class RayWorkers(WorkerStarter):
-    """Starts workers of a data folder in the cluster that this process belongs to."""
+    """Starts workers of a data folder in this process's cluster."""
 
     def __init__(
         self,
@@ -90,10 +90,10 @@ class RayWorkers(WorkerStarter):
         *,
         lost_on: str = "",
     ) -> None:
-        """`may_end` returns once it is certain that this scheduler has no successor.
+        """`may_end` returns if this scheduler certainly has no successor.
 
-        It raises DetectorUnavailable if that is not known. `term` returns the term of this scheduler, and
-        `lost_on` is the node of the scheduler before.
+        It raises DetectorUnavailable if that is unknown. `term` returns the term of this scheduler, and
+        `lost_on` is the node of the previous scheduler.
         """
         self._term = term
         self._may_end = may_end
@@ -104,7 +104,7 @@ class RayWorkers(WorkerStarter):
         self._prefix = f"worker-{settings.folder_id}-"
 
     async def start(self, avoid: frozenset[str], node: str | None, within_s: float) -> WorkerPort:
-        # Without a node, Ray spreads workers, and its autoscaler sees one that waits for room.
+        # Without a node, Ray spreads the workers, and its autoscaler notices a worker that waits for room.
         name = f"{self._prefix}{secrets.token_hex(4)}"
         asked = {"num_cpus": self._settings.worker_cpus, "memory": max(self._settings.worker_memory_bytes, 1)}
         try:
@@ -127,7 +127,7 @@ class RayWorkers(WorkerStarter):
             actor = await off_loop(partial(ray.get_actor, name), "ray actor")
             return await self._connect(RayActor(actor, name), _FOUND_S)
         except (ActorDied, ValueError):
-            # It has just died, or is of no use and was ended.
+            # The worker has just died, or could not be reached and was ended.
             return None
 
     async def _connect(self, worker: RayActor, within_s: float) -> WorkerPort:
@@ -144,19 +144,19 @@ class RayWorkers(WorkerStarter):
         except BaseException as error:
             for client in clients:
                 client.link.abort()
-            # It is not awaited: Ray may not reach the worker either.
+            # The end is not awaited, because Ray may not reach the worker either.
             self._endings.begin(self._end(worker))
             if isinstance(error, OSError):
                 message = str(error) or "it does not answer"
                 raise ActorDied(f"it cannot be reached: {message}") from error
             raise
-        # So a machine that is gone or cut off is noticed during an activation, too, however long it may take.
+        # This notices a machine that is gone or cut off even during a long activation.
         clients[1].link.end_if_unacknowledged(self._settings.node_timeout_s)
         process = Process(pid, address.host or address.node[:12], here=address.node == here)
         return RayWorkerPort(worker, address, *clients, process=process, term=self._term, end=self._end)
 
     async def _end(self, worker: RayActor, after_s: float = 0.0) -> None:
-        """End a worker: later if Ray or the disk does not answer now, never if there is a successor."""
+        """End a worker. Retries while Ray or the disk does not answer; gives up if there is a successor."""
         await asyncio.sleep(after_s)
         accepted = False
         with suppress(DetectorUnavailable):

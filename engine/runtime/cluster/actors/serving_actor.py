@@ -23,17 +23,17 @@ _START_S: Final = 10.0
 
 
 class Serving:
-    """Serves connections in an event loop that has a thread of its own."""
+    """Serves connections in an event loop with a thread of its own."""
 
     def __init__(self, name: str, link: Callable[[str], Link]) -> None:
-        """`link` makes the link for a connection that is about to be made, by `unix`, `tcp` or `tls`."""
+        """`link` makes the link of a new connection over `unix`, `tcp` or `tls`."""
         self.loop = LoopThread(name).loop
         self._link = link
         self._listeners: list[Listener] = []
         self._address: Address | None = None
 
     def listen(self, transport: Transport, node: Node) -> Address:
-        """Accept connections, and return the address: the same whenever it is asked. Raises OSError."""
+        """Accept connections; return the address, always the same one. Raises OSError."""
         if self._address is None:
             listening = asyncio.run_coroutine_threadsafe(self._listen(transport, node), self.loop)
             self._address = listening.result(_START_S)
@@ -51,7 +51,7 @@ class Serving:
 
 
 class ServingActor(ABC):
-    """A Ray actor whose callers use connections: Ray only starts it, ends it and reports its death."""
+    """A Ray actor that callers reach by connections. Ray only starts it, ends it and reports its death."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -61,10 +61,10 @@ class ServingActor(ABC):
         self._beating: Serving | None = None
 
     def listen(self) -> tuple[int, Address, Address]:
-        """Accept connections; return the pid, the address, and another one at which beats are answered.
+        """Accept connections; return the pid, the address, and a second address for beats.
 
-        They are the same whenever it is asked. A `beat` is answered by a thread of its own while this process
-        runs, and a `turn` once the loop that serves has turned. Raises OSError.
+        Repeated calls return the same. A thread of its own answers a `beat` as long as this process runs, and
+        a `turn` once the serving loop has turned. Raises OSError.
         """
         if not self.node.id:
             host: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
@@ -76,15 +76,15 @@ class ServingActor(ABC):
         return os.getpid(), self._serving.listen(self._transport, self.node), beats
 
     def watch(self) -> None:
-        """Block for as long as the process lives, so that a caller learns of its death at once.
+        """Block as long as the process lives, so that a caller learns of its death at once.
 
-        Needs a thread of its own.
+        Occupies a thread.
         """
         self._never.wait()
 
     @abstractmethod
     def _link(self, transport: str) -> Link:
-        """Make the link for a connection that is about to be made, by `unix`, `tcp` or `tls`."""
+        """Make the link of a new connection over `unix`, `tcp` or `tls`."""
 
     async def _turn(self) -> int:
         await turn_of(self._serving.loop)

@@ -1,4 +1,4 @@
-"""Tries to join a cluster, in a process that can be given up because Ray may hang for minutes."""
+"""Tries to join a cluster in a process that can be killed, because Ray may hang for minutes."""
 
 import os
 import re
@@ -17,7 +17,7 @@ _REACH_S: Final = 5.0
 _AGAIN_S: Final = 1.0
 _LOOK_S: Final = 0.02
 _RAYLET_S: Final = 5.0
-"""How long a machine without a raylet may take to start one."""
+"""How long to wait for a raylet on a machine without one."""
 _CLUSTER: Final = "--gcs-address="
 _JOIN: Final = """
 import sys, ray
@@ -40,8 +40,8 @@ class ClusterError(Exception):
 def try_joining(address: str, within_s: float) -> None:
     """Join a cluster in a process of its own, and leave it again. Raises ClusterError.
 
-    Tries again until the time is over, because a node of the cluster may just have died. But without a raylet
-    on this machine, it soon gives up. A signal handler may raise meanwhile.
+    Retries until the time is over, because a node of the cluster may just have died; without a raylet on this
+    machine, it gives up sooner. A signal handler may raise meanwhile.
     """
     began_s = time.monotonic()
     while True:
@@ -52,7 +52,7 @@ def try_joining(address: str, within_s: float) -> None:
             if reason is None:
                 return
         else:
-            # Ray would look for one all the time, and then say nothing of it.
+            # Ray would look for one until the timeout, and then not mention it.
             reason = "no raylet runs on this machine"
             give_up_s = began_s + min(within_s, _RAYLET_S)
         if _OTHER_TOKEN.search(reason) or time.monotonic() + _AGAIN_S >= give_up_s:
@@ -61,7 +61,7 @@ def try_joining(address: str, within_s: float) -> None:
 
 
 def _clusters_here() -> list[str]:
-    """Return the addresses of the clusters that raylets on this machine belong to, as Ray finds them."""
+    """Return the addresses of the clusters with raylets on this machine, as Ray finds them."""
     lines = [command_line(int(path.name)).split("\0") for path in Path("/proc").glob("[0-9]*")]
     raylets = [line for line in lines if "raylet" in Path(line[0]).name]
     found = {
@@ -79,13 +79,13 @@ def _attempt(address: str, within_s: float, clusters: list[str]) -> str | None:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            # A Ctrl-C is for this process, which then ends the other one.
+            # Ctrl-C must reach only this process, which then ends the child.
             start_new_session=True,
         )
         try:
             ended = _has_ended(child.pid, within_s)
         finally:
-            # It is not reaped yet, so no other process group can have its number.
+            # The child is not reaped yet, so no other process group can have its number.
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
         if not ended:
@@ -98,7 +98,7 @@ def _attempt(address: str, within_s: float, clusters: list[str]) -> str | None:
 
 
 def _has_ended(child: int, within_s: float) -> bool:
-    """Wait for the end of a child, without reaping it; return whether it has ended."""
+    """Wait for the end of a child without reaping it; return whether it has ended."""
     give_up_s = time.monotonic() + within_s
     while os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
         if time.monotonic() > give_up_s:

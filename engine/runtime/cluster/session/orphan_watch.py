@@ -1,12 +1,12 @@
-"""A program of its own that kills processes when the process that started it has died.
+"""A separate program that kills processes when the process that started it has died.
 
-Its arguments are the numbers of open pidfds. A pidfd never means another process, so nothing happens to one
-that gets the number of a process that has ended. Standard input is a pipe from the process that started it: a
-byte says that all processes are ended in order; its end without one says that the process was killed.
+Its arguments are the numbers of open pidfds. A pidfd never refers to another process, so a process that got
+the pid of an ended one is safe. Standard input is a pipe from the starting process: a byte means that it has
+ended the processes itself; end of file without a byte means that it was killed.
 """
 
-# This program sleeps for as long as the service runs. It has 2.6 MB of its own and shares 6 MB with any other
-# Python. The modules `os`, `signal` and `contextlib` would double what is its own.
+# This program sleeps as long as the service runs. It takes 2.6 MB of its own and shares 6 MB with any other
+# Python. The modules `os`, `signal` and `contextlib` would double its own memory.
 import _signal  # type: ignore[import-not-found]
 import posix
 import sys
@@ -22,7 +22,7 @@ def main() -> None:
         try:  # noqa: SIM105 -- see the imports
             _signal.pidfd_send_signal(int(descriptor), _SIGKILL)
         except OSError:
-            # It has ended already; the others have to be killed too.
+            # This process has ended already; continue with the others.
             pass
 
 

@@ -1,4 +1,4 @@
-"""The processes that Ray starts under this one: protected from early signals, and ended in bounded time."""
+"""The child processes that Ray starts: protected from early signals, and ended in bounded time."""
 
 import contextlib
 import os
@@ -15,8 +15,8 @@ from engine.runtime.process.processes import ENDED, STOPPED, parent_of, state_of
 
 _RAYLET: Final = "raylet"
 _ESSENTIAL: Final = frozenset({_RAYLET, "gcs_server"})
-"""The programs that Ray cannot do without: all actors end with the raylet, and nothing starts without the
-control store (gcs_server)."""
+"""The essential programs of Ray: all actors end with the raylet, and nothing starts without the control store
+(gcs_server)."""
 
 _AGENTS: Final = {
     "DashboardAgent": "dashboard agent",
@@ -24,7 +24,7 @@ _AGENTS: Final = {
     "RuntimeEnvAgent": "runtime environment agent",
     "runtime_env/agent/": "runtime environment agent",
 }
-"""What the command line of an agent of the raylet contains, before and after it takes its own title."""
+"""What the command line of each agent of the raylet contains, before and after the agent sets its title."""
 
 _SHUTDOWN_MOST_S: Final = 5.0
 _KILLED_MOST_S: Final = 2.0
@@ -32,19 +32,19 @@ _KILLED_MOST_S: Final = 2.0
 _ORPHAN_WATCH: Final = Path(__file__).with_name("orphan_watch.py")
 """The program that kills Ray's processes if this one is killed.
 
-Ray's agents notice that the raylet has ended, but wait ten minutes for the control store to say so, and that
-has ended too.
+Without it, Ray's agents would notice the end of the raylet, but wait ten minutes for the control store, which
+has ended too, to confirm it.
 """
 
 _HELD_BACK: Final = frozenset({signal.SIGTERM, signal.SIGINT})
-"""Signals that are blocked while Ray starts: an exception in the middle would break the process."""
+"""Signals that are blocked while Ray starts: an exception of a handler would break the process."""
 
 
 class RayProcesses:
-    """The processes started within `starting`, and their children, which ignore SIGTERM and SIGINT.
+    """The processes started within `starting`, and their children. They ignore SIGTERM and SIGINT.
 
-    Service managers and shells send these to the whole process group. Ray's processes would end before this
-    one has saved every detector. They end with this process in any case.
+    Service managers and shells send these signals to the whole process group, which would end Ray before this
+    process has saved all detectors. Ray's processes end with this one in any case.
     """
 
     def __init__(self) -> None:
@@ -53,27 +53,26 @@ class RayProcesses:
         self._agents: dict[str, _Process] = {}
         self._holds_raylet = False
         self._earlier: set[int] = set()
-        """The children that this process had before Ray was started."""
+        """The children that this process had before it started Ray."""
         self._orphan_watch: subprocess.Popen[bytes] | None = None
 
     @property
     def essential(self) -> dict[str, int]:
-        """The processes that Ray cannot do without: their names and pidfds.
+        """The names and pidfds of the essential processes. A pidfd is readable once its process has ended.
 
-        A pidfd is readable once its process has ended. Empty if Ray was not started here, or if there are
-        no pidfds.
+        Empty if this process did not start Ray, or if the system has no pidfds.
         """
         return {name: process.descriptor for name, process in self._essential.items()}
 
     @property
     def agents(self) -> dict[str, int]:
-        """The agents of the raylet, which ends itself if one of them does: their names and pidfds."""
+        """The names and pidfds of the raylet's agents. The raylet ends itself when one of them ends."""
         return {name: process.descriptor for name, process in self._agents.items()}
 
     def hold_raylet(self) -> None:
-        """Stop the raylet, so that it does not end itself and all workers before their detectors are saved.
+        """Suspend the raylet, so that it does not end itself and all workers before detectors are saved.
 
-        A raylet does so some tenths of a second after the end of one of its agents.
+        It would do so a few tenths of a second after the end of one of its agents.
         """
         if (raylet := self._essential.get(_RAYLET)) is not None:
             with contextlib.suppress(OSError):
@@ -81,7 +80,7 @@ class RayProcesses:
                 self._holds_raylet = True
 
     def stopped(self) -> list[str]:
-        """Return the names of the essential processes that a signal has stopped. Callable from any thread."""
+        """Return the names of the essential processes that are stopped. Callable from any thread."""
         return [name for name, process in self._essential.items() if state_of(process.pid) == STOPPED]
 
     @contextlib.contextmanager
@@ -95,8 +94,7 @@ class RayProcesses:
         finally:
             self._remember(_held_children(os.getpid(), self._earlier))
             self._guard()
-            # A signal that arrived meanwhile takes effect on unblocking, and must not meet Ray's handler,
-            # which aborts.
+            # Pending signals are delivered on unblocking; Ray's handler, which aborts, must not get them.
             for number, handler in handlers.items():
                 signal.signal(number, handler)
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -107,7 +105,7 @@ class RayProcesses:
         return [name for pid in started if state_of(pid) == ENDED and (name := _name(pid)) in _ESSENTIAL]
 
     def kill_started(self) -> None:
-        """Kill what was started so far, and reap it."""
+        """Kill and reap the processes started so far."""
         for process in _held_children(os.getpid(), self._earlier):
             # Ray may have reaped it.
             with contextlib.suppress(OSError):
@@ -116,11 +114,11 @@ class RayProcesses:
             os.close(process.descriptor)
 
     def end(self, shutdown: Callable[[], None]) -> bool:
-        """End Ray by `shutdown` in bounded time, and kill what is left of it.
+        """End Ray by `shutdown` in bounded time, and kill its remaining processes.
 
-        Returns whether `shutdown` returned. If it did not, a thread still runs it. Ray sends SIGTERM to one
+        Returns whether `shutdown` returned; if not, a thread is still running it. Ray sends SIGTERM to one
         process after another and waits a second for each, starting with the raylet. Once the raylet has ended
-        nobody needs the others, so they and its children are killed together.
+        the others are useless, so they and its children are killed together.
         """
         if self._orphan_watch is not None:
             self._orphan_watch.communicate(b"\n")
@@ -128,7 +126,7 @@ class RayProcesses:
         if raylet is not None:
             self._others += _children_of(raylet)
             if self._holds_raylet:
-                # It would take no other signal.
+                # A stopped process handles no other signal.
                 with contextlib.suppress(OSError):
                     signal.pidfd_send_signal(raylet.descriptor, signal.SIGKILL)
         thread = threading.Thread(target=shutdown, name="ray shutdown", daemon=True)
@@ -146,21 +144,21 @@ class RayProcesses:
         return not thread.is_alive()
 
     def _guard(self) -> None:
-        """Have Ray's processes killed if this process is killed.
+        """Start the program that kills Ray's processes if this process is killed.
 
-        Ray has the raylet and the control store end with this process, and workers end with the raylet.
+        Ray itself ends the raylet and the control store with this process, and workers end with the raylet.
         """
         if (raylet := self._essential.get(_RAYLET)) is None:
             return
         children = _children_of(raylet)
         descriptors = [one.descriptor for one in (*self._essential.values(), *self._others, *children)]
-        # -I and -S: without the environment and the packages that are installed, a Python takes less memory.
+        # -I and -S ignore the environment and installed packages, which saves memory.
         command = [sys.executable, "-I", "-S", str(_ORPHAN_WATCH), *map(str, descriptors)]
         self._orphan_watch = subprocess.Popen(  # noqa: S603 -- all ours
             command,
             stdin=subprocess.PIPE,
             pass_fds=descriptors,
-            # It must outlive what ends this process. SIGTERM and SIGINT are blocked here, and so there.
+            # It must survive signals that end this process. It inherits that SIGTERM and SIGINT are blocked.
             start_new_session=True,
         )
         for child in children:
@@ -185,13 +183,13 @@ class _Process(NamedTuple):
 
 
 def _held_children(parent: int, but: Collection[int] = ()) -> list[_Process]:
-    """Open pidfds of the children of a living process; none if the system has no pidfds."""
+    """Open pidfds of the children of a running process; none if the system has no pidfds."""
     held: list[_Process] = []
     if hasattr(os, "pidfd_open"):
         for pid in sorted(_children(parent).difference(but)):
             with contextlib.suppress(OSError):
                 process = _Process(pid, os.pidfd_open(pid))
-                # The child may have ended before, and another process got its number.
+                # The child may have ended, and another process may have got its pid.
                 if parent_of(pid) == parent:
                     held.append(process)
                 else:
@@ -200,7 +198,7 @@ def _held_children(parent: int, but: Collection[int] = ()) -> list[_Process]:
 
 
 def _children_of(parent: _Process) -> list[_Process]:
-    """Open pidfds of the children of a process; none if it has ended, since its number may be another's."""
+    """Open pidfds of the children of a process; none if it has ended, since its pid may be reused."""
     children = _held_children(parent.pid)
     if not _has_ended(parent, within_s=0.0):
         return children
@@ -237,12 +235,12 @@ def command_line(pid: int) -> str:
 
 
 def agent_name(command_line: str) -> str | None:
-    """Return which agent of the raylet has a command line; None if none has."""
+    """Return the raylet's agent that has a command line; None if it is not an agent's."""
     return next((name for part, name in _AGENTS.items() if part in command_line), None)
 
 
 def _name(pid: int) -> str:
-    """Return the name that the kernel has for a process, also after its end; empty if it was reaped."""
+    """Return the kernel's name of a process, even after its end; empty if it was reaped."""
     try:
         return Path(f"/proc/{pid}/comm").read_text("utf-8", "replace").strip()
     except OSError:

@@ -1,6 +1,6 @@
 """Protection of the embedded Ray: its own token, and ports on the loopback interface only.
 
-Anyone who can reach Ray can run code as the service's user. So none of this is left to the environment.
+Anyone who can reach Ray can run code as the service's user, so the environment cannot turn this off.
 """
 
 import ipaddress
@@ -33,7 +33,7 @@ def require_token(path: Path) -> None:
     path.write_text(secrets.token_hex(_TOKEN_BYTES), "ascii")
     os.environ.pop("RAY_AUTH_TOKEN", None)
     os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(path)}
-    # This process has read the environment already, when it imported ray.
+    # Importing ray has read the environment already; read it again.
     _core.Config.initialize("")
     _core.AuthenticationTokenLoader.instance().reset_cache()
     logging.getLogger(_WARNS_OF_TOKENS).setLevel(logging.ERROR)
@@ -49,7 +49,7 @@ def listen_on_loopback() -> None:
 
 
 def check_guarded() -> None:
-    """Raise RuntimeError unless the started Ray requires the token and has a loopback address."""
+    """Raise RuntimeError unless the running Ray requires the token and has a loopback address."""
     if _core.get_authentication_mode() != _core.AuthenticationMode.TOKEN:
         raise RuntimeError("it does not require a token")
     address = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Starting or joining Ray, and leaving it again. No other code does."""
+"""Starts or joins Ray, and leaves it. No other code does."""
 
 import logging
 import os
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-# Set before importing ray, which reads them then.
+# These must be set before ray is imported, which reads them.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
-# A call that comes too late must fail instead of starting another Ray.
+# A late call must fail instead of starting another Ray.
 os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
-# Ray's processes, this one included, exit if they cannot reach the control store for this long. The default
-# is a minute. Saving all detectors, or starting the store again, takes far less than these ten minutes.
+# Ray's processes, this one included, exit if they cannot reach the control store for this long; the default
+# is a minute. Saving all detectors, or restarting the store, takes far less than these ten minutes.
 os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "600")
 
 import ray
@@ -40,33 +40,33 @@ LOCAL: Final = "local"
 """The address that means an embedded Ray."""
 
 NAMESPACE: Final = "rule-detector"
-"""Fixed, so that every front end finds the same actors by name."""
+"""The namespace is fixed, so that all services find the same actors by name."""
 
 OBJECT_STORE_BYTES: Final = 80 * 1024 * 1024
-"""Only objects larger than 100 KiB pass through it. This is close to Ray's minimum."""
+"""The size of Ray's object store, close to its minimum: only objects larger than 100 KiB use it."""
 
 _ENTRYPOINT: Final = "rule-detector"
 _FOLDER_PREFIX: Final = "rd-ray-"
 _RAYS: Final = "ray"
 _TOKEN_FILE: Final = "token"  # noqa: S105 -- its name
 _RECONNECT_S: Final = 600
-"""How long the processes of an embedded Ray wait for a control store that is away."""
+"""How long the processes of an embedded Ray wait for an unreachable control store."""
 _HEALTH_CHECKS: Final = 200
-"""After this many failed checks, one every three seconds, the raylet counts as dead: it was stopped."""
+"""The raylet counts as dead after this many failed checks, one every three seconds."""
 _START_S: Final = 90.0
 _START_POLL_S: Final = 0.1
 _JOIN_S: Final = 30.0
 _ASK_S: Final = 2.0
 _OTHER_CLUSTER: Final = "WrongClusterID"
 _CREDENTIALS: Final = struct.calcsize("3i")
-"""The size of what the kernel tells of the other end of a connection: pid, user and group."""
+"""The size of SO_PEERCRED: pid, user and group of the other end of a connection."""
 
 
 class _InstalledCode(JobConfig):
-    """Have workers import what is installed.
+    """Makes workers import installed code.
 
-    Otherwise Ray puts the folder in which the service was started at the front of their path, whatever code
-    is in it.
+    By default, Ray puts the working directory of the service at the front of their path, whatever code is in
+    it.
     """
 
     def _runtime_env_has_working_dir(self) -> bool:
@@ -75,10 +75,10 @@ class _InstalledCode(JobConfig):
 
 @dataclass(slots=True)
 class Cluster:
-    """The Ray cluster that this process belongs to."""
+    """This process's Ray cluster."""
 
     address: str
-    """The address at which other processes join."""
+    """The address that other processes join."""
     folder: TemporaryFolder | None
     """The private folder of an embedded Ray; None if Ray was joined."""
     processes: RayProcesses
@@ -87,12 +87,12 @@ class Cluster:
 
     @property
     def embedded(self) -> bool:
-        """Whether Ray was started here, and ends with this process."""
+        """Whether this process started Ray, which ends with it."""
         return self.folder is not None
 
 
 def _log_message(data: Any, ignore_prefix: bool) -> None:  # noqa: ARG001 -- as Ray calls it
-    """Log what Ray would print, for debugging only: the runtime reports workers that died."""
+    """Log what Ray would print, at debug level: the runtime itself reports workers that died."""
     _log.debug("ray: %s", " ".join(data["lines"]))
 
 
@@ -119,9 +119,9 @@ def start(address: str = LOCAL, join_within_s: float = _JOIN_S) -> Cluster:
             "object_store_memory": OBJECT_STORE_BYTES,
             "_system_config": {
                 "gcs_rpc_server_reconnect_timeout_s": _RECONNECT_S,
-                # Otherwise a raylet that was stopped for a while ends when it goes on.
+                # Otherwise a raylet that was stopped for a while ends when it continues.
                 "health_check_failure_threshold": _HEALTH_CHECKS,
-                # By default actors have a low priority: on a busy machine, the directory and workers starve.
+                # By default actors have a low priority, and starve on a busy machine.
                 "worker_niceness": 0,
             },
             # Ray makes its folder accessible to everyone, but not the parent folder.
@@ -129,16 +129,16 @@ def start(address: str = LOCAL, join_within_s: float = _JOIN_S) -> Cluster:
         }
     else:
         try_joining(address, join_within_s)
-    # Otherwise Ray stores the command line of this process, which may have a token, in its list of jobs.
+    # Otherwise Ray's list of jobs stores the command line of this process, which may contain a token.
     ray_utils.get_entrypoint_name = lambda: _ENTRYPOINT
-    # Otherwise Ray prints on standard output that a worker was killed, whatever its other settings.
+    # Otherwise Ray prints killed workers on standard output, whatever its other settings.
     ray_worker.print_to_stdstream = _log_message
     try:
         with processes.starting(), _patiently(processes), _few_processes():
             try:
                 ray.init(address=address, **options)
             except _EndedEarlyError as error:
-                # Ray chooses ports, which another program may take before a process of Ray listens.
+                # Another program may take the ports that Ray chose before Ray's processes listen.
                 _log.warning("ray is started a second time: %s", error)
                 ray.shutdown()
                 processes.kill_started()
@@ -146,11 +146,11 @@ def start(address: str = LOCAL, join_within_s: float = _JOIN_S) -> Cluster:
         if address == LOCAL:
             ray_security.check_guarded()
     except BaseException as error:
-        # Also if a signal ends the start: Ray turns it into a SystemExit.
+        # BaseException, because Ray turns a signal into a SystemExit.
         _leave(folder, processes)
         if not isinstance(error, Exception):
             raise
-        # Ray raises a dozen kinds here; all mean the same to an operator.
+        # Ray raises a dozen kinds of exceptions here, which all mean the same to an operator.
         raise ClusterError(f"ray cannot be used at `{address}`: {error}") from error
     ours: Any = ray_worker.global_worker
     raylet = RayletLink(ours.node.raylet_socket_name)
@@ -160,14 +160,14 @@ def start(address: str = LOCAL, join_within_s: float = _JOIN_S) -> Cluster:
 
 
 class _EndedEarlyError(Exception):
-    """A process that Ray cannot do without has ended while Ray was starting."""
+    """An essential process of Ray ended while Ray was starting."""
 
 
 @contextmanager
 def _patiently(processes: RayProcesses) -> Iterator[None]:
-    """Give Ray's processes more time to start than Ray's fixed 30 s: a busy machine takes longer.
+    """Give Ray's processes more time to start than Ray's fixed 30 s, which a busy machine may exceed.
 
-    Raises _EndedEarlyError if one of them has ended. Ray's query for the node takes up to 30 s to show that.
+    Raises _EndedEarlyError if one of them has ended, which Ray's query for the node may take 30 s to show.
     """
     get_node: Any = ray_services.get_node
 
@@ -193,9 +193,9 @@ def _patiently(processes: RayProcesses) -> Iterator[None]:
 
 @contextmanager
 def _few_processes() -> Iterator[None]:
-    """Have Ray start neither its autoscaler nor the process that copies workers' output to drivers.
+    """Keep Ray from starting its autoscaler and the process that copies workers' output to drivers.
 
-    An embedded Ray needs neither. `ray start` has options for this, and `ray.init` has none.
+    An embedded Ray needs neither. `ray start` has options for this, but `ray.init` has none.
     """
     module: Any = ray_parameter
     parameters = module.RayParams
@@ -207,10 +207,10 @@ def _few_processes() -> Iterator[None]:
 
 
 def stop(cluster: Cluster) -> bool:
-    """Leave the cluster, and end it if it was started here.
+    """Leave the cluster, and end it if this process started it.
 
-    Returns whether Ray's shutdown returned. If it did not, only `os._exit` is sure to end the process. Actors
-    stop running, so close the backend first.
+    Returns whether Ray's shutdown returned; if not, only `os._exit` is sure to end the process. Close the
+    backend first, because actors stop running.
     """
     cluster.watch.end()
     cluster.raylet.close()
@@ -225,9 +225,9 @@ def _leave(folder: TemporaryFolder | None, processes: RayProcesses) -> bool:
 
 
 class RayletLink:
-    """A connection to Ray's process on this machine, which ends with that process.
+    """A connection to Ray's raylet on this machine, which shows when that process ends.
 
-    As long as the control store answers, Ray itself goes on with a dead raylet, and never asks its successor.
+    Ray itself does not notice a dead raylet while the control store answers, and never uses its successor.
     """
 
     def __init__(self, path: str) -> None:
@@ -245,7 +245,7 @@ class RayletLink:
             made.connect(self._path)
         except OSError as error:
             made.close()
-            # It is busy; or there never was a connection, and the file is not there, which says nothing.
+            # The raylet is busy; or there never was a connection, so a missing socket proves nothing.
             knows = isinstance(error, ConnectionRefusedError) or self._socket is not None
             if isinstance(error, BlockingIOError) or not knows:
                 return

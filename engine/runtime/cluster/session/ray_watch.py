@@ -1,4 +1,4 @@
-"""Watches whether Ray answers, from a thread that may block."""
+"""Watches whether Ray answers, from threads that may block."""
 
 import logging
 import threading
@@ -17,16 +17,16 @@ _SILENT: Final = "ray's control store does not answer"
 
 
 class RayGoneError(Exception):
-    """This process cannot use its Ray ever again."""
+    """This process can never use its Ray again."""
 
 
 class RayWatch:
     """Queries Ray's control store once a second.
 
-    A second thread counts the seconds since the last answer. No clock tells them, because this process may
-    have been stopped or held up itself: then it has not asked. `ask` returns if there was an answer, and may
-    raise or hang; RayGoneError says that none will come. `stopped` returns the names of Ray's processes
-    that a signal has stopped.
+    A second thread counts the seconds since the last answer. A clock would be wrong after this process itself
+    was stopped or blocked, because it did not ask meanwhile. `ask` returns if there was an answer, and may
+    raise or hang; RayGoneError says that none will ever come. `stopped` returns the names of Ray's processes
+    that are stopped.
     """
 
     def __init__(self, ask: Callable[[], object], stopped: Callable[[], list[str]]) -> None:
@@ -36,7 +36,7 @@ class RayWatch:
         self._stopped_ticks = 0
         self._ending = threading.Event()
         self.gone: str | None = None
-        """Why this process cannot use its Ray ever again; None while it may."""
+        """Why this process can never use its Ray again; None while it may."""
 
     def start(self) -> None:
         for do, name in ((self.look, "ray watch"), (self.tick, "ray watch ticks")):
@@ -47,14 +47,14 @@ class RayWatch:
 
     @property
     def silent_s(self) -> float:
-        """The time since the last answer, without that in which this process was held up.
+        """The time since the last answer, not counting time in which this process was blocked.
 
-        One of Ray's processes that is stopped is silent, too, even while the control store answers.
+        A stopped process of Ray counts as silence, even while the control store answers.
         """
         return max(self._silent_ticks, self._stopped_ticks) * _ASK_S
 
     def problem(self) -> str | None:
-        """Return what is wrong with Ray; None if nothing is known to be. Callable from any thread."""
+        """Return the known problem of Ray, None if there is none. Callable from any thread."""
         if stopped := self._stopped():
             return _STOPPED.format(" and ".join(stopped))
         return _SILENT if self.silent_s >= _SILENT_S else None
