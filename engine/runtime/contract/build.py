@@ -9,32 +9,32 @@ from typing import Final, NamedTuple
 _PACKAGE: Final = "rule-detector"
 _ENGINE: Final = Path(__file__).parents[2]
 COMMIT_FILE: Final = "commit.txt"
-"""A wheel that was built from a git checkout has the commit in this file of the package `engine`."""
+"""The file of the package `engine` that holds the commit in a wheel built from a git checkout."""
 _GIT_S: Final = 5.0
 
 
 class Protocols(NamedTuple):
-    """The protocols that a process speaks: all from the oldest to the current one."""
+    """The range of protocols that a process speaks."""
 
     oldest: int
     current: int
 
     def meet(self, others: "Protocols") -> bool:
-        """Whether there is one that both speak."""
+        """Whether both speak a common protocol."""
         return self.oldest <= others.current and others.oldest <= self.current
 
     def __str__(self) -> str:
-        """Return the numbers in words."""
+        """Describe the range: `protocol 3` or `protocols 2 to 3`."""
         one = self.oldest == self.current
         return f"protocol {self.current}" if one else f"protocols {self.oldest} to {self.current}"
 
 
 SPOKEN: Final = Protocols(oldest=4, current=4)
-"""What front ends, directory and workers of a data folder say to each other, and the files that they share.
+"""The protocols between front ends, directory and workers of a data folder, including the files they share.
 
-Raise `current` whenever a message, a call, a setting that is handed on, or a file that an earlier release
-must read changes in a way that the release before does not understand. Raise `oldest` only so far that the
-release before this one is still served: then a cluster is upgraded node by node.
+Raise `current` whenever a message, a call, a forwarded setting, or a file that the previous release must read
+changes in a way that the previous release does not understand. Keep `oldest` low enough to serve the previous
+release, so that a cluster can be upgraded node by node.
 """
 
 
@@ -53,7 +53,7 @@ def _built_from() -> str:
 
 
 def _checked_out() -> str:
-    """Return the commit of the checkout that this file is in; empty if it is in none."""
+    """Return the commit of the git checkout that contains this file; empty without a checkout."""
     root = _ENGINE.parent
     if not (root / ".git").exists():
         return ""

@@ -21,26 +21,26 @@ class TableUpdate(msgspec.Struct, Generic[K, V], frozen=True):
     version: int
     whole: dict[K, V] | None = None
     changes: list[tuple[K, V | None]] = []
-    """Keys with new values, None for removed keys. Each change is one version; `version` is the last."""
+    """Keys with their new values, None for removed keys. Each change is one version, the last `version`."""
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """The directory owns the data folder. `damage` names files set aside, or impossible to remove."""
+    """The result of opening a data folder. `damage` names files that were set aside or cannot be removed."""
 
     damage: tuple[str, ...]
     term: int
-    """The number of the opening, which grows with each one. Commands to workers carry it."""
+    """The number of the opening, higher each time. Commands to workers carry it as their term."""
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """What a front end has not seen yet."""
+    """The changes that a front end has not seen yet."""
 
     tokens: TableUpdate[bytes, KnownToken]
     """Tokens by their digests."""
     detectors: TableUpdate[str, str]
     """Names by id."""
     warnings: tuple[str, ...] = ()
-    """What happened to the directory's files since they were opened."""
+    """Warnings about the directory's files since they were opened."""
     waiting_for_slots: int = 0
     """How many detectors wait for an activation slot because all are taken."""
 
@@ -54,43 +54,43 @@ class Made(msgspec.Struct, frozen=True, array_like=True):
     """Who made a change, and when."""
 
     by: str = ""
-    """The id of the caller's token, a blank and its name; empty if the service itself made it."""
+    """The id of the caller's token, a space and its name; empty if the service itself made the change."""
     request: str = ""
     """The id of the request."""
     time_ms: int = 0
 
     @classmethod
     def now(cls, by: str = "") -> Self:
-        """Return that a caller makes it now, with the current request."""
+        """Return that a caller makes the change now, in the current request."""
         return cls(by, current_request().id, time.time_ns() // 1_000_000)
 
 
 class LoggedChange(msgspec.Struct, frozen=True, array_like=True):
-    """A change that has happened. `old` and `new` are JSON objects, empty where there is none."""
+    """A completed change. `old` and `new` are JSON objects, or empty."""
 
     kind: Kind
     action: str
-    """What was done: `create`, `change`, `delete`, or another word for what is neither."""
+    """The action: `create`, `change`, `delete`, or another verb for anything else."""
     id: str
     name: str = ""
     detector: str = ""
-    """The id of the detector whose rule or relation it is."""
+    """The id of the detector that has the rule or relation."""
     old: bytes = b""
     new: bytes = b""
     made: Made = Made()
     seq: int = 0
-    """Its number in the log, from 1; given by the log."""
+    """Its number in the log, from 1; assigned by the log."""
 
 
 class LoggedPage(msgspec.Struct, frozen=True, array_like=True):
-    """A page of the log, oldest first, and after which number to go on."""
+    """A page of the log, oldest first, and the number after which the next page begins."""
 
     changes: list[LoggedChange]
     next: int
 
 
 encode_changes = msgspec.msgpack.Encoder().encode
-"""Encodes the changes of a detector for its answer."""
+"""Encodes the changes of a detector for an answer."""
 decode_changes = msgspec.msgpack.Decoder(list[LoggedChange]).decode
 
 
@@ -99,7 +99,7 @@ UPDATES_MAX: Final = 4096
 
 
 class TableVersions(Generic[K, V]):
-    """The versions and latest changes of a table, for its owner; the table itself is elsewhere."""
+    """The version and the latest changes of a table, for its owner, who has the table itself."""
 
     def __init__(self, version: int) -> None:
         self.version = version
@@ -112,7 +112,7 @@ class TableVersions(Generic[K, V]):
         return self.version
 
     def since(self, seen: int, table: Callable[[], dict[K, V]]) -> TableUpdate[K, V]:
-        """Return the update for a reader that has seen a version, which may be stale or 0.
+        """Return the update for a reader that has seen a version, which may be outdated or 0.
 
         `table` returns a copy of the whole table.
         """

@@ -1,4 +1,4 @@
-"""Errors of the runtime that callers and its own parts handle.
+"""The errors of the runtime.
 
 Exceptions travel between processes as bytes: by type name and text, so that nothing is unpickled.
 """
@@ -29,7 +29,7 @@ _NAME_CHARS_SHOWN = 80
 
 
 class DetectorUnavailable(Exception):
-    """No answer is available now: 1401, 1501, 1502 or 1503, with the time to retry after if it is known."""
+    """No answer is available now: 1401, 1501, 1502 or 1503, with the time to retry after if known."""
 
     def __init__(self, code: int, message: str, retry_after_s: float | None = None) -> None:
         super().__init__(message)
@@ -45,12 +45,12 @@ class ActorDied(Exception):
 class Superseded(ActorDied):
     """A worker has refused a command, because a later scheduler commands it.
 
-    For the one that is refused, the worker is lost; when it ends the worker, it learns that it was replaced.
+    The refused scheduler treats the worker as lost, and learns on ending it that it was replaced.
     """
 
 
 class MessageLost(ActorDied):
-    """A call or its answer was lost, and the connection goes on. Whether the call was executed is unknown."""
+    """A call or its answer was lost on a working connection. Whether the call was executed is unknown."""
 
 
 def no_such_detector(detector_id: str, hint: str = "") -> Refusal:
@@ -59,18 +59,18 @@ def no_such_detector(detector_id: str, hint: str = "") -> Refusal:
 
 
 def no_such_name(name: str, count: int) -> Refusal:
-    """Return the refusal for a name that `count` detectors have, which is not one."""
+    """Return the refusal for a name that no detector or several detectors have."""
     shown = quoted(name[:_NAME_CHARS_SHOWN])
-    said = f"{count} detectors are named {shown}; give the id of one"
-    return Refusal(Entry(NO_SUCH_DETECTOR, said if count else f"no detector is named {shown}"))
+    several = f"{count} detectors are named {shown}; give the id of one"
+    return Refusal(Entry(NO_SUCH_DETECTOR, several if count else f"no detector is named {shown}"))
 
 
 def too_many(what: str, most: int, owner: str = "") -> Refusal:
-    """Return the refusal for a detector or a token past the limit, or past that of its owner, a token."""
-    said = f"the service has {most} {what}"
+    """Return the refusal for a detector or token beyond the limit of the service or of its owner, a token."""
+    message = f"the service has {most} {what}"
     if owner:
-        said = f"the token is for {TOKEN_DETECTORS_MAX} {what}, or {said}"
-    return Refusal(Entry(TOO_MANY, f"{said}, which is the limit"))
+        message = f"the token is for {TOKEN_DETECTORS_MAX} {what}, or {message}"
+    return Refusal(Entry(TOO_MANY, f"{message}, which is the limit"))
 
 
 def no_such_token(token_id: str) -> Refusal:
@@ -79,12 +79,12 @@ def no_such_token(token_id: str) -> Refusal:
 
 
 def no_such_node(node_id: str) -> Refusal:
-    """Return the refusal for a node that the cluster does not have, or that takes no detectors."""
+    """Return the refusal for an unknown or dead node, or one that takes no detectors."""
     return Refusal(Entry(NO_SUCH_NODE, f"there is no living node `{node_id[:80]}` that takes detectors"))
 
 
 def no_other_node() -> Refusal:
-    """Return the refusal to move a detector where only its own node takes detectors."""
+    """Return the refusal to move a detector if only its own node takes detectors."""
     return Refusal(Entry(NO_SUCH_NODE, "there is no other living node that takes detectors"))
 
 
@@ -99,7 +99,7 @@ def outcome_unknown(why: str) -> DetectorUnavailable:
 
 
 class ActorFailed(Exception):
-    """The worker raised an exception of an unknown type; its name begins the text."""
+    """The worker raised an exception of a type unknown here; the text begins with its name."""
 
 
 class _RemoteTraceback(Exception):
@@ -111,14 +111,14 @@ class _Failure(msgspec.Struct, frozen=True, array_like=True):
     text: str
     trace: str = ""
     entries: tuple[Entry, ...] = ()
-    """Those of a Refusal."""
+    """The entries of a Refusal."""
     code: int = 0
-    """That of a DetectorUnavailable."""
+    """The code of a DetectorUnavailable."""
     retry_after_s: float | None = None
 
 
 def _of_one_text(module: object, family: type[Exception]) -> dict[str, type[Exception]]:
-    """Return a module's exceptions of a family that are constructed from one text, by name."""
+    """Return a module's exceptions of a family that take one text as their argument, by name."""
     return {
         name: member
         for name, member in vars(module).items()
@@ -159,13 +159,13 @@ def encode_failure(error: Exception) -> bytes:
     elif known is not type(error):
         type_name, text = ActorFailed.__name__, f"{type_name}: {text}"
     trace = bounded("".join(traceback.format_exception(error)))
-    # A lone surrogate, as in a file's name, cannot be encoded.
+    # A lone surrogate, as in a file name, cannot be encoded.
     text, trace = (each.encode(errors="backslashreplace").decode() for each in (text, trace))
     return _encoder.encode(_Failure(type_name, text, trace))
 
 
 def decode_failure(data: bytes | bytearray) -> Exception:
-    """Return an exception like the encoded one, to be raised."""
+    """Return an exception equivalent to the encoded one."""
     failure = _decoder.decode(data)
     if failure.entries:
         return Refusal(*failure.entries)

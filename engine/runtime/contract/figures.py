@@ -12,8 +12,8 @@ from msgspec import Meta
 from engine.runtime.contract.measures import Measured
 
 
-def _said(description: str) -> Meta:
-    """Have the OpenAPI document describe a member so."""
+def _doc(description: str) -> Meta:
+    """Describe a member in the OpenAPI document."""
     return Meta(description=description)
 
 
@@ -21,25 +21,23 @@ class DetectorFigures(msgspec.Struct, frozen=True, omit_defaults=True):
     """An active detector."""
 
     id: str
-    epoch: Annotated[int, _said("The number of the activation; a later owner has a higher one.")]
-    since_ms: Annotated[int, _said("When it became active.")] = 0
+    epoch: Annotated[int, _doc("The number of the activation; a later owner has a higher one.")]
+    since_ms: Annotated[int, _doc("When it became active.")] = 0
     name: str = ""
     waiting: Annotated[
-        int, _said("Operations that the worker has received and not answered, including those in flight.")
+        int, _doc("Operations that the worker has received and not answered, including those in flight.")
     ] = 0
-    waiting_s: Annotated[float, _said("How long the oldest of them has been there.")] = 0.0
-    overdue_s: Annotated[
-        float, _said("How long something has been due by time that no tick has let happen yet.")
-    ] = 0.0
+    waiting_s: Annotated[float, _doc("How long the oldest of them has waited.")] = 0.0
+    overdue_s: Annotated[float, _doc("How long a tick has been overdue; 0 if none is.")] = 0.0
     rules: int = 0
-    keys: Annotated[int, _said("Live keys.")] = 0
-    state_bytes: Annotated[int, _said("The estimated memory of keys and histories.")] = 0
-    relations_bytes: Annotated[int, _said("The estimated memory of stored relations.")] = 0
-    journal_bytes: Annotated[int, _said("The journal that the newest snapshot does not include.")] = 0
-    events: Annotated[int, _said("The events that it has evaluated since it was created.")] = 0
-    newest_firing: Annotated[int, _said("The number of the newest firing of its feed.")] = 0
-    events_per_s: Annotated[float, _said("Events a second, in the last five to ten seconds.")] = 0.0
-    cpu: Annotated[float, _said("The processors that it takes in the same time: 1 is all of one.")] = 0.0
+    keys: Annotated[int, _doc("Live keys.")] = 0
+    state_bytes: Annotated[int, _doc("The estimated memory of keys and histories.")] = 0
+    relations_bytes: Annotated[int, _doc("The estimated memory of stored relations.")] = 0
+    journal_bytes: Annotated[int, _doc("The journal that the newest snapshot does not include.")] = 0
+    events: Annotated[int, _doc("The events that it has evaluated since it was created.")] = 0
+    newest_firing: Annotated[int, _doc("The number of the newest firing of its feed.")] = 0
+    events_per_s: Annotated[float, _doc("Events a second, in the last five to ten seconds.")] = 0.0
+    cpu: Annotated[float, _doc("The processors that it uses then: 1 is one whole processor.")] = 0.0
 
     @property
     def held_bytes(self) -> int:
@@ -51,55 +49,55 @@ class ProcessFigures(msgspec.Struct, frozen=True):
     """A process of the service."""
 
     pid: int
-    host: Annotated[str, _said("The name of its machine.")]
+    host: Annotated[str, _doc("The name of its machine.")]
     started_ms: int
-    resident_bytes: Annotated[int, _said("Its resident memory.")]
-    cpu_s: Annotated[float, _said("The CPU time that it has used.")]
+    resident_bytes: Annotated[int, _doc("Its resident memory.")]
+    cpu_s: Annotated[float, _doc("The CPU time that it has used.")]
 
 
 class WorkerFigures(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A detector worker, as it answered, or as it last did."""
+    """A detector worker, according to its latest answer."""
 
     name: str
-    answers: Annotated[bool, _said("Whether it has just answered; if not, its numbers are old.")]
-    node: Annotated[str, _said("Ray's id of its node; absent before its first answer.")] = ""
-    address: Annotated[str, _said("The node's address.")] = ""
+    answers: Annotated[bool, _doc("Whether it has just answered; if not, its figures are outdated.")]
+    node: Annotated[str, _doc("Ray's id of its node; absent before its first answer.")] = ""
+    address: Annotated[str, _doc("The node's address.")] = ""
     process: ProcessFigures | None = None
     connections: Annotated[
         dict[str, int],
-        _said("Connections of front ends and the scheduler, by transport: `unix`, `tcp` or `tls`."),
+        _doc("Connections of front ends and the scheduler, by transport: `unix`, `tcp` or `tls`."),
     ] = {}
-    detectors: Annotated[list[DetectorFigures], _said("The detectors that are active in it.")] = []
-    loop_lag_s: Annotated[float, _said("The longest delay of its event loop in the last seconds.")] = 0.0
+    detectors: Annotated[list[DetectorFigures], _doc("The detectors that are active in it.")] = []
+    loop_lag_s: Annotated[float, _doc("The longest delay of its event loop in the last seconds.")] = 0.0
 
 
 class WorkerAnswer(msgspec.Struct, frozen=True):
-    """What a worker tells of itself. It does not know its name."""
+    """A worker's figures as it reports them; it does not know its own name."""
 
     figures: WorkerFigures
     measured: Measured
 
 
 class MemoryFigures(msgspec.Struct, frozen=True):
-    """What a front end holds for its callers, within `--max-memory-mb`."""
+    """The memory that a front end holds for its callers, within `--max-memory-mb`."""
 
-    bodies: Annotated[int, _said("Bytes of bodies that are being read.")] = 0
+    bodies: Annotated[int, _doc("Bytes of request bodies that are being read.")] = 0
     requests: Annotated[
-        int, _said("Bytes of requests for detectors, each twice because sending copies it.")
+        int, _doc("Bytes of requests for detectors, each twice because sending copies it.")
     ] = 0
-    answers: Annotated[int, _said("Bytes of answers that are not read yet.")] = 0
+    answers: Annotated[int, _doc("Bytes of answers that callers have not read yet.")] = 0
 
 
 class FrontEndFigures(msgspec.Struct, frozen=True):
     """A front end."""
 
     process: ProcessFigures
-    waiting: Annotated[int, _said("Requests for detectors that are not answered yet.")]
-    waiting_s: Annotated[float, _said("How long the oldest of those that are not sent yet waits.")]
+    waiting: Annotated[int, _doc("Requests for detectors that are not answered yet.")]
+    waiting_s: Annotated[float, _doc("How long the oldest request not yet sent to a worker has waited.")]
     directory_answer_age_s: Annotated[
-        float, _said("Seconds since the directory last answered about tokens and detectors.")
+        float, _doc("Seconds since the directory's last answer about tokens and detectors.")
     ]
-    loop_lag_s: Annotated[float, _said("The longest delay of its event loop in the last seconds.")]
+    loop_lag_s: Annotated[float, _doc("The longest delay of its event loop in the last seconds.")]
     memory_bytes: MemoryFigures = MemoryFigures()
 
 
@@ -112,20 +110,20 @@ class NodeFigures(msgspec.Struct, frozen=True):
     alive: bool
     cpus: float
     memory_bytes: int
-    cpus_free: Annotated[float, _said("What Ray has not given to anyone.")] = 0.0
-    memory_free_bytes: Annotated[int, _said("The same of its memory.")] = 0
+    cpus_free: Annotated[float, _doc("CPUs that Ray has not allocated.")] = 0.0
+    memory_free_bytes: Annotated[int, _doc("Memory that Ray has not allocated.")] = 0
     draining: Annotated[
         Literal["", "operator", "ray"],
-        _said("Who has it drained: no worker is started there, and its detectors are moved."),
+        _doc("Who drains it. While drained, it gets no workers, and its detectors are moved away."),
     ] = ""
 
 
 class OtherSetting(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A setting that a service was started with, and that is not in force: another one came first."""
+    """A setting of a service that is not in force, because another service was started first."""
 
     pid: int
-    host: Annotated[str, _said("The name of the service's machine.")]
-    setting: Annotated[str, _said("The option of `serve`.")]
+    host: Annotated[str, _doc("The name of the service's machine.")]
+    setting: Annotated[str, _doc("The option of `serve`.")]
     in_force: str
     given: str
 
@@ -139,7 +137,7 @@ class FolderFigures(msgspec.Struct, frozen=True):
 
 
 class ClusterFigures(msgspec.Struct, frozen=True):
-    """What runs where."""
+    """The figures of the whole cluster."""
 
     nodes: list[NodeFigures]
     directory: ProcessFigures
@@ -155,9 +153,9 @@ class ClusterFigures(msgspec.Struct, frozen=True):
     """The settings of services that are not in force."""
     scheduler_loop_lag_s: float = 0.0
     no_room: str = ""
-    """The message that no node has room for a worker that is needed; empty if one has."""
+    """The message that no node has room for a needed worker; empty if one has."""
     overdue_s: float = 0.0
-    """How long something has been due by time in a passive detector: the longest."""
+    """How long the most overdue tick of a passive detector has been due."""
     waiting_for_slots: int = 0
     """How many detectors wait for an activation slot because all are taken."""
 
@@ -178,6 +176,6 @@ class Status(msgspec.Struct, frozen=True):
     detectors_with_problems: int
     """The number of detectors that cannot be activated or saved."""
     counts: dict[str, int]
-    """Counts since the start, for each name of `counters.COUNTERS`."""
+    """Counts since the start, for each name in `COUNTERS`."""
     front_end_counts: dict[tuple[str, ...], float]
     """The metrics of all front ends since the start."""

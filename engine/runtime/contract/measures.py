@@ -1,4 +1,4 @@
-"""The measurements of a worker and the counters of events of detectors: by name, with their help texts."""
+"""The histograms of a worker and the counters of detectors, by name, with their help texts."""
 
 import time
 from bisect import bisect_left
@@ -20,13 +20,13 @@ SECONDS: Final = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2
 NUMBERS: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, 10000.0)
 
 HISTOGRAMS: Final[Mapping[str, tuple[str, tuple[float, ...]]]] = {
-    BATCH_SECONDS: ("Seconds in which a worker executed a batch, until its answers were durable.", SECONDS),
-    BATCH_OPERATIONS: ("Operations of a batch.", NUMBERS),
-    JOURNAL_SECONDS: ("Seconds in which the journal record of a batch became durable.", SECONDS),
-    JOURNAL_SYNC_SECONDS: ("Seconds of a sync of a journal to the disk.", SECONDS),
-    SNAPSHOT_PAUSE_SECONDS: ("Seconds for which a snapshot kept its detector from evaluating.", SECONDS),
-    SNAPSHOT_SECONDS: ("Seconds in which a snapshot was written, beside the evaluation.", SECONDS),
-    ACTIVATION_SECONDS: ("Seconds in which a worker activated a detector, its replay included.", SECONDS),
+    BATCH_SECONDS: ("Seconds that a worker took to execute a batch and make its answers durable.", SECONDS),
+    BATCH_OPERATIONS: ("Operations in a batch.", NUMBERS),
+    JOURNAL_SECONDS: ("Seconds that the journal record of a batch took to become durable.", SECONDS),
+    JOURNAL_SYNC_SECONDS: ("Seconds that a sync of a journal to the disk took.", SECONDS),
+    SNAPSHOT_PAUSE_SECONDS: ("Seconds that a snapshot kept its detector from evaluating.", SECONDS),
+    SNAPSHOT_SECONDS: ("Seconds that writing a snapshot took, while evaluation continued.", SECONDS),
+    ACTIVATION_SECONDS: ("Seconds that a worker took to activate a detector, including its replay.", SECONDS),
 }
 """The help text and the upper bounds of the buckets of each histogram. The last bucket has none."""
 
@@ -41,24 +41,24 @@ class Histogram(msgspec.Struct, array_like=True):
     total: float = 0.0
 
     def add(self, other: "Histogram") -> None:
-        """Add the observations of another one with the same bounds."""
+        """Add the observations of another histogram with the same bounds."""
         self.within = [one + two for one, two in zip(self.within, other.within, strict=True)]
         self.total += other.total
 
 
 class Counted(NamedTuple):
-    """What has been counted of a detector."""
+    """The counts of a detector."""
 
     events: int
-    """Those it has evaluated."""
+    """Events that it has evaluated."""
     actions: int
     keys_evicted: int
     shadows: Mapping[str, int]
-    """How often its shadow rules fired, and the events of each kind in all comparisons."""
+    """How often its shadow rules fired, and the events of each kind in comparisons."""
     ticks: int
     firings_by_time: int
     firings: int
-    """The number of the newest in its feed."""
+    """The number of the newest firing in its feed."""
 
 
 def _no_observations() -> dict[str, Histogram]:
@@ -66,7 +66,7 @@ def _no_observations() -> dict[str, Histogram]:
 
 
 class Measured(msgspec.Struct):
-    """What was measured since a start: by a worker, or by all of a node, those that ended included."""
+    """The measurements of a worker since its start, or of all workers of a node, ended ones included."""
 
     histograms: dict[str, Histogram] = {}
     keys_evicted: int = 0
@@ -74,21 +74,21 @@ class Measured(msgspec.Struct):
     cpu_s: float = 0.0
     """The processor time of the process, or of all workers of a node."""
     shadows: dict[str, int] = {}
-    """How often shadow rules fired, and the events of each kind in all comparisons."""
+    """How often shadow rules fired, and the events of each kind in comparisons."""
     events: int = 0
     """Events that were evaluated."""
     actions: int = 0
-    """Actions that they have yielded."""
+    """Actions that evaluated events have caused."""
     refused: dict[int, int] = {}
-    """Evaluations, and events of batches, that were refused, by code."""
+    """Refused evaluations, and refused events of batches, by code."""
     ticks: int = 0
     """Ticks that moved a clock."""
     firings_by_time: int = 0
     firings: int = 0
-    """Firings that feeds have got."""
+    """Firings that were added to feeds."""
 
     def add(self, other: "Measured") -> None:
-        """Add what another process has measured."""
+        """Add the measurements of another process."""
         for name, histogram in other.histograms.items():
             if name in self.histograms:
                 self.histograms[name].add(histogram)
@@ -106,15 +106,15 @@ class Measured(msgspec.Struct):
 
 
 class Measures(Measured):
-    """What this process measures.
+    """The measurements of this process.
 
-    Threads may observe at the same time. At worst an observation is lost, which is cheaper than a lock.
+    Threads may observe concurrently. At worst an observation is lost, which is cheaper than a lock.
     """
 
     histograms: dict[str, Histogram] = msgspec.field(default_factory=_no_observations)
 
     def count_batch(self, before: Counted, after: Counted, refused: dict[int, int]) -> None:
-        """Add what a batch has counted of a detector, and take the refusals of its events, by code."""
+        """Add the difference of a detector's counts before and after a batch, and the batch's refusals."""
         self.events += after.events - before.events
         self.actions += after.actions - before.actions
         self.keys_evicted += after.keys_evicted - before.keys_evicted
@@ -135,7 +135,7 @@ class Measures(Measured):
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
-        """Count the seconds that something takes, if it succeeds."""
+        """Observe the duration of the context if it succeeds."""
         began_s = time.perf_counter()
         yield
         self.observe(name, time.perf_counter() - began_s)
@@ -158,21 +158,21 @@ DUE_ACTIVATIONS: Final = "due_activations"
 DIRECTORIES_LOST: Final = "directories_lost"
 
 FRONT_ENDS_LOST: Final = "front_ends_lost"
-"""Counted by front ends, since it concerns no detector."""
+"""Counted by front ends, because no single detector is concerned."""
 
 COUNTERS: Final = {
     ACTIVATIONS: "Detectors activated.",
-    DUE_ACTIVATIONS: "Passive detectors activated because something was due in them by time.",
+    DUE_ACTIVATIONS: "Passive detectors activated for a tick.",
     RECORDS_READ: "Journal records replayed to activate detectors.",
     SNAPSHOTS_WRITTEN: "Snapshots written while their detectors stayed active.",
     SNAPSHOTS_FAILED: "Snapshots that could not be written.",
     FENCED: "Owners of detectors that were fenced by a later owner.",
-    ACTIVATIONS_FAILED: "Activations that failed because of the detector's files or the disk.",
-    JOURNAL_FAILED: "Batches that could not be made durable; the detector is activated again after each.",
+    ACTIVATIONS_FAILED: "Activations that failed because of the detector's files or of the disk.",
+    JOURNAL_FAILED: "Batches that could not be made durable; each causes the detector to be activated again.",
     WITHOUT_ROOM: "Batches that were refused because the disk was full.",
-    DETECTORS_LOST: "Active detectors whose worker died, or hung and was ended.",
-    DIRECTORIES_LOST: "Directory processes that a service has lost: killed, silent, or gone with their node.",
-    DAMAGED: "Files that were set aside because they were torn or damaged.",
-    FORKS: "Folders made for detectors that begin with the state of another.",
-    DIVERGED: "Activations whose replay fired other rules than the original evaluation.",
+    DETECTORS_LOST: "Active detectors lost because their worker died, or hung and was killed.",
+    DIRECTORIES_LOST: "Directory processes that were lost: killed, silent, or gone with their node.",
+    DAMAGED: "Files set aside because they were torn or damaged.",
+    FORKS: "Folders made for forks: detectors that begin with the state of another one.",
+    DIVERGED: "Activations in whose replay other rules fired than in the original evaluation.",
 }

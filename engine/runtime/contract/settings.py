@@ -11,11 +11,11 @@ JournalSync = Literal["always", "interval", "off"]
 Transport = Literal["auto", "unix", "tcp"]
 
 
-# Without slots: pickled by the names of the fields. During an upgrade, a process of the release before does
-# not mind a setting that it does not know, and one of the release after takes the default of what it misses.
+# Without slots, it is pickled by field names. So during an upgrade, an older process ignores settings that it
+# does not know, and a newer process uses the defaults of missing ones.
 @dataclass(frozen=True, kw_only=True)
 class RuntimeSettings:
-    """How detectors are stored, activated and queued for. `data` is the folder of all persistent data."""
+    """The settings of storage, activation and queues. `data` is the folder of all persistent data."""
 
     data: Path
     folder_id: str | None = None
@@ -33,10 +33,10 @@ class RuntimeSettings:
     """Detectors that are active in one worker at once."""
     passivate_after_s: float = 600.0
     turn_s: float = 0.25
-    """The minimum time that a busy detector stays active while others wait for its slot."""
+    """How long a busy detector stays active, at least, while others wait for its slot."""
 
     tick_s: float = 1.0
-    """The interval at which workers look for what is due by time, and tick its detectors; 0 for never."""
+    """The interval at which workers tick the detectors in which something is due; 0 for never."""
 
     journal_sync: JournalSync = "always"
     """What an acknowledged evaluation survives. `always`: power loss. `interval`: a process crash; a machine
@@ -58,60 +58,60 @@ class RuntimeSettings:
     """Requests that wait for one detector."""
     waiting_bytes_max: int = 64 * 1024 * 1024
     memory_bytes_max: int = 1024 * 1024 * 1024
-    """What a front end may hold for its callers: bodies, requests and answers together."""
+    """The memory that a front end may hold for its callers: bodies, requests and answers together."""
     batch_operations_max: int = 1_000
     batch_bytes_max: int = 4 * 1024 * 1024
-    """The size of operations sent together; a single operation may be larger."""
+    """The maximum size of operations sent together; a single operation may be larger."""
 
     transport: Transport = "auto"
     """How processes reach workers and the directory. `auto`: by a Unix socket on the same node, by TCP from
     another. `unix`, `tcp`: always so."""
 
     worker_cpus: float = 0.0
-    """CPUs that each worker asks the cluster for."""
+    """CPUs that each worker requests from the cluster."""
     worker_memory_bytes: int = 0
     nodes_s: float = 1.0
-    """How often the nodes are looked at."""
+    """The interval at which the scheduler polls the nodes."""
     room_wait_s: float = 10.0
     """How long a detector waits for a worker when no node has room for another one."""
 
     spares: int = 2
-    """Started workers that wait for a detector."""
+    """Idle workers that are started ahead."""
     starts_at_once: int = os.cpu_count() or 1
     """Workers that start at the same time."""
     unused_s: float = 10.0
-    """How long unused workers beyond twice the spares are kept before they are ended."""
+    """How long unused workers beyond twice the spares are kept."""
     activations_max: int = 10_000
     """After this many activations of each of its detectors, a worker is replaced."""
     actor_bytes_max: int = 1024 * 1024 * 1024
-    """A worker whose process holds more memory after a passivation takes no more detectors, and is ended once
-    it has none."""
+    """A worker whose process holds more memory after a passivation takes no more detectors and ends with its
+    last one."""
     load_s: float = 5.0
-    """How often a worker measures how busy its detectors are, and looks whether one takes too much from the
+    """The interval at which a worker measures the load of its detectors, and checks whether one starves the
     others."""
     node_timeout_s: float = 3.0
-    """A worker or directory whose process has not answered for this long counts as dead, however busy it is:
-    it was stopped, or its node is stopped, cut off or gone."""
+    """A worker or directory whose process has not answered for this long counts as dead: it is stopped, or
+    its node is stopped, cut off or gone. Even a busy process answers."""
     hung_s: float = 60.0
-    """A worker whose work has made no progress for this long is ended: its disk hangs."""
+    """A worker without any progress for this long is ended: its disk hangs."""
 
     activation_hung_s: float = 600.0
-    """The same during an activation, a tick, and a change of many rules: 100 000 take half a minute."""
+    """The same during an activation, a tick or a change of many rules: 100 000 rules take half a minute."""
 
     poll_s: float = 0.5
     """The interval at which front ends ask the directory for changes."""
     ask_s: float = 0.05
-    """The minimum interval between such questions when an unknown token or detector causes one."""
+    """The minimum interval between queries that unknown tokens or detectors cause."""
     directory_hung_s: float = 10.0
     """A directory whose disk has not answered for this long counts as dead, and is restarted."""
     abandoned_s: float = 60.0
-    """A directory without any service for this long saves all detectors and ends. A worker that nobody is
-    connected to does the same after twice that time."""
+    """A directory without any service for this long saves all detectors and ends. A worker without any
+    connection does the same after twice that time."""
     directory_answer_age_max_s: float = 15.0
-    """Tokens are not trusted when the directory's last answer is older."""
+    """Tokens are not trusted if the directory's last answer is older."""
     lock_wait_s: float = 5.0
-    """How long to wait for a process that is just ending to release the data folder."""
+    """How long to wait until an ending process releases the data folder."""
     shutdown_s: float = 5.0
-    """How long waiting requests are still answered while the service shuts down."""
+    """How long waiting requests are still answered during a shutdown."""
     save_passive_s: float = 20.0
     """How long a shutdown may take to empty the journals of passive detectors."""

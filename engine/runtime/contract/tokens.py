@@ -1,4 +1,4 @@
-"""API tokens: 256 random bits, shown once. Only their SHA-256 is stored, with what they may do."""
+"""API tokens: 256 random bits, shown once. Only their SHA-256 is stored, with their grants."""
 
 import hashlib
 import secrets
@@ -12,24 +12,24 @@ RANDOM_BYTES: Final = 32
 HINT_CHARS: Final = 4
 
 Scope = Literal["evaluate", "read", "write", "admin"]
-"""What a token may do: send events, look, change detectors, manage tokens and the cluster."""
+"""The scopes of tokens: send events, read, change detectors, manage tokens and the cluster."""
 
 
 TOKEN_DETECTORS_MAX: Final = 1_000
-"""The most detectors of a token that is for some only."""
+"""The maximum number of detectors of a token that is limited to some."""
 
 
 class Grant(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a token may do. What is None has no bound."""
+    """What a token may do. None means no bound."""
 
     scopes: frozenset[Scope] | None = None
     detectors: frozenset[str] | None = None
-    """The ids of the detectors that it is for."""
+    """The ids of the detectors that it may use."""
     expires_at_ms: int | None = None
     events_per_s: float | None = None
 
     def beyond(self, other: "Grant") -> str | None:
-        """Return the first bound of the other grant that this one exceeds, None if it may do no more."""
+        """Return the first bound of another grant that this one exceeds; None if it exceeds none."""
         for name in ("scopes", "detectors"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if theirs is not None and (mine is None or not mine <= theirs):
@@ -51,7 +51,7 @@ class StoredToken(msgspec.Struct, frozen=True):
     hint: str
     name: str = ""
     created_at_ms: int | None = None
-    """None for a token of an older program."""
+    """None if an older program created the token."""
     grant: Grant = FULL
 
 
@@ -64,17 +64,17 @@ class KnownToken(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def label(self) -> str:
-        """Its id and, behind a blank, its name if it has one."""
+        """Its id, followed by a space and its name if it has one."""
         return f"{self.id} {self.name}".rstrip()
 
 
 def known_token(token_id: str, token: StoredToken) -> KnownToken:
-    """Return what front ends know of a token."""
+    """Return the part of a token that front ends know."""
     return KnownToken(token_id, token.name, token.grant)
 
 
 class TokenEntry(msgspec.Struct, frozen=True):
-    """A token as lists show it; what is not known is None."""
+    """A token in a list. Unknown values are None."""
 
     id: str
     hint: str

@@ -1,1 +1,1 @@
-"""What is asked of a detector: the operation, where it goes, and the id of its request."""
+"""Operations on detectors, their replies and routes, and the current request."""

@@ -1,4 +1,4 @@
-"""Operations on a detector, as bytes between front end and worker, and the request that asks for them."""
+"""Operations on a detector, as sent from front end to worker, and the request that they belong to."""
 
 from contextvars import ContextVar
 from typing import Any, Final, Literal, NamedTuple
@@ -30,7 +30,7 @@ EVALUATE_LINES: Final = "evaluate_lines"
 INGEST: Final = "ingest"
 TICK: Final = "tick"
 TICK_DUE: Final = "tick_due"
-"""Moves the clock to the present time if something is due. Workers ask it of their own detectors."""
+"""The kind that moves the clock to the present time if something is due. Sent by workers to themselves."""
 DRY_RUN: Final = "dry_run"
 DRY_RUN_EXPLAINED: Final = "dry_run_explained"
 DRY_RUN_BATCH: Final = "dry_run_batch"
@@ -78,67 +78,67 @@ EVALUATIONS: Final = frozenset({EVALUATE, EVALUATE_EXPLAINED, *BATCH_FORMS, EVAL
 """The kinds that evaluate events."""
 
 LONG: Final = frozenset({PUT_RULES, PUT_RULES_DRY, TICK, TICK_DUE})
-"""The kinds that may take LONG_S longer than others once a worker has them: many conditions are read, or
-rules fire for very many keys."""
+"""The kinds that may take LONG_S longer than others in a worker: they parse many conditions, or fire rules
+for very many keys."""
 LONG_S: Final = 600.0
 
 UPLOADS: Final = frozenset({STAGE_TUPLES, PUT_RELATION, DROP_TUPLES})
 """The kinds that upload a relation in parts."""
 
 BATCH_KINDS: Final = {form: kind for kind, form in BATCH_FORMS.items()}
-"""The kind that evaluates a batch of an encoding."""
+"""The kind that evaluates a batch, by its encoding."""
 
 DRY_BATCH_KINDS: Final = {form: kind for kind, form in DRY_BATCH_FORMS.items()}
-"""The kind that evaluates a batch without effect."""
+"""The kind that evaluates a batch without effect, by its encoding."""
 
 
 class Operation(NamedTuple):
-    """One operation on a detector. The payload is a request's body as received, or a struct below as JSON."""
+    """One operation on a detector. The payload is a request's body as received, or a struct as JSON."""
 
     kind: str
     payload: bytes
     key: str = ""
     """The caller's idempotency key, if an evaluation has one."""
     request_id: str = ""
-    """The id of the HTTP request, for the log: set when it is sent to a worker."""
+    """The id of the HTTP request, for the log; set when the operation is sent to a worker."""
     by: str = ""
-    """Who asks for a change of rules: the id of the token, a blank and its name."""
+    """Who changes rules: the id of the token, a space and its name."""
     details: bool = False
     """Whether the actions of an evaluation have `keys` and `found`."""
 
     def log_fields(self, detector_id: str) -> dict[str, str]:
-        """Return the fields of each record that is logged while it is executed."""
+        """Return the fields of log records written during its execution."""
         fields = {"detector": detector_id, "operation": self.kind}
         return {"request": self.request_id, **fields} if self.request_id else fields
 
 
 class CurrentRequest:
-    """A request of a caller. Times are in seconds; None is not known, as where no detector was called."""
+    """A caller's request. A time is None while unknown, as in a request that calls no detector."""
 
-    # Attributes of the class, which makes creating a request cheaper.
+    # Class attributes make creating a request cheaper.
     queued_s: float | None = None
-    """How long its calls to detectors waited until they were begun."""
+    """How long its calls to detectors waited before they were executed."""
     evaluated_s: float | None = None
-    """How long the batches took in which they were executed, without the sync."""
+    """How long the batches that executed them took, without the sync."""
     synced_s: float | None = None
     """How long it took to make these batches durable."""
 
     token_id: str = ""
-    """The id of the caller's token, once it is known."""
+    """The id of the caller's token, once known."""
 
     def __init__(self, id_: str = "", head: Any = None) -> None:
         self.id = id_
         self.head = head
-        """What it came with; None for a request of the service itself."""
+        """The `traceparent` header; None for a request of the service itself."""
 
     @property
     def trace_id(self) -> str:
-        """The id of the trace that the caller has begun; empty if there is none."""
+        """The id of the caller's trace; empty if there is none."""
         return ""
 
     @property
     def fields(self) -> dict[str, str]:
-        """The ids as fields of a log record; those that are empty are left out."""
+        """The ids as fields of a log record, without empty ones."""
         ids = {"request": self.id, "trace": self.trace_id}
         return {name: value for name, value in ids.items() if value}
 
@@ -155,12 +155,12 @@ _CURRENT: Final[ContextVar[CurrentRequest | None]] = ContextVar("current_request
 
 
 def begin_request(request: CurrentRequest) -> None:
-    """Make it the current request of this task, and of those that it starts."""
+    """Make a request the current one of this task and of the tasks that it starts."""
     _CURRENT.set(request)
 
 
 def current_request() -> CurrentRequest:
-    """Return the current request; outside of any, one without an id."""
+    """Return the current request; outside a request, one without an id."""
     return _CURRENT.get() or CurrentRequest()
 
 
@@ -180,14 +180,14 @@ class AddRule(msgspec.Struct, forbid_unknown_fields=True):
     draft_of: str | None = None
     description: str = ""
     labels: str = "{}"
-    """As JSON, because msgspec encodes no integers past 64 bits. The same holds for `change_rule`."""
+    """Encoded as JSON, because msgspec encodes no integers beyond 64 bits. The same holds for ChangeRule."""
     timed: bool = False
     every_secs: int | float = 0
     every_by: list[str] | None = None
 
 
 class PutRule(AddRule, omit_defaults=True):
-    """One rule in the payload of `put_rules`; `draft_of` is a name here."""
+    """One rule in the payload of `put_rules`. `draft_of` is a name here, not an id."""
 
     enabled: bool = True
     history: Literal["keep"] | None = None
@@ -199,7 +199,7 @@ class PutRules(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     rules: list[PutRule]
     prune: bool = False
     details: bool = False
-    """Whether the result has how each changed rule differs."""
+    """Whether the result includes how each changed rule differs."""
 
 
 class ChangeRule(msgspec.Struct, forbid_unknown_fields=True):
@@ -220,23 +220,23 @@ class ChangeRule(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def members_of(given: AddRule | ChangeRule) -> dict[str, Any]:
-    """Return the members of a payload that describes a rule, with its labels decoded."""
+    """Return the members of a rule's payload, with the labels decoded."""
     labels = None if given.labels is None else msgspec.json.decode(given.labels)
     return msgspec.structs.asdict(given) | {"labels": labels}
 
 
 def evaluate(body: bytes, key: str = "", *, explained: bool = False) -> Operation:
-    """Evaluate the event in a request's body; `explained` adds why rules fire."""
+    """Evaluate the event in a request's body. `explained` adds `keys` and `found` to the actions."""
     return Operation(EVALUATE_EXPLAINED if explained else EVALUATE, body, key)
 
 
 def dry_run(body: bytes, *, explained: bool = False) -> Operation:
-    """Tell what `evaluate` would answer, and record nothing."""
+    """Return what `evaluate` would answer, without effect."""
     return Operation(DRY_RUN_EXPLAINED if explained else DRY_RUN, body)
 
 
 def dry_run_batch(body: bytes, form: BatchForm = "json") -> Operation:
-    """Tell what `evaluate_batch` would answer, and record nothing."""
+    """Return what `evaluate_batch` would answer, without effect."""
     return Operation(DRY_BATCH_KINDS[form], body)
 
 
@@ -246,44 +246,44 @@ def evaluate_batch(body: bytes, key: str = "", form: BatchForm = "json") -> Oper
 
 
 def evaluate_lines(lines: bytes) -> Operation:
-    """Evaluate the events in a few lines of a stream, in order; the result has as many lines."""
+    """Evaluate the events in some lines of a stream, in order. The result has a line for each."""
     return Operation(EVALUATE_LINES, lines)
 
 
 def ingest(given: Ingest, key: str = "") -> Operation:
-    """Evaluate records in the order of their times, and count what became of them."""
+    """Evaluate records in the order of their times, and count the outcomes."""
     return Operation(INGEST, msgspec.msgpack.encode(given), key)
 
 
 def tick(body: bytes, key: str = "") -> Operation:
-    """Move the clock to the time in a request's body: `{"actions": ...}`, what fires because of it."""
+    """Move the clock to the time in a request's body, and return the rules that fire: `{"actions": ...}`."""
     return Operation(TICK, body, key)
 
 
 def explain(body: bytes) -> Operation:
-    """Explain the event in a request's body, and record nothing."""
+    """Explain the event in a request's body, without effect."""
     return Operation(EXPLAIN, body)
 
 
 def timeline(rule_id: str, key: dict[str, Scalar], after: int) -> Operation:
-    """Return the last events on the timeline of a rule, which begins when it is asked for first."""
+    """Return the latest events on the timeline of a rule. The first call starts the timeline."""
     return Operation(TIMELINE, msgspec.json.encode(TimelineAsked(rule_id, key, after)))
 
 
 def firings(after: int | None, limit: int = FIRINGS_PAGE_MAX) -> Operation:
-    """Return at most `limit` firings after a number, for None those to come: `{"firings": [...], "next"}`."""
+    """Return at most `limit` firings after a number, future ones for None: `{"firings": [...], "next"}`."""
     return Operation(FIRINGS, msgspec.json.encode(FiringsAsked(after, limit)))
 
 
 def state(asked: StateAsked) -> Operation:
-    """Return what the detector holds, or a part of it."""
+    """Return the detector's state, or a part of it."""
     return Operation(STATE, msgspec.json.encode(asked))
 
 
 def rules(after: int = 0, limit: int = 0, *, source: bool = False, name: str | None = None) -> Operation:
     """Return at most `limit` rules after a priority, all if `limit` is 0: `{"rules": [...]}`.
 
-    With `source`, those of a page have their conditions as text, too. With `name`, it has rules of that name.
+    `source` adds the conditions as text to the rules of a page. `name` selects the rules of that name.
     """
     return Operation(RULES, msgspec.json.encode(RulesAsked(after, limit, source, name)))
 
@@ -294,15 +294,15 @@ def rule(rule_id: str) -> Operation:
 
 
 def add_rule(name: str, condition: str, *, labels: Labels | None = None, **members: Any) -> Operation:
-    """Add a rule: `{"id": ...}`. The other members are those of AddRule."""
+    """Add a rule: `{"id": ...}`. `members` are further members of AddRule."""
     added = AddRule(name, condition, labels=json_bytes(labels or {}).decode(), **members)
     return Operation(ADD_RULE, msgspec.json.encode(added))
 
 
 def change_rule(rule_id: str, *, labels: Labels | None = None, **members: Any) -> Operation:
-    """Change members of a rule, those of ChangeRule, and return all of it.
+    """Change the given members of a rule (see ChangeRule), and return the whole rule.
 
-    With `history`, a new condition keeps what it can.
+    With `history`, a new condition keeps as much state as it can.
     """
     encoded = None if labels is None else json_bytes(labels).decode()
     return Operation(CHANGE_RULE, msgspec.json.encode(ChangeRule(rule_id, labels=encoded, **members)))
@@ -316,9 +316,9 @@ def remove_rule(rule_id: str) -> Operation:
 def put_rules(
     rules: list[PutRule], *, prune: bool = False, dry_run: bool = False, details: bool = False
 ) -> Operation:
-    """Make the named rules what is given, as one change: `{"created", "changed", "removed", "unchanged"}`.
+    """Create or change rules, by name, as one change: `{"created", "changed", "removed", "unchanged"}`.
 
-    With `details`, the result also has how each changed rule differs.
+    `details` adds how each changed rule differs to the result.
     """
     payload = msgspec.json.encode(PutRules(rules, prune, details))
     return Operation(PUT_RULES_DRY if dry_run else PUT_RULES, payload)
@@ -330,42 +330,42 @@ def versions(rule_id: str) -> Operation:
 
 
 def comparison(rule_id: str, after: int | None = None) -> Operation:
-    """Return how the firings of a rule and its draft differ; with `after`, watch where they do."""
+    """Return how the firings of a rule and its draft differ; `after` watches for further differences."""
     return Operation(COMPARISON, msgspec.json.encode(ComparisonAsked(rule_id, after)))
 
 
 def promote(rule_id: str) -> Operation:
-    """Exchange the conditions of a rule and its draft, and return the rule."""
+    """Swap the conditions of a rule and its draft, and return the rule."""
     return Operation(PROMOTE, msgspec.json.encode(NamedRule(rule_id)))
 
 
 def relations() -> Operation:
-    """Return the relations of a detector without their tuples: `{"relations": [...]}`."""
+    """Return a detector's relations without their tuples: `{"relations": [...]}`."""
     return Operation(RELATIONS, b"")
 
 
 def relation(name: str, after: int = 0, limit: int = 0) -> Operation:
-    """Return at most `limit` tuples of a relation after a place: `{"tuples": [...], "next": ...}`."""
+    """Return at most `limit` tuples of a relation after a position: `{"tuples": [...], "next": ...}`."""
     return Operation(RELATION, msgspec.json.encode(NamedRelation(name, after, limit)))
 
 
 def stage_tuples(upload: str, number: int, part: TuplesPart) -> Operation:
-    """Keep a part of an upload until `put_relation`; the relation stays as it is."""
+    """Store a part of an upload for `put_relation`; the relation does not change yet."""
     return Operation(STAGE_TUPLES, msgspec.msgpack.encode(StagedTuples(upload, number, part)))
 
 
 def put_relation(name: str, upload: str, parts: int) -> Operation:
-    """Replace a relation by what was uploaded, as one change, and say what it is now."""
+    """Replace a relation by an upload, as one change, and return its new description."""
     return Operation(PUT_RELATION, msgspec.json.encode(PutRelation(name, upload, parts)))
 
 
 def drop_tuples(upload: str) -> Operation:
-    """Drop what was staged of an upload that will not be completed."""
+    """Drop the staged parts of an abandoned upload."""
     return Operation(DROP_TUPLES, upload.encode())
 
 
 def change_relation(name: str, add: msgspec.Raw, remove: msgspec.Raw) -> Operation:
-    """Add tuples to a relation and remove others, as one change, and say what it is now."""
+    """Add tuples to a relation and remove others, as one change, and return its new description."""
     return Operation(CHANGE_RELATION, msgspec.json.encode(ChangeRelation(name, add, remove)))
 
 

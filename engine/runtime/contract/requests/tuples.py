@@ -32,32 +32,32 @@ class TuplesPart(msgspec.Struct, frozen=True, array_like=True):
     body: bytes
     """An array of tuples in JSON; in the other forms, whole lines."""
     first: int = 0
-    """The index of the first tuple in JSON; in the other forms, how many lines there are before the part."""
+    """The index of its first tuple in JSON; in the other forms, the number of lines before it."""
     types: tuple[CellType, ...] = ()
-    """The types of the cells of CSV; without any, all are strings."""
+    """The types of CSV cells; if empty, all are strings."""
     header: bool = False
-    """Whether the first line of CSV names the columns, and is passed over."""
+    """Whether the first line of CSV is a header, which is skipped."""
     place: str = "tuples"
-    """The member that has the array in JSON."""
+    """The member of the JSON body that holds the array."""
 
 
 class StagedTuples(msgspec.Struct, frozen=True, array_like=True):
     """The payload of `stage_tuples`, as msgpack: a part of a relation that is being uploaded."""
 
     upload: str
-    """What tells the uploads of a detector apart; whoever begins one makes it up."""
+    """The id of the upload, chosen by its sender."""
     number: int
-    """How many parts the upload has before this one."""
+    """The number of the part, from 0."""
     part: TuplesPart
 
 
 class PutRelation(msgspec.Struct, forbid_unknown_fields=True):
-    """The payload of `put_relation`: a relation becomes what was uploaded."""
+    """The payload of `put_relation`: an upload replaces a relation."""
 
     name: str
     upload: str
     parts: int
-    """How many parts were staged."""
+    """The number of staged parts."""
 
 
 class ChangeRelation(msgspec.Struct, forbid_unknown_fields=True):
@@ -69,7 +69,7 @@ class ChangeRelation(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class NamedRelation(msgspec.Struct, forbid_unknown_fields=True):
-    """The payload of `relation` and `delete_relation`; the page is for the first only."""
+    """The payload of `relation` and `delete_relation`. Only `relation` uses `after` and `limit`."""
 
     name: str
     after: int = 0
@@ -77,7 +77,7 @@ class NamedRelation(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def tuples_in(part: TuplesPart, limits: Limits) -> Tuples:
-    """Return the tuples of a part; a scalar is a tuple of one.
+    """Return the tuples of a part. A scalar becomes a tuple of one.
 
     Raises Refusal 1000 or 1001, with the place of the first tuple that cannot be read.
     """
@@ -94,7 +94,7 @@ def tuples_in(part: TuplesPart, limits: Limits) -> Tuples:
 
 
 def place_in(part: TuplesPart, index: int, limits: Limits) -> str:
-    """Return where a tuple of a part that can be read stands in the body, by its index in the part."""
+    """Return the place in the body of a tuple of a valid part, given its index in the part."""
     match part.form:
         case "json":
             return f"{part.place}[{part.first + index}]"
@@ -115,18 +115,18 @@ def _array(part: TuplesPart, body: bytes, limits: Limits) -> list[Any]:
     try:
         return decode(body, list[_Sent], limits, place)
     except Refusal:
-        # Its type is a union, so the message of the decoder would name neither type.
+        # The type is a union, so the decoder's message would name neither type.
         values = decode(body, list[Any], limits, place)
     return [_checked(value, f"{place}[{part.first + index}]") for index, value in enumerate(values)]
 
 
 def _checked(value: Any, place: str) -> _Sent:
-    """Return a tuple for a decoded array, or the scalar. Raises Refusal 1001."""
+    """Return a decoded array as a tuple, or a scalar as it is. Raises Refusal 1001."""
     if isinstance(value, (str, int, float)):
         return value
     if not isinstance(value, list):
-        said = f"{place}: {_EXPECTED}, or an array of them, got {json_type(value)}"
-        raise Refusal(Entry(1001, said))
+        message = f"{place}: {_EXPECTED}, or an array of them, got {json_type(value)}"
+        raise Refusal(Entry(1001, message))
     for index, member in enumerate(value):
         if not isinstance(member, (str, int, float)):
             raise Refusal(Entry(1001, f"{place}[{index}]: {_EXPECTED}, got {json_type(member)}"))
@@ -152,7 +152,7 @@ def _lines(part: TuplesPart, limits: Limits) -> Iterator[tuple[int, tuple[Scalar
 
 
 def _rows(part: TuplesPart) -> Iterator[tuple[int, tuple[Scalar, ...]]]:
-    """Yield the number of the last line of each row of CSV, and its cells. Blank lines are passed over."""
+    """Yield each CSV row's last line number and cells. Blank lines are skipped."""
     body = part.body.removeprefix(_BYTE_ORDER_MARK) if not part.first else part.body
     try:
         text = body.decode()
@@ -176,8 +176,8 @@ def _rows(part: TuplesPart) -> Iterator[tuple[int, tuple[Scalar, ...]]]:
             continue
         number = part.first + reader.line_num
         if types and len(cells) != len(types):
-            said = f"line {number}: expected {len(types)} cells, as types has, got {len(cells)}"
-            raise Refusal(Entry(1001, said))
+            message = f"line {number}: expected {len(types)} cells, as types has, got {len(cells)}"
+            raise Refusal(Entry(1001, message))
         if plain:
             yield number, tuple(cells)
         else:
