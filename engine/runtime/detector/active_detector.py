@@ -27,27 +27,27 @@ from snapshots.store import Store
 from snapshots.write.due_marks import DueMarks
 
 Position = tuple[int | None, int, int]
-"""A detector's position: the time of its last event, the number of events, and the checksum of the verdicts
-since the last journal record."""
+"""A detector's position: the time of its last event, the number of its events, and the checksum of the
+verdicts since the last journal record."""
 
 
 _PASSIVATED_JOURNAL_BYTES: Final = 256 * 1024
 """A passivated detector leaves at most this much journal for the next activation to replay."""
 
 _PASSIVATED_SEGMENTS: Final = 5
-"""The same in segments, or one more. Each owner that wrote leaves at least one."""
+"""The same in segments, plus at most one. Each owner that wrote leaves at least one."""
 
 _ENTRY_BYTES: Final = 4096
 _AS_JSON: Final = 4
 _EVENT_BYTES: Final = 512
-"""What is reserved for one event without a stored answer. Most such events then fit in the block that a
-segment reserves first."""
+"""The room reserved for one event without a stored answer. Most such events then fit in the first block that
+a segment reserves."""
 
 _MANY_WAIT: Final = 10_000
-"""If no more slices of timed rules wait, an event at which all fire takes less than a second."""
+"""Up to this many pending slices of timed rules, an event at which all fire takes less than a second."""
 
 _OVERDUE_US: Final = 5_000_000
-"""What has been due for so long is not ticked: old records are replayed to the detector."""
+"""Slices overdue for so long have not been ticked, because old records are being replayed to the detector."""
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class ActiveDetector:
     answers: IdempotencyCache
     store: Store
     diverged: bool
-    """Whether the journal has records that diverged in the replay, and would be reported again."""
+    """Whether the journal has records that diverged in the replay, and would diverge in the next one."""
     complete: bool = True
     """Whether the journal gets all events."""
     unsaved: bool = False
@@ -68,7 +68,7 @@ class ActiveDetector:
     uploads: Uploads = field(default_factory=Uploads)
     """The relations that are being uploaded."""
     counted: Counted = field(init=False)
-    """What has been counted of it, as far as it was measured."""
+    """The detector's counts that are included in the measurements."""
 
     def __post_init__(self) -> None:
         self.counted = counted(self.detector)
@@ -88,11 +88,11 @@ class ActiveDetector:
 
     @property
     def due_us(self) -> int | None:
-        """When the service has to tick the detector, by the server's clock; None if it need not."""
+        """When the service must tick the detector, by the server's clock; None if never."""
         return due_of(self.detector)
 
     def may_fire_much(self, now_us: Callable[[], int]) -> bool:
-        """Return whether many slices of timed rules wait, and some have been due for a while."""
+        """Return whether many slices of timed rules are pending, and some are overdue."""
         timing = self.detector.timing
         due_us = timing.next_due_us if timing.watches and len(timing.queue) > _MANY_WAIT else None
         return due_us is not None and due_us < now_us() - _OVERDUE_US
@@ -117,14 +117,14 @@ class ActiveDetector:
     def begin_saving(self, now_us: int, *, goes_on: bool) -> bool:
         """Copy the state for a snapshot; return False if there is nothing to save. Raises StorageError.
 
-        Without `goes_on`, the owner leaves once the snapshot is saved.
+        Without `goes_on`, the owner ends after saving the snapshot.
         """
         assert self.saving is None, "one snapshot at a time"
         store = self.store
         if not self.unsaved and not store.journal_bytes:
             return False
         if self.unsaved:
-            # The journal lacks some events, so a record is added that the snapshot can name.
+            # The journal lacks some events, so add a record with the position that the snapshot refers to.
             self.write(())
         sequence = store.begin_snapshot(goes_on=goes_on)
         page = self.answers.begin_page(now_us)
@@ -134,12 +134,12 @@ class ActiveDetector:
         return True
 
     def finish_saving(self) -> None:
-        """Write the snapshot that was begun, beside the thread that evaluates. Raises StorageError."""
+        """Write the pending snapshot, beside the thread that evaluates. Raises StorageError."""
         saving = self.saving
         assert saving is not None, "a snapshot was begun"
         try:
             if saving.page is not None:
-                # The page comes first. Once the snapshot exists, the journal's copies of the answers may go.
+                # The page comes first: the snapshot allows deleting the journal's copies of the answers.
                 self.store.save_page(
                     saving.page.body(),
                     version=PAGE_VERSION,
@@ -160,7 +160,7 @@ class ActiveDetector:
             feed.settle(durable)
 
     def leave(self) -> None:
-        """Release the folder, and leave a mark of when something is due. Raises StorageError."""
+        """Release the folder, and leave a mark of the time of the next tick. Raises StorageError."""
         if self.due_us is not None or self.dues.any:
             self.store.check_owner()
             self.dues.leave(self.due_us)
@@ -170,7 +170,7 @@ class ActiveDetector:
         self.store.append(journal_entries.encode(record), version=journal_entries.RECORD_VERSION)
 
     def figures(self) -> DetectorFigures:
-        """Return what the detector holds, without its epoch."""
+        """Return the detector's figures, without its epoch."""
         detector = self.detector
         return DetectorFigures(
             self.detector_id,
@@ -198,8 +198,8 @@ class PendingSnapshot:
 def estimated_bytes(operation: Operation, uploads: Uploads) -> int:
     """Return an upper estimate of what an operation adds to the journal.
 
-    A larger entry, because of a stored answer or a long JSON condition, may not fit when it is written, which
-    costs an activation.
+    An entry that turns out larger, because of a stored answer or a long JSON condition, may not fit when it
+    is written, which costs an activation.
     """
     if operation.kind == PUT_RELATION:
         put = msgspec.json.decode(operation.payload, type=PutRelation)
@@ -217,7 +217,7 @@ def position(detector: Detector) -> Position:
 
 
 def counted(detector: Detector) -> Counted:
-    """Return what has been counted of a detector."""
+    """Return a detector's counts."""
     return Counted(
         detector.events_seen,
         detector.actions,
@@ -230,7 +230,7 @@ def counted(detector: Detector) -> Counted:
 
 
 def with_storage(answer: Answer, operation: Operation, store: Store, resident_bytes: int) -> Answer:
-    """Return an answer about the state. If the whole state was asked for, add storage and worker."""
+    """Add storage and worker to an answer about the whole state; return any other answer unchanged."""
     if not isinstance(answer, Done):
         return answer
     if msgspec.json.decode(operation.payload, type=StateAsked).about != "all":

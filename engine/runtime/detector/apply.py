@@ -1,4 +1,4 @@
-"""Execution of one operation on a detector: gives its answer and its journal entry."""
+"""Executes one operation on a detector, which gives its answer and its journal entry."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -78,11 +78,11 @@ def apply(
 ) -> Applied:
     """Execute an operation at a given time. A refused operation changes nothing.
 
-    `between` is called from time to time within a long one, when half of it may be done.
+    `between` is called from time to time during a long operation, when half of it may be done.
     """
     try:
         match operation.kind:
-            # This case is by far the most frequent, and each case before it would take time.
+            # The most frequent case comes first, because each case before it would take time.
             case kind if kind in (EVALUATE, EVALUATE_EXPLAINED, INGEST) or kind in BATCH_FORMS:
                 return _evaluated(detector, answers, operation, now_us, between)
             case operations.TICK:
@@ -150,14 +150,14 @@ def _evaluated(
     """Evaluate, or repeat the stored answer. Raises Refusal 1006 and 1401 for the idempotency key."""
     explained = operation.kind == EVALUATE_EXPLAINED
     if explained:
-        # The journal has one kind of evaluation, so stored answers do not tell explained ones apart.
+        # Stored answers do not distinguish explained evaluations, because journal entries do not.
         operation = operation._replace(kind=EVALUATE)
     key = key_digest(operation.key) if operation.key else b""
     if key:
         before = answers.find(key, operation, now_us)
         if before is not None:
             return Applied(before)
-    # After a long silence, much may fire by time before the first event.
+    # After a long silence, many timed rules may fire before the first event.
     detector.timing.between = between
     seen_before = detector.events_seen
     form = BATCH_FORMS.get(operation.kind)
@@ -189,7 +189,7 @@ def _evaluated(
 def _given(
     operation: Operation, answer: Done, answers: IdempotencyCache, now_us: int
 ) -> entries.GivenAnswer | None:
-    """Store the answer if the operation has a key, and return what the journal keeps of it."""
+    """Store the answer if the operation has a key; return the part of it for the journal."""
     if not operation.key:
         return None
     key, request = key_digest(operation.key), request_digest(operation.kind, operation.payload)
@@ -212,7 +212,7 @@ def _ticked(
     clock_us = detector.clock_us
     answer = tick(detector, time_us, between)
     if detector.clock_us == clock_us:
-        # The clock never goes back, so a repeated request gets the same answer without a stored one.
+        # The clock never goes back, so a repeated request gets the same answer even without a stored one.
         return Applied(answer)
     detector.ticks += 1
     given = _given(operation, answer, answers, now_us)
@@ -220,7 +220,7 @@ def _ticked(
 
 
 def _ticked_if_due(detector: Detector, now_us: int, between: Callable[[], None]) -> Applied:
-    """Move the clock to the present time if something is due. The answer says nothing."""
+    """Move the clock to the present time if something is due. The answer is empty."""
     due_us = due_of(detector)
     if due_us is None or due_us > now_us:
         return Applied(Done(b"{}"))
@@ -230,10 +230,10 @@ def _ticked_if_due(detector: Detector, now_us: int, between: Callable[[], None])
 
 
 def due_of(detector: Detector) -> int | None:
-    """When the service has to move a detector's clock, by the server's; None if it need not.
+    """When the service must tick a detector, by the server's clock; None if never.
 
-    A detector is left alone if its clock was far behind when an event or a tick came last: recorded events
-    are being replayed, and those that follow would be too late.
+    It must not if the detector's clock was far behind at the last event or tick: recorded events are being
+    replayed, and a tick would make the following ones too late.
     """
     due_us, behind_us = detector.next_due_us, detector.behind_us
     if due_us is None or behind_us is None or behind_us > detector.limits.late_ms_max * 1_000:

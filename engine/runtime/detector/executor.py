@@ -48,10 +48,10 @@ class OperationExecutor:
     """Owns the rules and the temporal state of one active detector.
 
     A batch is executed in order, written to the journal as one record, and only then answered. A refused
-    operation does not stop the others. Any failure before the answer ends the activation, so a state that is
-    not in the journal never answers. The same holds if a write breaks the engine, since the state may then
-    contain half of an event; a read that breaks has changed nothing, and fails alone. The detector is
-    dropped, and the scheduler activates it in another worker, in the state of its last answer.
+    operation does not stop the others. Any failure before the answer ends the activation, so that no answer
+    comes from state that is not in the journal. So does a crash in a write, which may leave half of an event
+    in the state; a crash in a read changes nothing, and fails only the read. The detector is then dropped,
+    and the scheduler activates it in another worker, in the state of its last answer.
 
     All methods except `finish_saving` are called one at a time, from any thread.
     """
@@ -66,7 +66,7 @@ class OperationExecutor:
         check_mount: Callable[[], object] | None = None,
         measures: Measures | None = None,
     ) -> None:
-        """Start without a detector. `crashes_to` directs crash reports of the process to an open file.
+        """`crashes_to` directs crash reports of the process to an open file.
 
         `check_mount` is called at each activation, and raises UnsafeFolder and OSError. `measures` counts and
         times the calls that succeed.
@@ -86,8 +86,8 @@ class OperationExecutor:
     def activate(self, detector_id: str, epoch: int) -> Activated:
         """Activate a detector in the state of its last answer; read-only if the disk is full.
 
-        Raises StorageError if its folder does not allow that; no detector is then active here. WrongFolder
-        means that the process sees another data folder than the service, and can activate no detector.
+        Raises StorageError if its folder cannot be used; no detector is then active here. WrongFolder means
+        that the process sees another data folder than the service, and cannot activate any detector.
         """
         assert self.detector_id is None, "an executor holds one detector at a time"
         began_s = time.perf_counter()
@@ -108,10 +108,10 @@ class OperationExecutor:
         return activated
 
     def handle(self, batch: Sequence[Operation], turn: Turns | None = None) -> Reply:
-        """Execute a batch in order, in turn with others, and return the answers once they are durable.
+        """Execute a batch in order, taking turns with other threads; return the answers once durable.
 
         Raises StorageError if they cannot be made durable, and drops the detector. WriteFailed: nothing of
-        the batch is durable. Any other StorageError: some of it may be.
+        the batch is durable. Any other StorageError: parts of it may be.
         Once the answers reach `answer_bytes_max`, the remaining operations are not started.
         """
         active, self._journal_s = self._active, 0.0
@@ -136,7 +136,7 @@ class OperationExecutor:
         now_us, reached = self._now_us(), position(active.detector)
         began = reached[:2]
         room_bytes = active.detector.limits.answer_bytes_max
-        between = _go_on if turn is None else turn.pass_on
+        between = _keep_turn if turn is None else turn.pass_on
         with turn or contextlib.nullcontext():
             for operation in batch:
                 if room_bytes <= 0:
@@ -149,7 +149,7 @@ class OperationExecutor:
                     applied = self._take(active, operation, now_us, between)
                 except Exception as error:  # noqa: BLE001 -- the state may contain half of an event
                     crash = Crash.of(operation, error)
-                    # A read that raised may have left look-ups in the cache.
+                    # A crashed read may have left look-ups in the cache.
                     active.detector.forget_lookups()
                     break
                 answers.append(applied.answer)
@@ -205,13 +205,13 @@ class OperationExecutor:
             return self._begin_saving(self._the_active(), goes_on=True)
 
     def begin_fork(self, fork_id: str) -> Callable[[], None]:
-        """Copy the state for another detector; return what makes its folder. Raises as saving does."""
+        """Copy the state for a fork; return the function that makes its folder. Raises as saving does."""
         if self._read_only is not None:
             raise StorageError(f"the detector is read-only: {self._read_only.reason}")
         active = self._the_active()
         with self.measures.timed(SNAPSHOT_PAUSE_SECONDS), self._dropping_if_broken(active.store):
             snapshot = detector_snapshot.take_snapshot(active.detector)
-            # If a later owner has taken over, this copy may lack what that one has answered.
+            # After a takeover, this copy might lack changes that the later owner has acknowledged.
             active.store.check_owner()
         folder, is_due = self._settings.data / "detectors" / fork_id, active.due_us is not None
         return partial(make_fork, folder, snapshot, self._files, is_due=is_due)
@@ -221,9 +221,9 @@ class OperationExecutor:
             return active.begin_saving(self._now_us(), goes_on=goes_on)
 
     def finish_saving(self) -> None:
-        """Write the snapshot that was begun. Runs in a thread beside the one that evaluates.
+        """Write the pending snapshot. Runs in a thread beside the one that evaluates.
 
-        Raises StorageError; earlier snapshots stay usable.
+        Raises StorageError; earlier snapshots remain usable.
         """
         with self.measures.timed(SNAPSHOT_SECONDS):
             self._the_active().finish_saving()
@@ -231,7 +231,7 @@ class OperationExecutor:
     def passivate(self) -> int:
         """Save and drop the detector; return how many bytes the process holds.
 
-        Raises StorageError if it cannot be saved; it is then still active.
+        Raises StorageError if it cannot be saved; it then remains active.
         """
         if self._read_only is not None:
             self.discard()
@@ -261,7 +261,7 @@ class OperationExecutor:
             active.store.close()
 
     def figures(self) -> DetectorFigures | None:
-        """Return what the active detector holds, without its epoch; None if there is none.
+        """Return the figures of the active detector, without its epoch; None if there is none.
 
         Callable from any thread.
         """
@@ -270,12 +270,12 @@ class OperationExecutor:
 
     @property
     def due_us(self) -> int | None:
-        """When the active detector has to be ticked by the service; None if never, or if it is read-only."""
+        """When the service must tick the active detector; None if never, or if it is read-only."""
         return None if self._active is None else self._active.due_us
 
     @property
     def may_fire_much(self) -> bool:
-        """Whether a short batch may take long, because much has been due by time for a while."""
+        """Whether a short batch may take long, because many slices of timed rules are overdue."""
         return self._active is not None and self._active.may_fire_much(self._now_us)
 
     @property
@@ -300,7 +300,7 @@ class OperationExecutor:
     def _without_room(self, active: ActiveDetector, batch: Sequence[Operation]) -> Refused | None:
         """Return the refusal for all writes of a batch if the disk has no room for them, otherwise None.
 
-        Raises WriteFailed if the store can no longer be used, and Fenced. In all cases nothing was done.
+        Raises WriteFailed if the store can no longer be used, and Fenced. In no case was anything done.
         """
         sizes = [estimated_bytes(one, active.uploads) for one in batch if one.kind not in READS]
         if not sizes:
@@ -323,12 +323,12 @@ class OperationExecutor:
     ) -> str | None:
         """Make the batch as durable as `journal_sync` demands, and check that no other owner has taken over.
 
-        Returns the file of the journal that it was written to, if that file was removed or replaced.
+        Returns the journal file that the batch was written to if that file was removed or replaced.
         """
         began_s = time.perf_counter()
         store, sync = active.store, self._settings.journal_sync
         if due_of(active.detector) is not None:
-            # First: once events are on the disk, something is due there, whether or not they are answered.
+            # The mark comes first: events on the disk make a tick due even if they are never answered.
             active.dues.mark()
         if not active.complete:
             changes = [entry for entry in entries if not isinstance(entry, EVALUATED)]
@@ -338,8 +338,8 @@ class OperationExecutor:
             active.write(tuple(entries), reached, now_us)
             if sync == "always" or any(not isinstance(entry, EVALUATED) for entry in entries):
                 self._sync(active)
-        # Last: a new owner has read everything that was written before this check, and only that may be
-        # answered.
+        # The check comes last: a new owner has read everything written before it, and only that may be
+        # acknowledged.
         store.check_owner()
         missing = store.missing() if entries else None
         self._journal_s = time.perf_counter() - began_s
@@ -348,7 +348,7 @@ class OperationExecutor:
 
     def _sync(self, active: ActiveDetector) -> None:
         """Sync the journal to the disk. Raises SyncFailed."""
-        # This and `_make_durable` run for every batch: a context manager takes microseconds.
+        # Neither this nor `_make_durable` uses a context manager: it takes microseconds for every batch.
         began_s = time.perf_counter()
         active.store.sync()
         feed = active.detector.feed
@@ -370,5 +370,5 @@ class OperationExecutor:
         return self._active
 
 
-def _go_on() -> None:
-    """Let nobody else go first."""
+def _keep_turn() -> None:
+    """Yield to no other thread."""

@@ -1,4 +1,4 @@
-"""Execution of a change of many rules on a detector."""
+"""Executes a change of many rules on a detector."""
 
 from collections.abc import Callable, Hashable, Iterator
 from itertools import islice
@@ -16,15 +16,15 @@ from engine.runtime.contract.requests.operations import PUT_RULES_DRY, Operation
 from engine.runtime.detector.persistence.journal_entries import JournalEntry, RulesChanged, rule_put
 
 MESSAGES_MAX: Final = 100
-"""The most messages about a change of many rules."""
+"""The maximum number of messages about a change of many rules."""
 
 
 def put_rules(
     detector: Detector, operation: Operation, between: Callable[[], None]
 ) -> tuple[dict[str, Any], JournalEntry | None, list[Entry]]:
-    """Make rules what a payload says; return the result, the journal entry, and messages. Raises Refusal.
+    """Execute a PutRules; return the result, the journal entry, and messages. Raises Refusal.
 
-    A dry run, and a change of nothing, give no entry.
+    A dry run, or a change without effect, gives no entry.
     """
     given = msgspec.json.decode(operation.payload, type=PutRules)
     wanted = [WantedRule(**members_of(rule)) for rule in given.rules]
@@ -54,7 +54,7 @@ def _messages(detector: Detector, change: RulesChange) -> Iterator[Entry]:
     """Yield the messages about the rules that a change adds or changes, each with the rule's name."""
     going = {rule.id for rule in (*change.removed, *(before for before, _ in change.changed))}
     put: dict[Hashable, Any] = {}
-    """The rules that are put, by what their conditions mean."""
+    """The rules that are put, by the meanings of their conditions."""
     for before, rule in (*change.changed, *((None, rule) for rule in change.created)):
         equal = None
         if not rule.shadow:

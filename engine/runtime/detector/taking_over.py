@@ -1,4 +1,4 @@
-"""A detector's folder becomes this process's own, or is only read because the disk is too full to write."""
+"""Takes over a detector's folder, or only reads it if the disk is too full to write."""
 
 import contextlib
 import time
@@ -28,28 +28,28 @@ from snapshots.store import Store
 
 
 def cannot_write(error: StorageError) -> bool:
-    """Whether the only obstacle is a full disk or a read-only file system."""
+    """Whether an error means only that the disk is full or the file system is read-only."""
     cause = error.__cause__
     return isinstance(error, NoRoom) or (isinstance(cause, OSError) and cause.errno in NO_ROOM)
 
 
 class ReadOnlyDetector:
-    """A detector as its folder has it, for reading only. `reason` says why it cannot be written."""
+    """A detector that can only be read. `reason` says why it cannot be written."""
 
     def __init__(self, detector_id: str, folder: Path, reason: str, limits: Limits, files: Files) -> None:
-        """Read a folder. Raises StorageError if that is impossible."""
+        """Read a folder. Raises StorageError."""
         self.detector_id = detector_id
         self.reason = reason
         self._folder = folder
         self._files = files
         try:
-            # The names come first, so that a change during the reading is noticed.
+            # The names are listed first, so that a change during the reading is noticed.
             self._names = self._names_now()
             attempt = ReplayAttempt(folder, files)
             attempt.begin()
         except OSError as error:
             raise StorageError(f"{folder} cannot be read: {error}") from error
-        # There is no room for a mark, but a record that has killed other processes is refused here too.
+        # There is no room for a mark, but a record that killed other processes is refused here too.
         recovered = read_only(folder, files)
         restored = replay.restore(recovered, IdempotencyCache(0, 0), limits, attempt.refuse)
         self.records = restored.records
@@ -64,7 +64,7 @@ class ReadOnlyDetector:
             WORK.set(operation.log_fields(self.detector_id))
             try:
                 answers.append(self._answer(operation))
-            except Exception as error:  # noqa: BLE001 -- the caller is told where the log has it
+            except Exception as error:  # noqa: BLE001 -- the answer refers to the log
                 crash = Crash.of(operation, error)
                 self._detector.forget_lookups()
                 break
@@ -108,7 +108,7 @@ def take_over(
         try:
             restored = replay.restore(recovered, answers, settings.limits, attempt.reached)
         except Exception:
-            # An exception is not a crash: any other process would raise it too.
+            # An exception is no crash: any other process would raise it too.
             with contextlib.suppress(OSError):
                 attempt.survived()
             raise
@@ -121,7 +121,7 @@ def take_over(
         if active.due_us is not None:
             active.dues.recovered()
         if limited is not detector:
-            # This record becomes durable with the next one; until then no answer depends on it.
+            # This record becomes durable with the next one, and no earlier answer depends on it.
             active.write((LimitsSet(limits_document(limits)),))
     except BaseException as error:
         store.close()
@@ -135,7 +135,7 @@ def take_over(
 
 
 def check_data_folder(settings: RuntimeSettings, files: Files, check_mount: Callable[[], object]) -> None:
-    """Raise WrongFolder unless it is the folder of the settings, and StorageError if that is not known."""
+    """Raise WrongFolder unless the data folder is the service's, and StorageError if that is unknown."""
     if settings.folder_id is None:
         return
     try:

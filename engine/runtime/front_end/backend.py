@@ -35,15 +35,14 @@ from engine.runtime.process.processes import usage
 from engine.runtime.transport.link_client import LinkClient
 
 _REPORTED_AT_ONCE: Final = 100
-"""The most changes in one record of the log."""
+"""The maximum number of changes in one record of the log."""
 
 
 class Backend:
     """A front end's access to tokens, catalogue and detectors. For one event loop.
 
-    A change of tokens or the catalogue that has begun is finished, even if its caller is cancelled. Errors of
-    callers are Refusals, raised or inside an answer. Errors after which a retry may succeed are
-    DetectorUnavailable.
+    A change of tokens or the catalogue that has begun is completed even if its caller is cancelled. Errors of
+    callers are Refusals, raised or inside an answer. After a DetectorUnavailable, a retry may succeed.
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class Backend:
         self._lag = LoopLag()
         self._closing = False
         self.background = Background()
-        """The changes of tokens and the catalogue that are under way, even if nobody waits for them."""
+        """The changes of tokens and the catalogue in progress, including those with cancelled callers."""
 
     async def start(self) -> None:
         """Start the scheduler and fill the cache. Raises StorageError and DetectorUnavailable."""
@@ -74,7 +73,7 @@ class Backend:
         await self._cache.start()
 
     def refuse_all(self) -> None:
-        """Refuse all waiting, running and future requests: the time to serve them is over."""
+        """Refuse all waiting, running and future requests, because the time to serve them is over."""
         self._closing = True
         self.scheduler.refuse_all()
         self.channels.refuse_all()
@@ -85,7 +84,7 @@ class Backend:
         self._lag.end()
         if self.background:
             await asyncio.wait(self.background, timeout=self._settings.shutdown_s)
-        # The cache comes first: its next poll would start a closed directory again.
+        # The cache is closed first: its next poll would restart a closed directory.
         await self._cache.close()
         await self.channels.shut_down()
         unsaved = await self.scheduler.close()
@@ -96,7 +95,7 @@ class Backend:
 
     @property
     def answer_is_fresh(self) -> bool:
-        """Whether the last answer of the directory is recent enough to be trusted."""
+        """Whether the directory's last answer is recent enough to be trusted."""
         return self._cache.fresh
 
     async def status(self) -> Status:
@@ -111,7 +110,7 @@ class Backend:
         return msgspec.structs.replace(status, reasons=[*status.reasons, stale])
 
     async def cluster(self) -> ClusterFigures:
-        """Return what runs where, with the names of detectors. Raises DetectorUnavailable."""
+        """Return the cluster's figures, with the names of detectors. Raises DetectorUnavailable."""
         await self.report_figures()
         cluster = await self.scheduler.ask("cluster", ClusterFigures)
         return msgspec.structs.replace(cluster, workers=[self._named(worker) for worker in cluster.workers])
@@ -124,7 +123,7 @@ class Backend:
         return msgspec.structs.replace(worker, detectors=named)
 
     def own_figures(self) -> ClusterFigures:
-        """Return what this front end knows by itself."""
+        """Return the figures of this front end alone."""
         figures = self._figures()
         return ClusterFigures([], figures.process, [figures], [], [], None, {})
 
@@ -168,20 +167,20 @@ class Backend:
         return await self.scheduler.ask("tokens", list[TokenEntry])
 
     def permit(self, digest: bytes) -> Permit | None:
-        """Return what a token may do, None if the cache has none of that digest.
+        """Return a token's permit; None if the cache has no token of that digest.
 
         Raises DetectorUnavailable if the cache is stale.
         """
         return self._cache.permit(digest)
 
     async def permit_asked(self, digest: bytes) -> Permit | None:
-        """Return what a token may do, None if the directory has none of that digest, asked now."""
+        """Return a token's permit after asking the directory; None if it has no token of that digest."""
         await self._cache.ask()
         return self._cache.permit(digest)
 
     @property
     def any_token(self) -> bool:
-        """Whether any token exists; if none does, start-up mints the first."""
+        """Whether any token exists; if not, start-up mints the first."""
         return bool(self._cache.tokens)
 
     # -- catalogue -------------------------------------------------------------------------------------------
@@ -201,7 +200,7 @@ class Backend:
         await self._catch_up()
         await self.confirm(detector_id)
         name = self._cache.detectors.get(detector_id)
-        assert name is not None, "it was confirmed"
+        assert name is not None, "`confirm` has checked it"
         return name
 
     def exists(self, detector_id: str) -> bool:
@@ -209,9 +208,9 @@ class Backend:
         return detector_id in self._cache.detectors
 
     def only_named(self, name: str, by: Permit = UNBOUNDED) -> str | None:
-        """Return the id of the only detector of that name in the cache that a token sees.
+        """Return the id of the only cached detector of that name that a token may use.
 
-        Returns None if there is none, or several.
+        Returns None if there is none, or more than one.
         """
         found = self._named_so(name, by)
         return found[0] if len(found) == 1 else None
@@ -242,7 +241,7 @@ class Backend:
 
     @finished
     async def fork_detector(self, source_id: str, name: str, by: Permit = UNBOUNDED) -> str:
-        """Add a detector with the rules and the state of another one durably, and return its id.
+        """Add a detector with the rules and the state of another one, durably, and return its id.
 
         Raises Refusal 1200 and 1400.
         """
@@ -266,7 +265,7 @@ class Backend:
 
     @finished
     async def move_detector(self, detector_id: str, node: str, by: Permit = UNBOUNDED) -> Route:
-        """Move a detector to a node, or with an empty one to any but its own; return its route.
+        """Move a detector to a node, or for an empty one to any but its own; return its route.
 
         Raises Refusal 1200 and 1204.
         """
@@ -279,7 +278,7 @@ class Backend:
 
     @finished
     async def drain_node(self, node: str, *, draining: bool, by: Permit = UNBOUNDED) -> NodeFigures:
-        """Start draining a node, which moves its detectors elsewhere, or stop. Raises Refusal 1204."""
+        """Start or stop draining a node, which moves its detectors elsewhere. Raises Refusal 1204."""
         found = await self.scheduler.ask("drain", NodeFigures, node, draining)
         action = "drain" if draining else "undrain"
         await self._report([LoggedChange("node", action, found.id, found.host)], by.token.label)
@@ -288,11 +287,11 @@ class Backend:
     # -- the changes log -------------------------------------------------------------------------------------
 
     async def change(self, detector_id: str, operation: Operation) -> Answer:
-        """Have a detector execute a change, and log it before it is answered. Raises as `call` does.
+        """Execute a change on a detector, and log it before answering. Raises as `call` does.
 
-        The change is in the log once its answer is there. If the log cannot be reached, the answer is 1502:
-        it has happened, and its caller must not take it for acknowledged. If the caller is cancelled, a
-        change that waits is dropped; one that was sent is logged.
+        If the log cannot be reached, the answer is 1502: the change has happened, but must not count as
+        acknowledged. If the caller is cancelled, a waiting change is dropped, and one that was sent is
+        logged.
         """
         requests: list[Request] = []
         work = self.background.begin(self._changed(detector_id, operation, requests))
@@ -332,9 +331,9 @@ class Backend:
             await self._cache.ask()
 
     async def confirm(self, detector_id: str, by: Permit = UNBOUNDED) -> None:
-        """Raise Refusal 1200 unless the detector exists and a token sees it.
+        """Raise Refusal 1200 unless the detector exists and a token may use it.
 
-        Asks the directory before refusing: it may just have been made at another front end.
+        Asks the directory before refusing: another front end may just have created the detector.
         """
         if not (self.exists(detector_id) and by.sees(detector_id)):
             await self._cache.ask()
@@ -342,9 +341,9 @@ class Backend:
                 raise no_such_detector(detector_id)
 
     async def newest_firings(self, detector_ids: list[str]) -> dict[str, int]:
-        """Return the numbers of the newest firings in the feeds of detectors, as far as they are known.
+        """Return the numbers of the newest firings in the feeds of detectors, as far as known.
 
-        No detector is activated for that. Raises DetectorUnavailable.
+        Does not activate detectors. Raises DetectorUnavailable.
         """
         return await self.scheduler.ask("newest_firings", dict[str, int], detector_ids)
 
@@ -353,10 +352,10 @@ class Backend:
     async def call(
         self, detector_id: str, operation: Operation, requests: list[Request] | None = None
     ) -> Answer:
-        """Execute an operation on a detector, first come, first served.
+        """Execute an operation on a detector, after all earlier ones.
 
         Raises Refusal 1200; DetectorUnavailable 1401, 1501, 1502 and 1503. Other refusals, and 1500, are in
-        the answer. Its request is added to `requests`.
+        the answer. The request is added to `requests`.
         """
         if detector_id not in self._cache.detectors:
             await self.confirm(detector_id)
@@ -364,6 +363,6 @@ class Backend:
             raise shutting_down()
         answer = await self.channels[detector_id].call(operation, requests)
         if isinstance(answer, Refused) and answer.entries[0].code == TOO_MANY_WAIT:
-            # The answers that are kept for idempotency keys have used up their memory.
+            # The answers stored for idempotency keys have used up their memory.
             self.memory.throttled[ANSWERS] += 1
         return answer

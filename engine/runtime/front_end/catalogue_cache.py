@@ -18,7 +18,7 @@ from engine.runtime.front_end.scheduler_client import SchedulerClient
 _log = logging.getLogger(__name__)
 
 _USED_S: Final = 60.0
-"""The time between two reports of the tokens that were used."""
+"""The interval at which used tokens are reported."""
 
 
 K = TypeVar("K")
@@ -26,10 +26,10 @@ V = TypeVar("V")
 
 
 class TableCopy(Generic[K, V]):
-    """A reader's copy of the table, plus the changes made through this reader since.
+    """A reader's copy of a table, plus the changes made through this reader since.
 
-    Changes made here are visible at once, and an update of an older version does not undo them. The cost of a
-    change or of a page does not depend on the table's size. A removed key is never used again.
+    Changes made here are visible at once, and updates of an older version do not undo them. The cost of a
+    change or of a page does not depend on the table's size. A removed key is never reused.
     """
 
     def __init__(self) -> None:
@@ -37,14 +37,14 @@ class TableCopy(Generic[K, V]):
         """The version of the last update."""
         self._received: dict[K, V] = {}
         self._order: list[K] = []
-        """The keys received, in order of creation, and some that have been removed since."""
+        """The keys received, in order of creation, including some that were removed since."""
         self._positions: dict[K, int] = {}
-        """Where each key received is in the order."""
+        """The index of each received key in the order."""
         self._added: dict[K, tuple[int, V]] = {}
-        """Changes made here that are later than the last update: the version and the value."""
+        """Changes made here that are later than the last update: version and value by key."""
         self._removed: dict[K, int] = {}
         self._by_value: dict[V, set[K]] | None = None
-        """The keys received, by value; None until they are asked for."""
+        """The received keys by value; None until first used."""
 
     def __contains__(self, key: object) -> bool:
         return key in self._received or key in self._added
@@ -113,7 +113,7 @@ class TableCopy(Generic[K, V]):
             self._put_in_order()
         else:
             assert update.version - len(update.changes) <= self.seen, "the owner skips no change"
-            # Some may be known from an answer that overtook this one; applying them again changes nothing.
+            # Some may be known from an answer that overtook this one. Applying them again has no effect.
             for key, value in update.changes:
                 if value is None:
                     self._forget(key)
@@ -150,8 +150,8 @@ class TableCopy(Generic[K, V]):
 class CatalogueCache:
     """The directory's last answer, plus the changes made through this front end since.
 
-    Changes made here are visible at once, and an answer of an older version does not undo them: a question
-    that was pending while a token was revoked must not bring the token back.
+    Changes made here are visible at once, and answers of an older version do not undo them: a query that was
+    pending while a token was revoked must not bring the token back.
     """
 
     def __init__(self, scheduler: SchedulerClient, settings: RuntimeSettings) -> None:
@@ -163,17 +163,17 @@ class CatalogueCache:
         self.detectors = TableCopy[str, str]()
         """Names by id."""
         self._permits: dict[bytes, Permit] = {}
-        """By digest what the tokens may do that were used here, and some that are gone."""
+        """The permits of the tokens used here, by digest, including some of removed tokens."""
         self._used: set[bytes] = set()
         """The digests of the tokens used since the last report."""
         self._reported_at_s = -float("inf")
         self._heard_at_s = -float("inf")
         self._asked_at_s = -float("inf")
         self._asking: asyncio.Task[None] | None = None
-        """The question that is scheduled but not sent yet; later callers join it."""
+        """The query that is scheduled but not sent yet; later callers join it."""
         self._tasks = Background()
         self.waiting_for_slots = 0
-        """How many detectors waited for an activation slot at the directory's last answer."""
+        """How many detectors waited for an activation slot, according to the directory's last answer."""
 
     @property
     def fresh(self) -> bool:
@@ -185,7 +185,7 @@ class CatalogueCache:
         return self._loop.time() - self._heard_at_s
 
     def permit(self, digest: bytes) -> Permit | None:
-        """Note the use of a token; return what it may do, None if it is not known.
+        """Note the use of a token; return its permit, None if the token is unknown.
 
         Raises DetectorUnavailable 1501 if the directory's last answer is too old.
         """
@@ -235,7 +235,7 @@ class CatalogueCache:
             await self._scheduler.ask("tokens_used", type(None), token_ids, at_ms)
 
     async def _share_rates(self) -> None:
-        """Tell what tokens with a rate have spent here, and hear what they have spent elsewhere."""
+        """Exchange with the directory what tokens with a rate have spent here and elsewhere."""
         self._permits = {one: permit for one, permit in self._permits.items() if one in self.tokens}
         rates = {one.token.id: one.rate for one in self._permits.values() if one.rate is not None}
         if rates:
@@ -246,21 +246,21 @@ class CatalogueCache:
                 rates[token_id].others(spent[token_id], *in_all)
 
     async def ask(self) -> None:
-        """Ask the directory once, now or after the minimum interval, and take over its answer.
+        """Query the directory, now or after the minimum interval, and apply its answer.
 
-        Concurrent callers share one question, and questions keep a minimum interval. So a flood of unknown
+        Concurrent callers share one query, and queries keep a minimum interval, so that a flood of unknown
         tokens adds little load to the directory.
         """
         if self._asking is None:
             self._asking = self._tasks.begin(self._ask())
-        # A caller that is cancelled must not cancel the question for the others.
+        # A cancelled caller must not cancel the query for the others.
         await asyncio.shield(self._asking)
 
     async def _ask(self) -> None:
         try:
             await asyncio.sleep(self._asked_at_s + self._settings.ask_s - self._loop.time())
         finally:
-            # From here on nobody may join: a later caller may need an answer newer than this one.
+            # From now on, callers cannot join: they may need a newer answer than this one.
             self._asking = None
         self._asked_at_s = begun_s = self._loop.time()
         seen = self.tokens.seen, self.detectors.seen
@@ -272,5 +272,5 @@ class CatalogueCache:
                 if (known := self.tokens.get(digest)) is not None:
                     permit.renew(known)
         self.waiting_for_slots = changes.waiting_for_slots
-        # The answer is as old as the question: it may lack a revocation made while it was pending.
+        # The answer is as old as the query: it may lack a revocation made while the query was pending.
         self._heard_at_s = max(self._heard_at_s, begun_s)

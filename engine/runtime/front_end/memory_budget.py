@@ -1,4 +1,4 @@
-"""One budget for the memory that callers occupy in a front end: bodies, requests and answers together."""
+"""The budget for a front end's memory held for callers: bodies, requests and answers together."""
 
 import asyncio
 import time
@@ -8,34 +8,34 @@ from dataclasses import dataclass, field
 from typing import Final
 
 SMALL_BYTES_MAX: Final = 64 * 1024
-"""Work up to this size finds room where larger work finds none."""
+"""Work up to this size may use the room that is reserved for small requests."""
 
 UNREAD_S: Final = 4.0
-"""An answer of which nothing is read for this long is dropped with its connection if room is needed.
+"""If room is needed, an answer of which nothing was read for this long is dropped with its connection.
 
-Systems tell what their programs have read in steps of up to 128 KiB, so a caller who reads 64 KB in a second
-shows it every two seconds."""
+Operating systems acknowledge what programs have read in steps of up to 128 KiB, so the progress of a caller
+who reads 64 KB a second shows every two seconds."""
 
 QUEUE, BYTES, MEMORY, READING, ANSWERS = THROTTLED = ("queue", "bytes", "memory", "reading", "answers")
-"""Why a request gets 1401."""
+"""The causes of 1401."""
 SLOTS, STARTING_UP, BUSY = EXPIRED = ("slots", "starting", "busy")
-"""What a request waited for that was not sent to its detector by its deadline."""
+"""The causes for which a request was not sent to its detector by its deadline."""
 
 _SCAN_S: Final = 0.1
 """The interval between two searches for answers that nobody reads."""
 _LOOK_S: Final = 0.25
-"""The interval at which waiting answers have that search repeated."""
+"""The interval at which that search is repeated while answers wait."""
 _PUBLIC_SHARE: Final = 16
-"""The share of answers to callers without a token, beside the budget, is 1 / _PUBLIC_SHARE of it."""
+"""Answers to callers without a token may take 1 / _PUBLIC_SHARE of the budget, in addition to it."""
 
 
 @dataclass(eq=False)
 class MemoryBudget:
-    """Keeps what callers make a front end hold within `bytes_max` bytes.
+    """Limits the memory that callers occupy in a front end to `bytes_max` bytes.
 
-    New work may take three quarters of it, and answers one eighth more, so that work under way always ends.
-    The last eighth is for small requests: nobody who holds the rest keeps them out. Past that, new work is
-    refused before anything is done for it. An answer that is there is delivered to everyone who reads it.
+    New work may take three quarters of it, and answers one eighth more, so that work in progress can always
+    finish. The last eighth is reserved for small requests, so that large ones never keep them out. Beyond
+    that, new work is refused before it begins. A complete answer is delivered to every caller who reads it.
     """
 
     bytes_max: int
@@ -43,26 +43,26 @@ class MemoryBudget:
     bodies: int = 0
     """Bytes of bodies that are being read, or for which a handler waits."""
     requests: int = 0
-    """Bytes of the requests for detectors that wait or are in flight, each twice: sending it copies it."""
+    """Bytes of requests for detectors, waiting or in flight, each twice because sending copies it."""
     answers: int = 0
-    """Bytes of answers, from their arrival in this process until the system has taken them."""
+    """Bytes of answers, from their arrival in this process until the operating system has taken them."""
     wanted: int = 0
-    """Bytes of answers that wait for room. They are kept free of new work."""
+    """Bytes of answers that wait for room. New work may not take that room."""
     public: int = 0
     """Bytes of answers to callers without a token."""
     refused: int = 0
     """How much work was refused since `take_counts`."""
     throttled: Counter[str] = field(default_factory=Counter)
-    """How often this front end had no room for a request since `take_throttled`, by cause: THROTTLED. The
-    limits of a detector's queue count, too."""
+    """How often there was no room for a request since `take_throttled`, by cause (THROTTLED), including the
+    limits of detectors' queues."""
     expired: Counter[str] = field(default_factory=Counter)
-    """How many requests were not sent by their deadline since `take_expired`, by cause: EXPIRED."""
+    """How many requests were not sent by their deadline since `take_expired`, by cause (EXPIRED)."""
     dropped: int = 0
     """How many connections were closed because of unread answers since `take_counts`."""
     _work_bytes_max: int = field(init=False)
     _answers_bytes_max: int = field(init=False)
     _waiting: "deque[AnswerRoom]" = field(default_factory=deque)
-    """The answers that wait for room, longest first."""
+    """The answers that wait for room, longest-waiting first."""
     _unread: "dict[UnreadAnswer, None]" = field(default_factory=dict)
     """The answers that are being sent, longest without progress first."""
     _unread_public: "dict[UnreadAnswer, None]" = field(default_factory=dict)
@@ -77,15 +77,15 @@ class MemoryBudget:
 
     @property
     def held(self) -> int:
-        """The bytes that count."""
+        """The bytes in use."""
         return self.bodies + self.requests + self.answers
 
     def has_room(self, bytes_: int) -> bool:
-        """Whether new work may take that many bytes without anybody's loss."""
+        """Whether new work may take that many bytes without dropping answers."""
         return self.bodies + self.requests + self.answers + self.wanted + bytes_ <= self._work_bytes_max
 
     def find_room(self, bytes_: int, *, is_small: bool) -> bool:
-        """Return whether new work may take that many bytes; answers that nobody reads are dropped for it.
+        """Return whether new work may take that many bytes, if necessary after dropping unread answers.
 
         `is_small` says that the work is a small request with a small answer.
         """
@@ -99,44 +99,44 @@ class MemoryBudget:
         return False
 
     def change_bodies(self, more_bytes: int) -> None:
-        """Count that many bytes of bodies more; fewer if negative."""
+        """Change the bytes of bodies by a difference."""
         self.bodies += more_bytes
         self._changed()
 
     def change_requests(self, more_bytes: int) -> None:
-        """Count that many bytes of requests more; fewer if negative."""
+        """Change the bytes of requests by a difference."""
         self.requests += more_bytes
         self._changed()
 
     def hold_answer(self, bytes_: int) -> None:
-        """Count that many bytes of answers more, for which there is room."""
+        """Add to the bytes of answers, for which there must be room."""
         self.answers += bytes_
         self._most_bytes = max(self._most_bytes, self.held)
 
-    def answer(self, bytes_: int, come: Callable[[], None]) -> "AnswerRoom":
-        """Call `come` as soon as there is room for an answer, whose bytes count from then until its release.
+    def answer(self, bytes_: int, admitted: Callable[[], None]) -> "AnswerRoom":
+        """Call `admitted` as soon as there is room for an answer, which counts from then until its release.
 
-        If it is the only answer, it comes whatever its size.
+        The only answer is admitted whatever its size.
         """
-        room = AnswerRoom(self, come)
+        room = AnswerRoom(self, admitted)
         room.wanted = bytes_
         self.wanted += bytes_
         self._waiting.append(room)
-        self._go_on()
+        self._admit()
         return room
 
     def render(self) -> "AnswerRoom":
-        """Return the room for an answer that is made piece by piece. It has none yet."""
+        """Return empty room for an answer that is produced piece by piece."""
         return AnswerRoom(self)
 
     def sending(
         self, connection: asyncio.WriteTransport, *, is_public: bool, unread_bytes: Callable[[], int]
     ) -> "UnreadAnswer":
-        """Count what is unsent on a connection until it is released: its caller has not read it.
+        """Count the unsent bytes of a connection, which its caller has not read, until they are released.
 
-        `unread_bytes` returns what the caller's system has not taken yet, wherever it is.
-        Public answers are those to callers without a token. They have a little room of their own, and the
-        oldest goes as soon as it is used up.
+        `unread_bytes` returns how much the caller's system has not acknowledged yet, wherever that is.
+        Public answers go to callers without a token. They have a little room of their own; once it is used
+        up, the oldest is dropped.
         """
         unread = UnreadAnswer(self, connection, unread_bytes, self.clock_s(), is_public=is_public)
         if is_public:
@@ -150,7 +150,7 @@ class MemoryBudget:
         return unread
 
     def take_counts(self) -> dict[str, int]:
-        """Return what was refused and dropped since the last call."""
+        """Return how much was refused and dropped since the last call."""
         counts = {"no_room": self.refused, "unread": self.dropped}
         self.refused = self.dropped = 0
         return {cause: count for cause, count in counts.items() if count}
@@ -173,16 +173,16 @@ class MemoryBudget:
     def _changed(self) -> None:
         self._most_bytes = max(self._most_bytes, self.held)
         if self._waiting:
-            self._go_on()
+            self._admit()
 
-    def _go_on(self) -> None:
-        """Call for the answers for which there is room."""
+    def _admit(self) -> None:
+        """Admit the waiting answers for which there is room."""
         if not self._fits(self._waiting[0].wanted):
             self._drop_unread(0)
         for room in list(self._waiting):
             if self._fits(room.wanted):
                 self._waiting.remove(room)
-                # Do not count what an answer takes beyond its share: other requests would be refused for it.
+                # The excess of a single large answer does not count: it would cause refusals of requests.
                 room.enter(min(room.wanted, max(0, self._answers_bytes_max - self.held)))
         if self._waiting and self._looking is None:
             self._looking = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
@@ -195,7 +195,7 @@ class MemoryBudget:
         return self.held + bytes_ <= self._answers_bytes_max or not self.answers
 
     def _drop_unread(self, bytes_: int) -> bool:
-        """Close connections that read nothing, the longest first, until new work has that much room.
+        """Close connections that read nothing, longest first, until new work has that much room.
 
         Returns whether any connection was closed.
         """
@@ -216,7 +216,7 @@ class MemoryBudget:
 
     def _drop(self, unread: "UnreadAnswer") -> None:
         self.dropped += 1
-        # Not `release`, which would call for waiting answers during the search.
+        # Not `release`, which would admit waiting answers during the search.
         self._forget(unread)
         unread.connection.abort()
 
@@ -232,24 +232,24 @@ class MemoryBudget:
 
 @dataclass(slots=True, eq=False)
 class AnswerRoom:
-    """The room of one answer in the budget."""
+    """The room that one answer takes in the budget."""
 
     _budget: MemoryBudget
-    _come: Callable[[], None] = lambda: None
+    _admitted: Callable[[], None] = lambda: None
     wanted: int = 0
     """The bytes that it waits for."""
     bytes: int = 0
     """The bytes that it has."""
 
     def enter(self, bytes_: int) -> None:
-        """Take so much of the room that it waited for, and come."""
+        """Stop waiting: take that many bytes, and call back."""
         self._budget.wanted -= self.wanted
         self.bytes, self.wanted = bytes_, 0
         self._budget.hold_answer(self.bytes)
-        self._come()
+        self._admitted()
 
     def grow(self, bytes_: int) -> bool:
-        """Take that many bytes more; return whether they were there."""
+        """Take more bytes; return False if there is no room for them."""
         if not self._budget.find_room(bytes_, is_small=self.bytes + bytes_ <= SMALL_BYTES_MAX):
             self._budget.throttled[ANSWERS] += 1
             return False
@@ -258,7 +258,7 @@ class AnswerRoom:
         return True
 
     def release(self) -> None:
-        """Give the room back, or wait no more."""
+        """Give the room back, or stop waiting for it."""
         budget = self._budget
         if self.wanted:
             budget._waiting.remove(self)  # noqa: SLF001 -- both are parts of one thing
@@ -271,22 +271,22 @@ class AnswerRoom:
 
 @dataclass(eq=False)
 class UnreadAnswer:
-    """What is unsent on a connection, because its caller has not read it."""
+    """The unsent bytes of a connection, which its caller has not read."""
 
     _budget: MemoryBudget
     connection: asyncio.WriteTransport
     _unread_bytes: Callable[[], int]
     since_s: float
-    """When something was read last, as far as that is known."""
+    """When bytes were last read, as far as known."""
     is_public: bool
 
     def __post_init__(self) -> None:
         self.bytes = self.connection.get_write_buffer_size()
-        """What counts: the system takes an answer in parts, but all of it is kept until its end."""
+        """The bytes that count: an answer is sent in parts, but kept whole until its end."""
         self._left = self._unread_bytes()
 
     def progresses(self, now_s: float) -> bool:
-        """Return whether something was read since the last look."""
+        """Return whether bytes were read since the last call."""
         left = self._unread_bytes()
         if left >= self._left:
             return False
@@ -294,6 +294,6 @@ class UnreadAnswer:
         return True
 
     def release(self) -> None:
-        """Count it no more: all is sent, or the caller is gone."""
+        """Stop counting it: everything is sent, or the caller is gone."""
         self._budget._forget(self)  # noqa: SLF001 -- both are parts of one thing
         self._budget._changed()  # noqa: SLF001

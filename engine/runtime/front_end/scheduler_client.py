@@ -1,4 +1,4 @@
-"""The scheduler as services and front ends reach it: calls that are repeated when its process is lost."""
+"""The client of the scheduler: its calls are repeated when the scheduler's process is lost."""
 
 import asyncio
 import itertools
@@ -31,17 +31,17 @@ T = TypeVar("T")
 Connect = Callable[[], Awaitable[LinkClient]]
 """Returns a connection to the scheduler's process, which is ready to answer.
 
-Raises OSError and ActorDied if that may succeed soon, StorageError and Unreachable if not.
+Raises OSError and ActorDied if a retry may succeed soon, StorageError and Unreachable if not.
 """
 
 _START_S: Final = 120.0
 _SOON_S: Final = 5.0
 _LEAVE_S: Final = 10.0
-"""How long connecting may take when the service leaves."""
+"""The timeout for connecting when the service leaves."""
 
 _OUT_OF_REACH: Final = "the directory of tokens and detectors cannot be reached: {}"
 _SOON: Final = frozenset({"status", "cluster", "add_counts", "report_figures", "newest_firings"})
-"""The methods that are answered within `_SOON_S`, or not at all. Repeating them does no harm."""
+"""The methods that are answered within `_SOON_S`, or not at all. Repeating them is harmless."""
 
 _HARMLESS: Final = _SOON | {"route", "changes", "logged_changes", "tokens", "tokens_used", "move", "drain"}
 """The methods that may be executed twice."""
@@ -54,32 +54,32 @@ _METHODS: Final = (
 )
 
 ABANDONABLE: Final = frozenset({"route"})
-"""The methods that end if their caller is gone: a detector is activated only for those that wait for it."""
+"""The methods that are cancelled with their caller: a detector is activated only for waiting callers."""
 
 
 @dataclass(eq=False)
 class OpenCalls:
-    """The calls in progress. Each may take so long, and raises TimeoutError after that."""
+    """The calls in progress, each with a timeout, after which it raises TimeoutError."""
 
     _deadline_s: float
     _timeouts: set[asyncio.Timeout] = field(default_factory=set)
     _refused: bool = False
 
     def refused(self) -> bool:
-        """Whether `refuse_all` was called. No call may begin after that."""
+        """Whether `refuse_all` was called. No call may begin afterwards."""
         return self._refused
 
     def refuse_all(self) -> None:
         """End all calls now."""
         self._refused = True
         for timeout in self._timeouts:
-            # A call whose time is over is ending already.
+            # An expired call is ending already.
             if not timeout.expired():
                 timeout.reschedule(0.0)
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[None]:
-        """Make one call within this context."""
+        """Enter the context of one call."""
         async with asyncio.timeout(self._deadline_s) as timeout:
             self._timeouts.add(timeout)
             try:
@@ -96,9 +96,9 @@ class Unreachable(Exception):
 class SchedulerClient:
     """Calls the scheduler's process.
 
-    A call during which the connection ends is made again on the next one. Repeating is safe: the caller
-    chooses the id of what it creates, and what is gone when a removal is repeated was removed by the first
-    attempt.
+    A call during which the connection ends is repeated on the next connection. Repeating is safe: callers
+    choose the ids of what they create, and if the object of a repeated removal is gone, the first attempt
+    removed it.
     """
 
     _settings: RuntimeSettings
@@ -108,12 +108,12 @@ class SchedulerClient:
     lost: Callable[[], None] = lambda: None
     """Called when a connection ends."""
     not_ready: Callable[[], str | None] = lambda: None
-    """Returns why this process cannot serve; None if it can."""
+    """Returns the reason if this process cannot serve, else None."""
     problem: Callable[[], str | None] = lambda: None
-    """Returns what is wrong while active detectors are still served; None if nothing is."""
+    """Returns a problem that does not affect active detectors, else None."""
     end: Callable[[], Awaitable[None]] | None = None
-    """Ends the scheduler's process, for the client of a service, which leaves that process when it closes
-    and may be the last. None for any other client."""
+    """Ends the scheduler's process; for the client of a service, which may be the last one to leave. None for
+    any other client."""
     _client: LinkClient | None = None
     _connecting: asyncio.Task[LinkClient] | None = None
     _last: Status | None = None
@@ -142,7 +142,7 @@ class SchedulerClient:
             raise self._out_of_reach(reason) from None
 
     async def close(self) -> list[str]:
-        """End the connection. The scheduler goes on for others, if there are any.
+        """End the connection. The scheduler keeps serving other clients, if any.
 
         Returns a sentence for each detector that could not be saved.
         """
@@ -168,9 +168,9 @@ class SchedulerClient:
     async def ask(self, method: str, kind: type[T], *arguments: object) -> T:
         """Call a method of the scheduler or its catalogue by its name; return a result of that kind.
 
-        Raises what it raises, and DetectorUnavailable: 1502 if the call was made and may not be repeated,
-        1501 if there is no answer by the deadline, and 1503 after `refuse_all`. A removal returns 0, for an
-        unknown version, if an earlier attempt removed the thing.
+        Raises what the method raises, and DetectorUnavailable: 1502 if the call was made and must not be
+        repeated, 1501 without an answer by the deadline, and 1503 after `refuse_all`. A removal returns 0,
+        for an unknown version, if an earlier attempt has removed the object.
         """
         attempts = itertools.count()
 
@@ -195,12 +195,12 @@ class SchedulerClient:
             raise self._out_of_reach("it does not answer") from None
 
     def relay(self) -> Methods:
-        """Return the methods that this process serves to its front ends, by passing them on."""
+        """Return the methods that this process forwards for its front ends."""
         passed_on = {name: partial(self.ask, name, msgspec.Raw) for name in _METHODS}
         return {**passed_on, "status": self.status, "add_counts": self.add_counts}
 
     async def add_counts(self, counted: Iterable[tuple[Iterable[str], float]]) -> None:
-        """Add to the metrics of front ends. What cannot be sent now is sent with the next call."""
+        """Add to the metrics of front ends. Counts that cannot be sent now are sent with the next call."""
         self._add_unsent(counted)
         sent, self._unsent = self._unsent, {}
         try:
@@ -210,9 +210,9 @@ class SchedulerClient:
             raise
 
     async def status(self) -> Status:
-        """Return the scheduler's state; while it is out of reach, its last state with that problem added.
+        """Return the scheduler's state; if it cannot be reached, its last known one with that problem added.
 
-        Raises DetectorUnavailable 1501 if none is known.
+        Raises DetectorUnavailable 1501 if no state is known.
         """
         try:
             status = self._last = await self.ask("status", Status)
@@ -233,7 +233,7 @@ class SchedulerClient:
         return self._client is not None and self._client.link.usable
 
     async def _connected(self) -> LinkClient:
-        """Return the connection, or make one, once. Concurrent callers share the attempt.
+        """Return the connection, or make one. Concurrent callers share the attempt.
 
         Raises what `Connect` raises.
         """
@@ -254,7 +254,7 @@ class SchedulerClient:
             self._connecting = None
 
     async def _repeat(self, call: Callable[[LinkClient], Awaitable[T]], *, harmless: bool) -> T:
-        """Make a call, and again on another connection if one ends, until the deadline."""
+        """Make a call, repeating it on a new connection if one ends, until the deadline."""
         if self._calls.refused():
             raise shutting_down()
         reason = "it does not answer"
@@ -281,7 +281,7 @@ class SchedulerClient:
         raise self._out_of_reach(reason)
 
     async def _leave(self, end: Callable[[], Awaitable[None]]) -> list[str]:
-        """Tell the scheduler that this service leaves. The last one waits until everything is saved."""
+        """Tell the scheduler that this service leaves. The last service waits until everything is saved."""
         settings = self._settings
         reason = ""
         unsaved: list[str] | None
@@ -289,7 +289,7 @@ class SchedulerClient:
             async with asyncio.timeout(settings.shutdown_s + 4 * settings.hung_s):
                 while True:
                     if (self.not_ready() or self.problem()) is not None and not self._usable:
-                        # All detectors have ended with Ray.
+                        # All detectors ended with Ray.
                         return []
                     try:
                         async with asyncio.timeout(_LEAVE_S):

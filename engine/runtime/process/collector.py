@@ -29,18 +29,18 @@ _LARGE_OBJECTS: Final = 100_000
 """Collecting this many objects takes 10 ms."""
 
 _LEFT_SMALL: Final = 15
-"""How many small detectors may be gone before what they left is collected."""
+"""How many small detectors may be gone before their garbage is collected."""
 
 
 def collect_seldom() -> None:
-    """Make collections rare, for a process that creates many objects and few cycles."""
+    """Make collections rare, for a process that creates many objects but few cycles."""
     gc.set_threshold(_YOUNG_OBJECTS, _YOUNG_ROUNDS, _OLD_ROUNDS)
 
 
 def settle() -> None:
-    """Freeze the permanent objects and make young collections rarer, for a front end.
+    """Freeze the permanent objects and make collections of young objects rarer, for a front end.
 
-    The thresholds of older generations stay: connections grow old before they end.
+    The thresholds of older generations do not change, because connections grow old before they end.
     """
     gc.collect()
     gc.freeze()
@@ -50,9 +50,9 @@ def settle() -> None:
 class FrozenHeap:
     """The frozen objects of a worker: its own always, and a large detector while it is active alone.
 
-    What a large detector leaves is collected at once. What small ones leave is collected once more of them
-    are gone than `_LEFT_SMALL`, and than are active. A collection visits the active ones, too: it takes 0.2
-    ms for each that shares a worker, and at least 0.07 ms.
+    The garbage of a large detector is collected at once. The garbage of small ones is collected once more of
+    them are gone than `_LEFT_SMALL`, and than are active. A collection visits the active ones, too: it takes
+    0.2 ms for each that shares a worker, and at least 0.07 ms.
     """
 
     def __init__(self, detectors: int = 1) -> None:
@@ -68,7 +68,7 @@ class FrozenHeap:
         with self._lock:
             self._active += 1
         if not self._shared:
-            # Listing the objects takes as long as compiling a small detector.
+            # Listing the objects takes as long as compiling a small detector, so estimate first.
             self._large = _objects_at_most() > _LARGE_OBJECTS and len(gc.get_objects()) > _LARGE_OBJECTS
             if self._large:
                 gc.freeze()
@@ -79,10 +79,10 @@ class FrozenHeap:
         return self._large or self._shared
 
     def gone(self) -> None:
-        """Collect what the detector left behind, and freeze the rest.
+        """Collect the garbage of a detector that has left, and freeze the rest.
 
-        So the next collection has little to do. A worker is replaced after a number of activations, before
-        the frozen garbage becomes large.
+        The next collection then has little to do. A worker is replaced after a number of activations, before
+        its frozen garbage becomes large.
         """
         with self._lock:
             self._active -= 1
@@ -99,7 +99,7 @@ class FrozenHeap:
 
 
 def _objects_at_most() -> int:
-    """Return how many objects there may be that are not frozen, from what the collector counts."""
+    """Return an upper estimate of the number of unfrozen objects, from the collector's counts."""
     new, young_rounds, old_rounds = gc.get_count()
     objects, rounds, _ = gc.get_threshold()
     return new + objects * (young_rounds + rounds * old_rounds)

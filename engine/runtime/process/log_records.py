@@ -1,4 +1,4 @@
-"""Log records that travel from the processes of a service, whose own logs nobody reads, to its log."""
+"""Forwards log records of a service's other processes, whose own logs nobody reads, to the service's log."""
 
 import asyncio
 import logging
@@ -15,11 +15,11 @@ LOGGED: Final = "logged"
 """The note that carries a record for the service's log."""
 
 WORK: Final[ContextVar[Mapping[str, str]]] = ContextVar("work", default={})  # noqa: B039 -- nobody changes it
-"""What is being done, as log fields: the detector and the operation. Empty between operations."""
+"""The current work as log fields: the detector and the operation. Empty between operations."""
 
 _OWN_LOGS: Final = ("engine", "snapshots")
 _TEXT_CHARS: Final = 16_000
-"""The most characters of a message or a traceback."""
+"""The maximum number of characters of a message or a traceback."""
 _PERIOD_S: Final = 10.0
 
 
@@ -34,24 +34,24 @@ class Logged(msgspec.Struct, frozen=True, array_like=True):
 
     @classmethod
     def of(cls, record: logging.LogRecord) -> "Logged":
-        """Return what to send of a record: bounded, with what was being done when it was logged."""
+        """Return the record to forward: bounded, and with the work that was current when it was logged."""
         detail = getattr(record, "detail", None) or ""
         if record.exc_info:
             detail += "".join(traceback.format_exception(*record.exc_info))
         fields: Mapping[str, Any] = {**WORK.get(), **(getattr(record, "fields", None) or {})}
-        said = {name: bounded(str(value)) for name, value in fields.items()}
-        return cls(record.name, record.levelno, bounded(record.getMessage()), said, bounded(detail))
+        shown = {name: bounded(str(value)) for name, value in fields.items()}
+        return cls(record.name, record.levelno, bounded(record.getMessage()), shown, bounded(detail))
 
     def log(self, **fields: str) -> None:
-        """Log it here, as if it had happened here; `fields` are added."""
+        """Log the record in this process, with additional `fields`."""
         extra = {"fields": {**self.fields, **fields}, "detail": self.detail}
         logging.getLogger(self.logger).log(self.level, "%s", self.message, extra=extra)
 
 
 class ForwardedLogs(logging.Handler):
-    """Sends the records of this process's log, at most `records_max` in ten seconds.
+    """Forwards the records of this process's log, at most `records_max` in ten seconds.
 
-    It then says how many were left out. Records that cannot be sent go to standard error.
+    A further record then counts the omitted ones. Records that cannot be sent go to standard error.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class ForwardedLogs(logging.Handler):
         records_max: int,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`send` is called in the loop; it returns whether anybody is there to receive the record."""
+        """`send` is called in the loop; it returns False if there is no receiver."""
         super().__init__()
         self._loop = loop
         self._send = send
@@ -112,7 +112,7 @@ class ForwardedLogs(logging.Handler):
 
 
 def bounded(text: str) -> str:
-    """Return a text without the middle of a long one: the end of a traceback says what failed."""
+    """Cut the middle out of a long text: the end of a traceback says what failed."""
     if len(text) <= _TEXT_CHARS:
         return text
     half = _TEXT_CHARS // 2

@@ -1,4 +1,4 @@
-"""The processes of this machine: what they inherit, what this one uses, the states and ends of others."""
+"""Processes: what children inherit, what this one uses, and the states and ends of others on this machine."""
 
 import fcntl
 import os
@@ -21,9 +21,9 @@ ENDED: Final = "Z"
 
 
 class Process:
-    """A process. If it is on this machine, the kernel tells how it ended; otherwise that is unknown.
+    """A process. If it is on this machine, the kernel reports how it ended; otherwise that is unknown.
 
-    Linux tells so from 6.15 on, whoever the process's parent is.
+    Since 6.15, Linux reports this to any process, not only to the parent.
     """
 
     def __init__(self, pid: int, host: str, *, here: bool) -> None:
@@ -56,7 +56,7 @@ class Process:
 
 
 def in_words(status: int) -> str:
-    """Return what a status of `waitpid` means."""
+    """Describe a status of `waitpid`."""
     if not os.WIFSIGNALED(status):
         return f"ended with status {os.waitstatus_to_exitcode(status)}"
     number = os.WTERMSIG(status)
@@ -105,7 +105,7 @@ def resident_bytes() -> int:
     try:
         descriptor = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            # Each passivation asks, and a file object takes longer.
+            # Each passivation calls this, and a file object would be slower.
             pages = int(os.read(descriptor, _LINE_BYTES).split()[1])
         finally:
             os.close(descriptor)
@@ -127,7 +127,7 @@ _NAMES: Final = frozenset(
         *("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "PYTHONPYCACHEPREFIX"),
         *("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONUTF8", "PYTHONIOENCODING", "PYTHONWARNINGS"),
         *("PYTHONHASHSEED", "PYTHONMALLOC", "PYTHONDEVMODE", "PYTHONFAULTHANDLER", "PYTHONTRACEMALLOC"),
-        # How the main process writes to a terminal.
+        # These control how the main process writes to a terminal.
         *("TERM", "COLORTERM", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"),
     }
 )
@@ -141,15 +141,15 @@ _OF_TRACING: Final = "OTEL_"
 
 
 def of_tracing(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variables of OpenTelemetry: only front ends need them, and some are secret."""
+    """Return OpenTelemetry's variables. Only front ends need them, and some are secret."""
     return {name: value for name, value in environment.items() if name.startswith(_OF_TRACING)}
 
 
 def keep_needed(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Remove every variable that neither the service nor Ray needs: any of them may be a secret.
+    """Remove all environment variables that neither the service nor Ray needs, because they may be secret.
 
-    Workers and front ends serve strangers, and whoever reads a process's environment gets what is in it. The
-    settings of the service go as well, since they have been read.
+    Workers and front ends serve strangers, and an attacker may get to read a process's environment. The
+    settings of the service are removed too, because they have been read.
     """
     for name in list(environment):
         known = name in _NAMES or name.startswith(_PREFIXES)

@@ -18,8 +18,8 @@ has at most 107 bytes."""
 class TemporaryFolder:
     """A temporary folder of one process, private to the user, and locked while the process lives.
 
-    Creating one removes the folders of the same prefix that killed processes left behind. `holds` are the
-    names that such a folder may contain.
+    Creating one removes the folders of the same prefix that killed processes have left. `holds` are the names
+    that such a folder may contain.
     """
 
     def __init__(self, prefix: str, holds: frozenset[str]) -> None:
@@ -33,7 +33,7 @@ class TemporaryFolder:
             try:
                 self._lock.acquire()
             except FolderInUse:
-                # Another process removed it as a leftover in the moment before it was locked.
+                # Another process removed the folder as a leftover just before it was locked.
                 continue
             return
 

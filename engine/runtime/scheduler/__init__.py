@@ -1,1 +1,1 @@
-"""Decides which worker has which detector, and on which nodes workers are: in the directory's process."""
+"""Places detectors in workers and workers on nodes, in the directory's process."""

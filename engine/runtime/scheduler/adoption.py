@@ -1,4 +1,4 @@
-"""How a scheduler takes over the workers that an earlier one of the data folder has left."""
+"""A scheduler's takeover of the workers of its predecessor."""
 
 import asyncio
 import logging
@@ -19,24 +19,24 @@ from engine.runtime.scheduler.workers.worker_port import WorkerPort, WorkerStart
 _log = logging.getLogger(__name__)
 
 _ANSWER_S = 5.0
-"""How long such a worker may take to list its detectors."""
+"""The timeout for the list of a worker's detectors."""
 _AGAIN_S = 0.05
-"""How soon a worker is asked again that is activating a detector."""
+"""The interval at which a worker is asked again while it is activating a detector."""
 _FIRST_S = 1.0
-"""How long the start waits for such workers, if they may have detectors."""
+"""How long the start waits for workers that may have detectors."""
 _FIRST_OF_LOST_S = 0.25
-"""The same for those on the node where the earlier scheduler was lost: if that is lost, they never answer."""
+"""The same for workers on the predecessor's node, which may be lost with it and then never answer."""
 
 _Adopted = Sequence[tuple[DetectorWorker, Held]]
-"""Detectors, each with the worker in which it is active."""
+"""Activations, each with its worker."""
 
 
 @dataclass(eq=False)
 class Adoption:
-    """Takes over workers and their active detectors. `_place` adds a detector to `_placed` if it is missing.
+    """Takes over workers and their active detectors. `_place` adds a missing detector to `_placed`.
 
     Workers that answer late are taken over later. A detector that was activated elsewhere meanwhile is
-    dropped: its worker could not write anything for it any more.
+    dropped, because its first worker can no longer write to its folder.
     """
 
     _starter: WorkerStarter
@@ -48,14 +48,14 @@ class Adoption:
     _late: Background = field(default_factory=Background)
 
     async def begin(self) -> None:
-        """Take over those that answer soon."""
+        """Take over the workers that answer soon."""
         survivors = await self._starter.survivors()
         adopting = {asyncio.create_task(self._adopt(one.found)): one.node for one in survivors}
         if not adopting:
             return
         lost_on = self._starter.lost_on
         if doubtful := lost_on != "" and lost_on in adopting.values():
-            # Ray may still take a lost node for alive, and what it starts there would never answer.
+            # Ray may still consider a lost node alive, and a worker started there would never answer.
             self._nodes.doubt(lost_on)
         await asyncio.wait(adopting, timeout=_FIRST_OF_LOST_S)
         if others := [one for one, node in adopting.items() if node not in ("", lost_on)]:
@@ -70,7 +70,7 @@ class Adoption:
             self._late.begin(self._take_over_late(one))
 
     async def end(self) -> None:
-        """Wait for those that answer late."""
+        """Wait for the workers that answer late."""
         await asyncio.gather(*self._late, return_exceptions=True)
 
     async def _take_over_late(self, adopting: asyncio.Task[_Adopted]) -> None:
@@ -82,11 +82,11 @@ class Adoption:
                 self._workers.lose(worker)
 
     async def _take_over(self, adopted: _Adopted) -> None:
-        """Take over detectors with the workers in which they are active."""
+        """Take over activations and their workers."""
         if not adopted:
             return
         known = (await self._catalogue.changes(0, 0)).detectors.whole or {}
-        # The latest activation of a detector is the one that may write.
+        # Only the latest activation of a detector may write.
         for worker, held in sorted(adopted, key=lambda one: -one[1].epoch):
             if held.detector_id in known and held.detector_id not in self._placed and not worker.dead:
                 self._place(held.detector_id).adopt(worker, held)
@@ -94,7 +94,7 @@ class Adoption:
                 await self._workers.drop_taken(worker, held.epoch)
 
     async def _adopt(self, finding: Awaitable[WorkerPort | None]) -> _Adopted:
-        """Take over a worker, and return it with its detectors; end it if that is impossible."""
+        """Take over a worker and return its activations; end it if that is impossible."""
         port = await finding
         if port is None:
             return []
@@ -113,7 +113,7 @@ class Adoption:
 
 
 async def _held(port: WorkerPort) -> Sequence[Held]:
-    """Return the activations of a worker, once none is only begun."""
+    """Return the activations of a worker, once all are complete."""
     while True:
         held = await port.held()
         if not any(one.activating for one in held):

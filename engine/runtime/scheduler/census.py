@@ -1,4 +1,4 @@
-"""What runs where: the scheduler's placement, and the figures of workers and front ends."""
+"""The figures of the cluster: the scheduler's placement, and the figures of workers and front ends."""
 
 import asyncio
 import os
@@ -29,17 +29,17 @@ from engine.runtime.scheduler.workers.detector_worker import DetectorWorker
 T = TypeVar("T")
 
 _ANSWER_S: Final = 1.0
-"""How long workers, Ray and the file system may take to answer."""
+"""The timeout of answers from workers, Ray and the file system."""
 _FRESH_S: Final = 1.0
-"""Figures are shared for this long, so that workers are asked at most once a second."""
+"""Figures are reused for this long, so that workers are asked at most once a second."""
 _FRONT_END_S: Final = 5.0
 """A front end counts as gone after this long without figures, which it sends twice a second."""
 
 
 class Census:
-    """Takes stock of what runs where: asks all workers at once, and waits for a second at most.
+    """Collects the figures of the cluster: asks all workers at once, and waits a second at most.
 
-    When a worker dies, what it has measured since its last answer is lost.
+    When a worker dies, its measurements since its last answer are lost.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class Census:
         self._loop = asyncio.get_running_loop()
         self._lag = LoopLag()
         self.answers: dict[str, WorkerAnswer] = {}
-        """The last answer of each worker that runs."""
+        """The last answer of each running worker."""
         self._known_nodes: list[NodeFigures] = []
-        """Ray's last answer. A busy Ray, or one without its control store, gives none for a while."""
+        """Ray's last answer. It gives none while it is busy, or while its control store is away."""
         self._ended: dict[str, Measured] = {}
-        """What the workers that have ended measured, by the node's address."""
+        """The measurements of ended workers, by the node's address."""
         self._front_ends: dict[tuple[str, int], tuple[float, FrontEndFigures]] = {}
         self._taken = Kept(self._take, _FRESH_S)
 
@@ -69,7 +69,7 @@ class Census:
         self._front_ends[figures.process.host, figures.process.pid] = self._loop.time(), figures
 
     async def take(self) -> ClusterFigures:
-        """Return what runs where, at most a second old."""
+        """Return the figures, at most a second old."""
         return await self._taken.get()
 
     async def _take(self) -> ClusterFigures:
@@ -105,7 +105,7 @@ class Census:
         )
 
     def _figures(self, names: Iterable[str], answered: set[str]) -> list[WorkerFigures]:
-        """Return each worker as it answered; for a silent one, what the scheduler has placed in it."""
+        """Return the latest figures of each worker; for a silent one, the detectors placed in it."""
         placed: dict[str, list[DetectorFigures]] = {}
         for one in self._placed():
             if one.worker_name is not None:
@@ -125,7 +125,7 @@ class Census:
         return found
 
     def _measured(self) -> dict[str, Measured]:
-        """Return what all workers of each node have measured, by its address."""
+        """Return the measurements of all workers of each node, by its address."""
         measured: dict[str, Measured] = {}
         running = [(answer.figures.address, answer.measured) for answer in self.answers.values()]
         for address, one in [*self._ended.items(), *running]:

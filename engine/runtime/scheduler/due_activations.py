@@ -1,4 +1,4 @@
-"""Activates passive detectors when something is due by time, a few at once; their workers then tick them."""
+"""Activates passive detectors whose ticks are due, a few at once; their workers then tick them."""
 
 import logging
 from collections.abc import Callable
@@ -15,29 +15,29 @@ from engine.runtime.scheduler.detectors.services import Services
 _log = logging.getLogger(__name__)
 
 _SHARE: Final = 4
-"""At most one of so many activation slots is for detectors that are activated for a tick."""
+"""At most one in so many activation slots is used by detectors that are activated for a tick."""
 _LOOKED_AT_ONCE: Final = 100
-"""The most folders whose names the directory reads in one call."""
+"""The maximum number of folders that the directory reads in one call."""
 _AGAIN_S_MAX: Final = 600.0
-"""The longest time before a detector that was activated in vain is activated again."""
+"""The longest interval before a detector that was activated in vain is activated again."""
 
 
 @dataclass(eq=False)
 class DueActivations:
-    """Activates passive detectors in which something is due. `look` is called every `tick_s`.
+    """Activates passive detectors whose ticks are due. `look` is called every `tick_s`.
 
-    While callers wait for slots, it activates one detector at a time. One that still has to be ticked after
-    that is activated again later, each time after twice as long.
+    While callers wait for slots, it activates one detector at a time. If a detector's tick is still due after
+    that, it is activated again later, each time after twice as long.
     """
 
     _services: Services
     _place: Callable[[str], PlacedDetector]
     _now_us: Callable[[], int]
     _in_vain: dict[str, int] = field(default_factory=dict)
-    """How often detectors were activated in vain, one time after another."""
+    """How often each detector was activated in vain in a row."""
     under_way: Background = field(default_factory=Background)
     _known: bool = False
-    """Whether it is known which detectors there are."""
+    """Whether the list of detectors is known."""
 
     def __post_init__(self) -> None:
         self._settings, self._dues = self._services.settings, self._services.dues
@@ -45,11 +45,11 @@ class DueActivations:
 
     @property
     def overdue_s(self) -> float:
-        """How long something has been due in a passive detector: the longest."""
+        """How long the most overdue tick of a passive detector has been due."""
         return self._dues.overdue_us(self._now_us()) / 1e6
 
     async def look(self) -> None:
-        """Find out what is not known, and activate detectors in which something is due."""
+        """Read unknown due times, and activate detectors whose ticks are due."""
         if not self._known:
             changes = await self._services.catalogue.changes(0, 0)
             self._dues.unknown.update(dict.fromkeys(changes.detectors.whole or ()))
@@ -69,16 +69,16 @@ class DueActivations:
 
     @property
     def _room(self) -> int:
-        """How many more detectors may be activated for this now."""
+        """How many more detectors may be activated for a tick now."""
         return (1 if self._services.slots.wanted else self._at_once) - len(self.under_way)
 
     def _begin(self) -> None:
-        """Activate as many detectors as may be active for this at once."""
+        """Begin to activate as many detectors as there is room for."""
         while self._room > 0 and (detector_id := self._dues.take(self._now_us())) is not None:
             self.under_way.begin(self._activate_from(detector_id))
 
     async def _activate_from(self, detector_id: str | None) -> None:
-        """Activate one detector after another, as long as something is due and there is room."""
+        """Activate one detector after another while ticks are due and there is room."""
         while detector_id is not None:
             await self._activate(detector_id)
             detector_id = self._dues.take(self._now_us()) if self._room >= 0 else None
@@ -86,7 +86,7 @@ class DueActivations:
     async def _activate(self, detector_id: str) -> None:
         placed = self._place(detector_id)
         if placed.worker_name is not None or placed.activating is not None:
-            # Its worker ticks it.
+            # It is active already, and its worker ticks it.
             return
         self._services.counts[DUE_ACTIVATIONS] += 1
         began_us, in_vain = self._now_us(), True

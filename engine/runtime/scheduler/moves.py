@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Moves:
-    """Moves detectors. `look` is called every `nodes_s`."""
+    """Moves detectors and drains nodes. `look` is called every `nodes_s`."""
 
     _services: Services
     _nodes: Nodes
@@ -35,7 +35,7 @@ class Moves:
         self._loop = asyncio.get_running_loop()
 
     async def move(self, placed: PlacedDetector, node: str) -> Route:
-        """Move a detector to a node, or with an empty one to any but its own; return its route.
+        """Move a detector to a node, or for an empty one to any but its own; return its route.
 
         Raises Refusal 1200 and 1204; DetectorUnavailable 1501 and 1503.
         """
@@ -46,7 +46,7 @@ class Moves:
         if not node and placed.node is not None:
             others = nodes.known.keys() - nodes.draining - {placed.node}
             if nodes.known and not any(map(nodes.big_enough, others)):
-                # Waiting would not help, and callers repeat what is refused for now.
+                # Waiting would not help, and callers would retry after a temporary refusal.
                 raise no_other_node()
             if not (found := nodes.with_room(but=[placed.node])):
                 message = "the detector is not moved: no other node has room for a worker"
@@ -55,10 +55,9 @@ class Moves:
         return await self._move(placed, node or None)
 
     async def _move(self, placed: PlacedDetector, node: str | None) -> Route:
-        """Move a detector to another worker on a node, or with None on any; return its route.
+        """Move a detector to another worker on a node, or on any node for None; return its route.
 
-        It is passivated after its turn, once there is a worker for it. Requests that wait for it follow in
-        order.
+        It is passivated after its turn, once a worker is reserved for it. Waiting requests follow in order.
         """
         retry_s = self._settings.retry_s
         if placed.moving:
@@ -84,7 +83,7 @@ class Moves:
                     placed.reserved = None
 
     async def drain(self, node: str, *, draining: bool) -> NodeFigures:
-        """Start draining a node, which moves its detectors elsewhere, or stop. Raises Refusal 1204."""
+        """Start or stop draining a node, which moves its detectors elsewhere. Raises Refusal 1204."""
         await self._nodes.look()
         if node not in self._nodes.known:
             raise no_such_node(node)
@@ -92,11 +91,11 @@ class Moves:
         return self._nodes.known[node]
 
     async def look(self) -> None:
-        """Look at the nodes, and begin to move the detectors of drained ones."""
+        """Poll the nodes, and begin to move the detectors of drained ones."""
         await self._nodes.look()
         self._workers.starts.look_for_room()
         if (why := self._workers.no_room) is not None:
-            # The detectors that wait for a worker may give up.
+            # Detectors that have waited too long for a worker give up.
             give_up_s, shared = self._loop.time() - self._settings.room_wait_s, bool(self._workers.all)
             for placed in list(self._placed()):
                 placed.no_room(why, give_up_s=give_up_s, shared=shared)
@@ -112,7 +111,7 @@ class Moves:
         self._begin_moves([one for one in self._placed() if one.node in draining])
 
     def _begin_moves(self, detectors: Collection[PlacedDetector]) -> None:
-        """Move detectors wherever there is room, a few at a time."""
+        """Begin to move detectors to wherever there is room, a few at a time."""
         for placed in detectors:
             if len(self.under_way) >= self._settings.starts_at_once:
                 return

@@ -36,13 +36,13 @@ _log = logging.getLogger(__name__)
 
 _PURGE_WAIT_S = 1.0
 _PURGE_AGAIN_S = 10.0
-"""The interval between two looks for what is left of removed detectors."""
+"""The interval at which leftovers of removed detectors are purged."""
 _SAVED_TOGETHER = 4
 """How many passive detectors are activated and saved at a time at shutdown."""
 
 
 class Scheduler:
-    """Owns the directory and the workers, and activates detectors. For one event loop."""
+    """Owns the catalogue and the workers, and activates detectors. For one event loop."""
 
     def __init__(
         self,
@@ -55,13 +55,13 @@ class Scheduler:
         lost: int = 0,
         now_us: Callable[[], int] = wall_clock_us,
     ) -> None:
-        """Start nothing yet. `leave` ends the process, and a successor on another node takes over.
+        """`leave` ends the process, so that a successor on another node takes over.
 
-        `lost` is how many directories the service had lost that has started this one.
+        `lost` is how many directories the service that started this one had lost.
         """
         self.catalogue = catalogue
         self._settings = settings
-        # A process that is kept for small requests must not stop others from being started.
+        # A worker that is reserved for small requests must not keep others from being started.
         self._slots = ActivationSlots(settings.max_resident, lambda: self._workers.fill(besides=1))
         self._nodes = Nodes(nodes, settings)
         self._workers = WorkerPool(workers, settings, self._nodes, self._started)
@@ -79,28 +79,28 @@ class Scheduler:
         )
         self._background = Background()
         self._looks = Background()
-        """What is done again and again."""
+        """The periodic tasks."""
         self._purges: dict[str, asyncio.Task[None]] = {}
-        """The purges that are under way, by the ids of the detectors."""
+        """The purges in progress, by the ids of the detectors."""
         self._front_end_counts: dict[tuple[str, ...], float] = {}
         self._debts = Debts()
         self._closing = False
 
     def _started(self, workers: int) -> None:
-        """Open as many slots as the workers have room for, and one for the next worker if none is spare."""
+        """Open as many slots as the workers have room for, plus one for the next worker if none is spare."""
         settings, no_room = self._settings, self._workers.no_room is not None
-        # If no worker is started ahead, one extra open slot lets the next one start.
+        # If no worker is started ahead, one extra slot lets the next one start.
         ahead = 0 if settings.spares or no_room else 1
         self._slots.open(workers * settings.detectors_per_worker + ahead, more_to_come=not no_room)
 
     # -- start and end -------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Open the data folder, and take over the workers there are. Raises StorageError, and FolderInUse."""
+        """Open the data folder, and take over existing workers. Raises StorageError, and FolderInUse."""
         opened = await self.catalogue.start()
         for damage in opened.damage:
             self._problems.note(f"tokens and catalogue: set aside: {damage}")
-        # Workers may be needed while others are adopted.
+        # The nodes must be known, because workers may be started during the adoption.
         await self._nodes.look()
         await self._adoption.begin()
         self._workers.fill()
@@ -116,7 +116,7 @@ class Scheduler:
         self._closing = True
         await cancel(self._looks)
         await cancel([*self._moves.under_way.values(), *self._due_activations.under_way])
-        # Detectors that are adopted late are saved, too.
+        # Wait for late adoptions, so that their detectors are saved too.
         await self._adoption.end()
         all_placed = list(self._placed.values())
         reasons = await asyncio.gather(*(placed.close() for placed in all_placed))
@@ -131,9 +131,9 @@ class Scheduler:
         ]
 
     async def _save_passive(self) -> None:
-        """Empty the journals of passive detectors: a later version may evaluate what is in them differently.
+        """Empty the journals of passive detectors, because a later version might replay them differently.
 
-        A detector that is not reached in time is replayed at its next activation.
+        Detectors that are not reached in time are replayed at their next activation.
         """
         left = list(self._services.journals)
 
@@ -188,24 +188,24 @@ class Scheduler:
         return version
 
     async def _make_fork(self, source_id: str, detector_id: str) -> None:
-        """Have the worker of the source make the folder of the new detector."""
+        """Let the worker of the source make the folder of the new detector."""
         left_epoch = 0
         while True:
             route = await self.route(source_id, left_epoch)
             for worker in self._workers.all:
                 if worker.port.name == route.worker and await worker.port.fork(route.epoch, detector_id):
                     return
-            # It has been passivated meanwhile, or was lost.
+            # The source was passivated meanwhile, or lost.
             left_epoch = route.epoch
 
     async def delete_detector(self, detector_id: str, made: Made | None = None) -> int:
         version = await self.catalogue.delete_detector(detector_id, made)
-        # The detector is gone at once; usually its files are deleted too before the caller is answered.
+        # The detector is removed at once, and its files usually are before the caller is answered.
         await asyncio.wait({self._begin_purge(detector_id)}, timeout=_PURGE_WAIT_S)
         return version
 
     def _begin_purge(self, detector_id: str) -> asyncio.Task[None]:
-        """Begin to end a removed detector and delete its files, unless that has begun."""
+        """Begin to end a removed detector and delete its files, unless that has begun already."""
         purge = self._purges.get(detector_id)
         if purge is None:
             purge = self._purges[detector_id] = self._background.begin(self._purge(detector_id))
@@ -220,7 +220,7 @@ class Scheduler:
     async def _purge_left(self) -> None:
         """Purge the removed detectors whose purge has failed or was never begun.
 
-        A removal has two steps. If its outcome was unknown, the directory may have made the first one.
+        A removal has two steps. If the outcome was unknown, the first one may have been completed.
         """
         for detector_id in await self.catalogue.removed_detectors():
             await asyncio.wait({self._begin_purge(detector_id)})
@@ -236,7 +236,7 @@ class Scheduler:
         try:
             await self.catalogue.purge_detector(detector_id)
         except DetectorUnavailable as error:
-            # They are deleted later, or when the directory opens the next time.
+            # They are deleted later, or at the next opening of the directory.
             _log.warning("the files of the detector %s are still there: %s", detector_id, error.message)
 
     # -- places ----------------------------------------------------------------------------------------------
@@ -255,14 +255,14 @@ class Scheduler:
         return await self._moves.drain(node, draining=draining)
 
     def _place(self, detector_id: str) -> PlacedDetector:
-        """Return the placed detector; a new one, active nowhere, if it is not known yet."""
+        """Return the placed detector; if it is unknown, a new, passive one."""
         placed = self._placed.get(detector_id)
         if placed is None:
             placed = self._placed[detector_id] = PlacedDetector(detector_id, self._services, self._forget)
         return placed
 
     async def _leave(self) -> None:
-        """End this process. Workers and their detectors go on, and a successor adopts them."""
+        """End this process. Workers and their detectors continue, and a successor adopts them."""
         await self.catalogue.close()
         self._leave_process()
 
@@ -279,7 +279,7 @@ class Scheduler:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Counts since the start, for each name of `counters.COUNTERS`."""
+        """Counts since the start, for each name in `COUNTERS`."""
         return {name: self._services.counts[name] for name in COUNTERS}
 
     async def add_counts(self, counted: list[tuple[list[str], float]]) -> None:
@@ -288,9 +288,9 @@ class Scheduler:
             self._front_end_counts[name] = self._front_end_counts.get(name, 0) + value
 
     async def events_spent(self, spent_s: dict[str, float]) -> dict[str, tuple[float, float]]:
-        """Add what tokens have spent at a front end; return what each has spent and owes in all.
+        """Add what tokens have spent at a front end; return the totals that each has spent and owes.
 
-        All are in seconds of the rates of the tokens.
+        All are in seconds of the tokens' rates.
         """
         return self._debts.add(spent_s, time.monotonic())
 

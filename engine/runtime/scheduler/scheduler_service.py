@@ -1,4 +1,4 @@
-"""Serves the services of a data folder, on any number of machines, in the directory's process."""
+"""Serves the services of a data folder, on any number of machines. Runs in the directory's process."""
 
 import asyncio
 import itertools
@@ -30,7 +30,7 @@ _OF_SCHEDULER: Final = (
 
 
 def _typed(method: Callable[..., Awaitable[Any]], types: Mapping[int, Any]) -> Callable[..., Awaitable[Any]]:
-    """Return a method that takes some arguments, by their places, as plain data."""
+    """Return a method that converts the plain data of some arguments, by position, to their types."""
 
     async def called(*given: object) -> Any:
         arguments = [
@@ -48,30 +48,30 @@ class SchedulerService:
     _scheduler: Scheduler
     folder: str
     shared_settings: Mapping[str, str]
-    """The settings in force for all services of the folder, as text."""
+    """The settings, as text, that are in force for all services of the folder."""
     abandoned_s: float
     ended: Callable[[], object]
-    """Called a while after everything is saved."""
+    """Called some time after everything is saved."""
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     _opened: bool = False
     _closing: asyncio.Task[list[str]] | None = None
     _services: dict[ServerConnection, None] = field(default_factory=dict)
     """The connections of services, in order of arrival."""
     _other_settings: dict[ServerConnection, list[OtherSetting]] = field(default_factory=dict)
-    """The settings that services were started with and that are not in force."""
+    """The settings of each service that are not in force."""
     _abandoned: asyncio.TimerHandle | None = None
 
     def __post_init__(self) -> None:
         self._await_services()
 
     def link(self) -> Link:
-        """Make the link for a connection that is about to be made."""
+        """Make the link of a new connection."""
         server = ServerConnection({}, abandonable=ABANDONABLE, lost=lambda: self._lost(server))
         server.methods = {"open": partial(self._open, server)}
         return server.link()
 
     def log(self, logged: Logged) -> bool:
-        """Send a record to the first service, whose log people read; return whether there is one."""
+        """Send a record to the first service, for its log; return False if there is no service."""
         for server in self._services:
             server.note(LOGGED, msgspec.msgpack.encode(logged))
             return True
@@ -89,7 +89,7 @@ class SchedulerService:
                 await self._scheduler.start()
                 self._opened = True
         if not server.connected:
-            # It has left meanwhile, and nobody hears the answer.
+            # The service has left meanwhile, and cannot receive the answer.
             return self.folder
         self._services[server] = None
         self._stop_awaiting()
@@ -104,7 +104,7 @@ class SchedulerService:
         return self.folder
 
     def _methods(self) -> Methods:
-        """Return the methods of the scheduler and its catalogue that services call as they are."""
+        """Return the methods of the scheduler and its catalogue that services call directly."""
         scheduler, catalogue = self._scheduler, self._scheduler.catalogue
         return {
             **{name: getattr(catalogue, name) for name in _OF_CATALOGUE},
@@ -154,7 +154,7 @@ class SchedulerService:
         try:
             return await self._scheduler.close() if self._opened else []
         finally:
-            # A service that is still there ends the process earlier.
+            # Normally, the last service ends the process earlier.
             asyncio.get_running_loop().call_later(_LINGER_S, self.ended)
 
     def _lost(self, server: ServerConnection) -> None:

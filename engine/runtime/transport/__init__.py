@@ -1,1 +1,1 @@
-"""Messages on sockets between front ends, the scheduler and workers: one protocol."""
+"""The protocol between front ends, the scheduler and workers: messages on sockets."""

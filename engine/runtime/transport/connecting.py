@@ -1,6 +1,6 @@
-"""Connecting to a listening process, and listening: a greeting first, then a link; over TLS if Ray uses it.
+"""Listening, and connecting to a listening process: a greeting first, then a link.
 
-Then it is encrypted with the certificates that Ray itself uses between machines.
+If Ray uses TLS between machines, connections are encrypted with Ray's certificates.
 """
 
 import asyncio
@@ -26,14 +26,14 @@ P = TypeVar("P", bound=asyncio.BufferedProtocol)
 
 
 class OtherProtocolError(ConnectionError):
-    """The other process is of a release that does not speak any protocol of this one."""
+    """The other process speaks no protocol that this one speaks."""
 
 
 async def connect(address: Address, protocol: Callable[[], P], *, within_s: float = _CONNECT_S) -> P:
-    """Connect to a listener, and give the protocol of the connection, which is made once it is welcome.
+    """Connect to a listener, and return the connection's protocol, which is made after the greeting.
 
-    The protocol gets everything behind the welcome. Raises OSError, of which OtherProtocolError says that no
-    later attempt can succeed.
+    The protocol receives everything after the greeting. Raises OSError; after OtherProtocolError, no retry
+    can succeed.
     """
     loop = asyncio.get_running_loop()
     greeting = _Greeting(WELCOME, PROTOCOLS.size)
@@ -58,9 +58,9 @@ async def connect(address: Address, protocol: Callable[[], P], *, within_s: floa
 
 
 async def _admit(greeting: "_Greeting", token: bytes, link: Callable[[], Link], within_s: float) -> None:
-    """Give a new connection a link once it has sent the token, which may be empty, and end any other one.
+    """Give a new connection a link once it has sent the right token, which may be empty; else end it.
 
-    One of a release that is too far from this one hears why.
+    A process without a common protocol receives the protocols spoken here before the end.
     """
     try:
         async with asyncio.timeout(within_s):
@@ -83,9 +83,9 @@ def _spoken() -> bytes:
 
 
 class _Greeting(asyncio.BufferedProtocol):
-    """Receives one frame of a known kind and size, and then leaves the connection to another protocol.
+    """Receives one frame of a known kind and size, and then hands the connection over to another protocol.
 
-    It reads no byte behind the frame: the first messages may follow at once, and are for the other protocol.
+    It reads no byte beyond the frame, because messages for the other protocol may follow at once.
     """
 
     def __init__(self, kind: int, payload_bytes: int) -> None:
@@ -94,7 +94,7 @@ class _Greeting(asyncio.BufferedProtocol):
         self._held = 0
         """The number of bytes in use, from the start of the frame."""
         self.payload: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        """The frame's payload. Raises ConnectionResetError if the connection ends before it is there."""
+        """The frame's payload. Raises ConnectionResetError if the connection ends before it arrives."""
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -119,7 +119,7 @@ class _Greeting(asyncio.BufferedProtocol):
             self.payload.exception()
 
     def go_on(self, protocol: P) -> P:
-        """Hand the connection over to the other protocol. Raises ConnectionResetError if it has ended."""
+        """Hand the connection over to another protocol. Raises ConnectionResetError if it has ended."""
         if self.transport is None:
             raise ConnectionResetError("its connection ended")
         self.transport.set_protocol(protocol)
@@ -141,22 +141,22 @@ TLS_VARIABLES: Final = frozenset({"RAY_USE_TLS", _CERTIFICATE, _KEY, _AUTHORITY}
 
 
 def tls_required(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether Ray encrypts its traffic, so that ours between machines must be encrypted too."""
+    """Whether Ray encrypts its traffic; the service then does so too between machines."""
     return environment.get("RAY_USE_TLS", "").lower() not in _NO
 
 
 def server_context(environment: Mapping[str, str] = os.environ) -> ssl.SSLContext:
-    """Return the context of a process that listens; it asks for a certificate too. Raises OSError."""
+    """Return the TLS context of a listener, which demands client certificates. Raises OSError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = ssl.CERT_REQUIRED
     return _with_certificates(context, environment)
 
 
 def client_context(environment: Mapping[str, str] = os.environ) -> ssl.SSLContext:
-    """Return the context of a process that connects. Raises OSError.
+    """Return the TLS context of a connecting process. Raises OSError.
 
-    Nodes come and go by address, so their names are not checked, only that the cluster's authority knows
-    them.
+    Nodes come and go by address, so host names are not checked, only that the cluster's authority has signed
+    the certificate.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -183,7 +183,7 @@ _TOKEN_S: Final = 2.0
 
 @dataclass(eq=False)
 class Listener:
-    """Accepts connections, and gives each that sends the token a link."""
+    """Accepts connections, and gives each one that sends the token a link."""
 
     address: Address
     _server: asyncio.Server
@@ -200,7 +200,7 @@ class Listener:
     ) -> Self:
         """Listen on TCP at `host`, or on a Unix socket if it is None. Raises OSError.
 
-        Only the user and root can reach a Unix socket, whose folder has mode 0700, so it needs no token.
+        A Unix socket needs no token: only the user and root can reach it, because its folder has mode 0700.
         """
         token = b"" if host is None else secrets.token_bytes(_TOKEN_BYTES)
 

@@ -1,11 +1,10 @@
-"""A connection between two processes, and the messages that it carries both ways, in frames.
+"""A connection between two processes, and the messages that it carries in both directions, in frames.
 
 Each batch or ask has a number, which its answer repeats. Notes are not answered.
 
-A frame is the length of its payload (u32, little-endian), a byte for the kind, and the payload. On a
-listening socket, a process that connects sends the token first (none to a Unix socket) and waits for the
-welcome. Both frames name the protocols that their sender speaks, so they must stay as they are in every later
-release.
+A frame is the length of its payload (u32, little-endian), a byte for the kind, and the payload. A connecting
+process first sends the token (empty for a Unix socket), and waits for the welcome. Both frames name the
+protocols that their sender speaks, so their format must never change.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ Payload = bytes | bytearray
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """Execute operations on the detector that is active in the worker, if it is still that activation."""
+    """Execute operations on the activation of an epoch, if the worker still has it."""
 
     number: int
     epoch: int
@@ -34,7 +33,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class Withdraw(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """The caller no longer waits for that answer."""
+    """The caller no longer waits for the answer to a batch or ask."""
 
     number: int
 
@@ -55,17 +54,17 @@ class Note(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
 
 class Answered(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """The answers to the first operations of a Batch, at least to one.
+    """The answers to the first operations of a Batch, at least one.
 
-    If there are fewer answers than operations, the next operation crashed, or there was no room for more. The
-    later operations were not started.
+    If there are fewer answers than operations, the next operation crashed, or there was no room for more.
+    Later operations were not started.
     """
 
     number: int
     answers: list[Answer]
     crash: Crash | None = None
     took: Took | None = None
-    """None if that was not measured."""
+    """None if it was not measured."""
 
 
 class Returned(msgspec.Struct, frozen=True, array_like=True, tag=6):
@@ -89,14 +88,14 @@ class Moved(msgspec.Struct, frozen=True, array_like=True, tag=10):
 
 
 class Announced(msgspec.Struct, frozen=True, array_like=True, tag=11):
-    """The answers to a Batch are there, and are so large that they are sent only once they are fetched."""
+    """The answers to a Batch are ready, but so large that they are sent only on Fetch."""
 
     number: int
     bytes: int
 
 
 class Fetch(msgspec.Struct, frozen=True, array_like=True, tag=12):
-    """Send the answers to that Batch, which were announced."""
+    """Send the announced answers to a Batch."""
 
     number: int
 
@@ -108,15 +107,15 @@ class Confirm(msgspec.Struct, frozen=True, array_like=True, tag=13):
 
 
 class Unknown(msgspec.Struct, frozen=True, array_like=True, tag=14):
-    """The batch or ask that was to be confirmed is not under way: it was lost, or its answer was."""
+    """A batch or ask to be confirmed is not in progress: it was lost, or its answer was."""
 
     number: int
 
 
 Request = Batch | Withdraw | Ask | Note | Fetch | Confirm
-"""What the connecting end sends."""
+"""The messages of the connecting end."""
 Response = Answered | Returned | Failed | Moved | Note | Announced | Unknown
-"""What the accepting end sends."""
+"""The messages of the accepting end."""
 Message = Request | Response
 
 ANNOUNCED_BYTES: Final = 256 * 1024
@@ -134,9 +133,9 @@ HEADER: Final = struct.Struct("<IB")
 TOKEN: Final = 1
 """The token of the listener and the protocols spoken, from the process that connects."""
 WELCOME: Final = 2
-"""The token was right; the payload names the protocols that the listener speaks."""
+"""The welcome after the right token; the payload names the protocols that the listener speaks."""
 MESSAGES: Final = 3
-"""Several messages, as `encode` gives them."""
+"""Several messages, encoded by `encode`."""
 
 PROTOCOLS: Final = struct.Struct("<HH")
 """The oldest and the current protocol that a process speaks."""
@@ -171,19 +170,19 @@ class FrameReader:
         self._kinds = kinds
         self._view = memoryview(bytearray(_READ_BYTES))
         self._held = 0
-        """The number of bytes in use, from the start of the view."""
+        """The number of bytes in use, from the start of the buffer."""
         self._long: bytearray | None = None
         self._long_kind = 0
         self._long_held = 0
 
     def room(self) -> memoryview:
-        """Return the buffer for the next bytes, at least one. Valid until the next `received`."""
+        """Return the buffer for the next bytes, never empty. Valid until the next `received`."""
         if self._long is not None:
             return memoryview(self._long)[self._long_held :]
         return self._view[self._held :]
 
     def received(self, count: int) -> list[Frame]:
-        """Note that a number of bytes was written to the room; return the frames that are complete.
+        """Note that a number of bytes was written to `room()`; return the complete frames.
 
         Raises Garbage; the reader is unusable afterwards.
         """
@@ -231,11 +230,11 @@ def pieces(kind: int, payload: Payload) -> tuple[Payload, ...]:
 
 
 class Link(asyncio.BufferedProtocol):
-    """Sends messages, batched per turn of the loop, and hands over the received ones.
+    """Sends messages, batched per iteration of the loop, and hands over the received ones.
 
-    While the peer does not read, nothing more is encoded. With `back_pressure`, nothing more is read from it
-    either: a peer that does not read its answers must not send more requests. Set `take` and `lost` before
-    the first message.
+    While the peer does not read, nothing more is encoded. With `back_pressure`, nothing more is read from the
+    peer either, so that a peer that does not read its answers cannot send more requests. Set `take` and
+    `lost` before the first message.
     """
 
     def __init__(self, decoder: msgspec.msgpack.Decoder[Any], *, back_pressure: bool = False) -> None:
@@ -262,7 +261,7 @@ class Link(asyncio.BufferedProtocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def send(self, message: Message, *, at_once: bool = False) -> None:
-        """Send a message, with the others of this turn or at once; does nothing if the peer is gone."""
+        """Send a message, together with others or at once; does nothing if the peer is gone."""
         self._outgoing.append(message)
         if at_once:
             self._flush()
@@ -282,9 +281,9 @@ class Link(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def end_if_unacknowledged(self, within_s: float) -> None:
-        """From now on, end the connection if the peer's machine does not acknowledge what was sent.
+        """From now on, end the connection if the peer's machine does not acknowledge sent data in time.
 
-        A machine acknowledges for processes that are busy or stopped. One that is gone or cut off does not.
+        A machine acknowledges even for busy or stopped processes, but not if it is gone or cut off.
         """
         own = None if self._transport is None else self._transport.get_extra_info("socket")
         if own is not None and own.family != socket.AF_UNIX:
@@ -343,7 +342,7 @@ class Link(asyncio.BufferedProtocol):
 
 
 def _bytes_of(message: Message) -> int:
-    """Return a message's approximate size: the size of its only long fields."""
+    """Return a message's approximate size: that of its potentially long fields."""
     match message:
         case Batch():
             return sum(len(operation.payload) for operation in message.operations)

@@ -35,11 +35,11 @@ Settled = Callable[[Response | None], None]
 """Takes the response to a batch; None if the connection ended before there was one."""
 
 Room = Callable[[int, Callable[[], None]], Callable[[], None]]
-"""Calls back once there is room for that many bytes of answers. Returns what gives the room back."""
+"""Calls back once there is room for that many bytes of answers. Returns a function that gives it back."""
 
 _ENDED: Final = "its connection ended"
 _CONFIRM_S: Final = 1.0
-"""The other process is asked about a request that has no answer after this time, and again and again."""
+"""The interval at which unanswered requests are confirmed."""
 
 
 def _at_once(_bytes: int, fetch: Callable[[], None]) -> Callable[[], None]:
@@ -50,8 +50,8 @@ def _at_once(_bytes: int, fetch: Callable[[], None]) -> Callable[[], None]:
 class LinkClient:
     """Sends batches, asks and notes to the process at the other end of a link.
 
-    Messages arrive in order. So if the other process does not know of a request, and its answer has not come,
-    one of the two was lost, and the request is settled: nobody waits forever.
+    Messages arrive in order. So if the other process does not know a request, and no answer has arrived, then
+    the request or its answer was lost, and the request fails: no caller waits forever.
     """
 
     def __init__(self, link: Link) -> None:
@@ -62,22 +62,22 @@ class LinkClient:
         self.ended: Callable[[], None] = lambda: None
         """Called once when the connection has ended."""
         self.room: Room = _at_once
-        """Asked for room before announced answers are fetched."""
+        """Gives room for announced answers before they are fetched."""
         self._open: dict[int, Settled] = {}
         self._numbers = 0
         self._loop = asyncio.get_running_loop()
         self._confirming: asyncio.TimerHandle | None = None
         """Set while requests are unanswered."""
         self._rooms: dict[int, Callable[[], None]] = {}
-        """What gives back the room for announced answers, by the numbers of their batches."""
+        """Functions that give back the room for announced answers, by the numbers of their batches."""
         self._fetched: set[int] = set()
-        """The numbers of the batches whose announced answers have room here."""
+        """The numbers of the batches whose announced answers have room and are being fetched."""
 
     @classmethod
     async def to(cls, address: Address) -> Self:
         """Connect to a listening process. Raises OSError."""
         link = Link(responses)
-        # It comes first: messages may arrive together with the welcome.
+        # The client is made first, because messages may arrive together with the welcome.
         client = cls(link)
         await connect(address, lambda: link)
         if not link.usable:
@@ -99,18 +99,18 @@ class LinkClient:
     def send(self, settled: Settled, epoch: int, operations: list[Operation]) -> int:
         """Send a batch, and return its number. `settled` is called once, unless the batch is withdrawn."""
         number = self._begin(settled)
-        # While other requests are under way, those of one turn go in one frame.
+        # While other requests are in progress, messages of one iteration are sent in one frame.
         self.link.send(Batch(number, epoch, operations), at_once=len(self._open) == 1)
         return number
 
     def withdraw(self, number: int) -> None:
-        """Drop a batch or ask: its caller is gone."""
+        """Drop a batch or ask whose caller is gone."""
         if self._open.pop(number, None) is not None:
             self._give_back(number)
             self.link.send(Withdraw(number))
 
     def is_announced(self, number: int) -> bool:
-        """Whether the answers to a batch are announced, and have not come yet."""
+        """Whether the answers to a batch are announced but not received yet."""
         return number in self._rooms
 
     def note(self, name: str, body: bytes = b"") -> None:
@@ -118,9 +118,9 @@ class LinkClient:
         self.link.send(Note(name, body))
 
     async def ask(self, method: str, kind: type[T] | Any, *arguments: object) -> T:
-        """Call a method of the other process, and raise what it raises.
+        """Call a method of the other process. Raises what the method raises.
 
-        Raises ActorDied if the connection has ended, and MessageLost. In both cases it may have been
+        Raises ActorDied if the connection has ended, and MessageLost. In both cases, the method may have been
         executed.
         """
         if not self.link.usable:
@@ -144,7 +144,7 @@ class LinkClient:
         raise error_in(response)
 
     async def ask_until_answered(self, method: str, kind: type[T] | Any, *arguments: object) -> T:
-        """Call a method that may be executed twice: again if the call or its answer is lost."""
+        """Call a method that may be executed twice; repeat the call if it or its answer is lost."""
         while True:
             with suppress(MessageLost):
                 return await self.ask(method, kind, *arguments)
@@ -153,7 +153,7 @@ class LinkClient:
         self.link.close()
 
     def _begin(self, settled: Settled) -> int:
-        """Number a request, and have it confirmed until it is answered."""
+        """Number a request, and confirm it periodically until it is answered."""
         number = self._numbers = self._numbers + 1
         self._open[number] = settled
         if self._confirming is None:
@@ -161,7 +161,7 @@ class LinkClient:
         return number
 
     def _confirm(self, last: int) -> None:
-        """Ask whether the requests up to the last one are under way, and in a while about all."""
+        """Ask whether the open requests up to a number are in progress, and schedule the next check."""
         self._confirming = None
         if self._open:
             self.link.send(Confirm([number for number in self._open if number <= last]))
@@ -176,7 +176,7 @@ class LinkClient:
             elif (settled := self._open.pop(message.number, None)) is not None:
                 settled(message)
                 if self._rooms:
-                    # Callers that wait for the answers start to count them at their next turn.
+                    # The callers count the answers from the next iteration on.
                     self._loop.call_soon(self._give_back, message.number)
 
     def _announced(self, message: Announced) -> None:
@@ -185,7 +185,7 @@ class LinkClient:
             self.link.send(Withdraw(number))
             return
         if number not in self._rooms:
-            # There may be room at once, or only after others have read their answers.
+            # There may be room at once, or only after other callers have read their answers.
             self._rooms[number] = lambda: None
             self._rooms[number] = self.room(message.bytes, lambda: self._fetch(number))
         elif number in self._fetched:

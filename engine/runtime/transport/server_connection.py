@@ -1,4 +1,4 @@
-"""The serving end of a link: executes what other processes request, and keeps the batches that wait."""
+"""The serving end of a link: executes calls of other processes, and queues batches."""
 
 import asyncio
 import logging
@@ -42,7 +42,7 @@ from snapshots.errors import StorageError
 _log = logging.getLogger(__name__)
 
 MOVED: Exception = LookupError("the detector is not here")
-"""The outcome of a batch whose detector is not here any more."""
+"""The outcome of a batch whose activation is not here any more."""
 
 Outcome = Reply | Exception
 Methods = Mapping[str, Callable[..., Awaitable[Any]]]
@@ -50,7 +50,7 @@ Methods = Mapping[str, Callable[..., Awaitable[Any]]]
 
 @dataclass(eq=False, slots=True)
 class Submission:
-    """A batch of another process, and the callback that is given its outcome once."""
+    """A batch of another process, and the callback that receives its outcome once."""
 
     operations: list[Operation]
     settled: Callable[[Outcome], None]
@@ -60,14 +60,14 @@ class Submission:
     """Whether it is answered, or its caller is gone."""
 
     def settle(self, outcome: Outcome) -> None:
-        """Answer the batch, unless that has been done."""
+        """Answer the batch, unless it is answered already."""
         if not self.done:
             self.done = True
             self.settled(outcome)
 
 
 class WaitingBatches:
-    """Batches for one detector, in the order of their arrival; they are executed together, within bounds."""
+    """Batches for one detector, in order of arrival; they are executed together, within bounds."""
 
     def __init__(self, settings: RuntimeSettings) -> None:
         self._settings = settings
@@ -77,7 +77,7 @@ class WaitingBatches:
         return len(self.submissions)
 
     def take(self) -> list[Submission]:
-        """Return the batches to execute together, within the bounds: at least one if any waits."""
+        """Return the batches to execute together, within the bounds, but at least one if any waits."""
         taken: list[Submission] = []
         operations_left = self._settings.batch_operations_max
         bytes_left = self._settings.batch_bytes_max
@@ -94,11 +94,11 @@ class WaitingBatches:
         return taken
 
     def put_back(self, taken: list[Submission]) -> None:
-        """Put batches that were taken but not begun back at the front."""
+        """Put batches that were taken but not started back at the front."""
         self.submissions.extendleft(reversed(taken))
 
     def answer(self, taken: list[Submission], reply: Reply, now_s: float) -> None:
-        """Give each batch its answers. A batch without any was not begun, and is the first one next time."""
+        """Give each batch its answers. Batches without any were not started, and come first next time."""
         answers, crash = reply.answers, reply.crash
         assert answers or crash is not None, "a reply has at least one answer"
         begin = 0
@@ -116,7 +116,7 @@ class WaitingBatches:
             begin = end
 
     def refuse(self, outcome: Outcome) -> None:
-        """Answer all of them with this."""
+        """Answer all batches with the same outcome."""
         while self.submissions:
             self.submissions.popleft().settle(outcome)
 
@@ -133,7 +133,7 @@ def settle(taken: Iterable[Submission], outcome: Outcome) -> None:
 
 
 def _took(submission: Submission, together: Took | None, now_s: float) -> Took | None:
-    """Return where the time of a batch went, given what was measured of the batches executed with it."""
+    """Return how a batch's time was spent, given the measurements of the batches executed with it."""
     if together is None:
         return None
     busy_s = together.evaluated_s + together.synced_s
@@ -141,34 +141,34 @@ def _took(submission: Submission, together: Took | None, now_s: float) -> Took |
 
 
 Submit = Callable[[int, Submission], None]
-"""Takes a batch for the activation of an epoch, and settles it in time, perhaps at once."""
+"""Takes a batch for the activation of an epoch, and settles it eventually, perhaps at once."""
 
 
 @dataclass(eq=False)
 class ServerConnection:
     """Serves one connection until it ends, then withdraws its pending batches.
 
-    What is asked for is executed to its end, even if the other process no longer waits or is gone: a caller
-    that leaves must not cut a change short.
+    Calls are executed to their end even if the other process no longer waits or is gone, so that it cannot
+    cut a change short.
     """
 
     methods: Methods
-    """Those that can be asked for."""
+    """The methods that can be called."""
     submit: Submit | None = None
     abandonable: Collection[str] = ()
-    """The methods that do something for nobody but the caller: they are cancelled when it is gone."""
+    """The methods that serve only their caller, and are cancelled when it is gone."""
     noted: Callable[[Note], None] = lambda _: None
-    """Called with notes."""
+    """Called with received notes."""
     lost: Callable[[], None] = lambda: None
     """Called when the other process is gone."""
     heard: int = 0
-    """How often messages arrived."""
+    """How often messages have arrived."""
     _link: Link | None = None
     _batches: dict[int, Submission] = field(default_factory=dict)
     _asks: dict[int, tuple[str, asyncio.Task[None]]] = field(default_factory=dict)
     """The methods and the tasks of unanswered asks, by their numbers."""
     _announced: dict[int, Answered] = field(default_factory=dict)
-    """The answers that are sent once they are fetched, by the numbers of their batches."""
+    """The announced answers, by the numbers of their batches."""
 
     @property
     def under_way(self) -> int:
@@ -176,7 +176,7 @@ class ServerConnection:
 
     @property
     def connected(self) -> bool:
-        """Whether the other process is there."""
+        """Whether the other process is connected."""
         return self._link is not None
 
     @property
@@ -184,7 +184,7 @@ class ServerConnection:
         return 0 if self._link is None else self._link.waiting
 
     def link(self) -> Link:
-        """Make the link to serve, for a connection that is about to be made."""
+        """Make the link of a new connection."""
         link = self._link = Link(requests, back_pressure=True)
         link.take, link.lost = self._take, self._lost
         return link
@@ -243,7 +243,7 @@ class ServerConnection:
         if isinstance(message, Answered) and (size := bytes_of(message.answers)) > ANNOUNCED_BYTES:
             self._announced[number] = message
             message = Announced(number, size)
-        # Without batches there are no more answers that could go in the same frame.
+        # Without batches in progress, no further answers could share the frame.
         self._send(message, at_once=not self._batches)
 
     def _withdraw(self, number: int) -> None:
@@ -255,7 +255,7 @@ class ServerConnection:
             task.cancel()
 
     def _confirm(self, numbers: Sequence[int]) -> None:
-        """Announce answers again that are not fetched yet, and tell what is not under way here."""
+        """Announce unfetched answers again, and report the requests that are not in progress here."""
         for number in numbers:
             if (answered := self._announced.get(number)) is not None:
                 self._send(Announced(number, bytes_of(answered.answers)))

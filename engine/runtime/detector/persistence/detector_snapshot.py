@@ -33,7 +33,7 @@ SNAPSHOT_VERSION: Final = 4
 
 _PARTS: Final = 3
 _TURN_S: Final = 0.0005
-"""How long a thread packs before it sleeps, and how long it sleeps, so that other threads can run."""
+"""How long a thread encodes before it sleeps, and how long it sleeps, so that other threads can run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def pieces(snapshot: DetectorSnapshot) -> Iterator[bytes]:
 def paced(made: Iterable[T], clock_s: Callable[[], float], sleep: Callable[[float], None]) -> Iterator[T]:
     """Yield the pieces, and sleep at least every millisecond so that other threads can run.
 
-    A thread that does not release the interpreter holds it for 5 ms after another one asks for it.
+    A thread that does not release the interpreter lock keeps it for 5 ms after another thread requests it.
     """
     turn_over_s = clock_s() + _TURN_S
     for piece in made:
@@ -77,7 +77,7 @@ def paced(made: Iterable[T], clock_s: Callable[[], float], sleep: Callable[[floa
 
 
 def detector_from(body: bytes, version: int) -> Detector:
-    """Return the detector of a snapshot's body, which takes the timestamps of events as they are.
+    """Return the detector of a snapshot's body. It accepts timestamps of events unchecked, for a replay.
 
     Raises NewerFormat and OlderFormat.
     """
@@ -96,11 +96,11 @@ def _check(what: str, version: int, oldest: int, newest: int) -> None:
 
 
 def make_fork(folder: Path, source: DetectorSnapshot, files: Files, *, is_due: bool) -> None:
-    """Make a detector's folder from the state of another detector, durably. Do nothing if it has a snapshot.
+    """Make a detector's folder from the state of another one, durably. Do nothing if it has a snapshot.
 
-    The rules get new ids, and the feed is empty, since the fork has fired nothing yet. Nothing else has to
-    change: the state refers to conditions and births, and rules to each other by priority. `is_due` says
-    whether something is due in it. Raises StorageError; what is then in the folder belongs to no detector.
+    The rules get new ids, and the feed is empty, because the fork has not fired yet. Nothing else has to
+    change: state refers to conditions and births, and rules refer to each other by priority. `is_due` says
+    whether it will need a tick. Raises StorageError; the folder then belongs to no detector.
     """
     captured = source.detector
     rules = (

@@ -1,10 +1,10 @@
 """Answers to evaluations with an idempotency key, stored compactly so that a retry can be answered.
 
-An answer takes 32 bytes: 16 of its key's digest, 8 of its request's digest, 4 for the index of its result,
-and 4 for how late its event came. The index is a place in a list of different results, which is short for
-most detectors. It would be long if results contained the lateness, which differs from event to event. Answers
-are grouped in generations, each of a quarter of the retention time. A generation is dropped as a whole when
-its newest answer expires. So an answer is stored for its retention time, and at most a quarter longer.
+An answer takes 32 bytes: 16 for the digest of its key, 8 for the digest of its request, 4 for the index of
+its result, and 4 for the lateness of its event. The index refers to a list of distinct results, which is
+short for most detectors because results exclude the lateness, which differs from event to event. Answers are
+grouped in generations of a quarter of the retention time. A generation is dropped as a whole when its newest
+answer expires, so an answer is stored for its retention time and at most a quarter longer.
 
 The answers since the last snapshot form the next *page*, a file beside that snapshot. No snapshot repeats
 earlier pages.
@@ -34,13 +34,13 @@ _PLACE_BYTES: Final = 4
 
 _GENERATIONS: Final = 4
 _BUCKETS: Final = 8192
-"""Buckets per generation. A bucket is searched linearly, some fifty rows in a microsecond."""
+"""Buckets per generation. A bucket is searched linearly, about fifty rows per microsecond."""
 
 _ROW_COST_BYTES: Final = 35
 """A row, and the usual spare capacity of its bucket."""
 _BUCKET_COST_BYTES: Final = 160
 _RESULT_COST_BYTES: Final = 300
-"""A result's overhead: two objects, a tuple, and an entry each in a dict and a list."""
+"""The overhead of a result: two objects, a tuple, an entry in a dict, and one in a list."""
 
 
 class CachedAnswer(NamedTuple):
@@ -53,7 +53,7 @@ class CachedAnswer(NamedTuple):
 
 
 class Page(msgspec.Struct, frozen=True, array_like=True):
-    """Consecutive answers as a file stores them: different results, and rows in order of time."""
+    """Consecutive answers as stored in a file: distinct results, and rows in order of time."""
 
     results: tuple[tuple[bytes, bytes], ...]
     pieces: tuple[tuple[int, int, bytes], ...]
@@ -61,7 +61,7 @@ class Page(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Results:
-    """Different results, their messages without lateness, each stored once and referred to by its index."""
+    """Distinct results without lateness, each stored once and referred to by its index."""
 
     def __init__(self) -> None:
         self.all: list[tuple[bytes, bytes]] = []
@@ -110,7 +110,7 @@ class _Generation:
             return None
         at = bucket.find(key)
         while at >= 0 and at % _ROW.size:
-            # A match inside a row is a coincidence.
+            # Skip an accidental match that does not start a row.
             at = bucket.find(key, at + 1)
         return _ROW.unpack_from(bucket, at)[1:] if at >= 0 else None
 
@@ -173,7 +173,7 @@ class IdempotencyCache:
         self._generations: deque[_Generation] = deque()
         """The generations, the oldest first."""
         self._stretches: list[_Unpaged] = [_Unpaged()]
-        """The answers in no page. All stretches but the last are in a page that is pending or has failed."""
+        """The answers in no page. All stretches but the last are in a pending or failed page."""
 
     def __len__(self) -> int:
         return sum(generation.rows for generation in self._generations)
@@ -190,7 +190,7 @@ class IdempotencyCache:
         return sum([part.rows_bytes + part.results.size_bytes for part in parts])
 
     def find(self, key: bytes, operation: Operation, now_us: int) -> Done | None:
-        """Return the stored answer of an operation, or None if it must be executed.
+        """Return the stored answer of an operation; None if the operation must be executed.
 
         `key` is the digest of its key. Raises Refusal 1006 if the key was used with another request, and 1401
         if the cache is full.
@@ -224,8 +224,8 @@ class IdempotencyCache:
         """Drop the generations whose answers have all expired."""
         generations = self._generations
         if generations and generations[-1].newest_us > now_us:
-            # The clock was set back, so ages are unknown. Treat the answers as given now, so that they
-            # expire.
+            # The clock was set back, so ages are unknown. Treat the answers as given now, so that they expire
+            # eventually.
             for generation in generations:
                 generation.newest_us = min(generation.newest_us, now_us)
                 generation.begun_us = min(generation.begun_us, now_us)
@@ -235,7 +235,7 @@ class IdempotencyCache:
     def begin_page(self, now_us: int) -> PendingPage | None:
         """Return the answers that are in no page yet as the next page; None if there are none.
 
-        They count as in no page until `page_written`.
+        They still count as in no page until `page_written`.
         """
         stretches = tuple(stretch for stretch in self._stretches if stretch.pieces)
         if not stretches:
@@ -245,7 +245,7 @@ class IdempotencyCache:
         return PendingPage(stretches, min(newest_us, now_us) + self._retention_us)
 
     def page_written(self, page: PendingPage) -> None:
-        """Note that a page is on the disk. May be called from another thread than the other methods."""
+        """Note that a page is on the disk. Callable from a different thread than the other methods."""
         self._stretches = self._stretches[len(page.stretches) :]
 
     def load_page(self, body: bytes) -> None:
@@ -273,5 +273,5 @@ def key_digest(key: str) -> bytes:
 
 
 def request_digest(kind: str, payload: bytes) -> bytes:
-    """Return the digest that tells whether two operations with the same key are the same request."""
+    """Return a digest that shows whether two operations with the same key are the same request."""
     return hashlib.sha256(kind.encode() + b"\0" + payload).digest()[:REQUEST_DIGEST_BYTES]

@@ -1,8 +1,8 @@
 """The entries of a detector's journal.
 
-A record holds the entries of one batch. Replay is deterministic: an event's time follows from its body and
-from earlier events, refused events are left out, and rules are stored with their ids. The limits in force
-are journaled whenever they change.
+A record holds the entries of one batch. Replay is deterministic: the time of an event follows from its body
+and earlier events, refused events are left out, and rules are stored with their ids. The limits in force are
+journaled whenever they change.
 """
 
 import dataclasses
@@ -22,9 +22,8 @@ from engine.language.json.writer import json_bytes
 from engine.language.limits import Limits
 
 RECORD_VERSION: Final = 7
-"""The version of a journal record. Version 6, which has no bodies of records, version 5, in which rules act
-whenever they are true and nothing ticks, version 4, in which no change keeps histories, and version 3, which
-had no shadow rules, are read as well."""
+"""The version of a journal record. Older ones that are read: 6 lacks bodies of records; 5 lacks ticks, and
+rules act whenever they are true; 4 lacks changes that keep histories; 3 lacks shadow rules."""
 
 _UNBOUNDED: Final = 1 << 62
 
@@ -67,7 +66,7 @@ class EvaluatedLines(msgspec.Struct, frozen=True, array_like=True, tag="evaluate
 
 
 class EvaluatedRecords(msgspec.Struct, frozen=True, array_like=True, tag="evaluated records"):
-    """Records, as the body that carried them, with the refused ones named. They came when it was answered."""
+    """Records, as the body that carried them, with the refused ones named. They arrived when executed."""
 
     body: bytes
     """An Ingest."""
@@ -102,9 +101,9 @@ class RulePut(msgspec.Struct, frozen=True, array_like=True, tag="rule put"):
     labels: bytes = b"{}"
     """As JSON."""
     by: str = ""
-    """Who made the change: the id of the token, a blank and its name."""
+    """Who made the change: the id of the token, a space and its name."""
     history: Literal["keep"] | None = None
-    """Whether a change of the condition kept what it could."""
+    """Whether a change of the condition kept as much state as it could."""
     timed: bool = False
     every_secs: int | float | None = None
     every_by: tuple[str, ...] | None = None
@@ -134,14 +133,14 @@ class DraftPromoted(msgspec.Struct, frozen=True, array_like=True, tag="draft pro
 
 
 class RelationPart(msgspec.Struct, frozen=True, array_like=True, tag="relation part"):
-    """A part of an upload. Without a RelationPut right after all parts, it means nothing."""
+    """A part of an upload. It is ignored unless a RelationPut directly follows the last part."""
 
     staged: bytes
     """A StagedTuples."""
 
 
 class RelationPut(msgspec.Struct, frozen=True, array_like=True, tag="relation put"):
-    """A relation was replaced by what was uploaded."""
+    """An upload replaced a relation."""
 
     name: str
     upload: str
@@ -199,7 +198,7 @@ class JournalRecord(msgspec.Struct, frozen=True, array_like=True):
     clock_us: int | None
     events_seen: int
     complete: bool
-    """Whether all events since the previous record are in the journal; with `journal_sync` off none are."""
+    """Whether the journal has all events since the previous record; with `journal_sync` off, it has none."""
     entries: tuple[JournalEntry, ...]
     answered_at_us: int = 0
     """When the operations were executed, in microseconds since 1970."""
@@ -208,7 +207,7 @@ class JournalRecord(msgspec.Struct, frozen=True, array_like=True):
     verdicts: int | None = None
     """The checksum of the verdicts; None if the record is not complete."""
     zones: str = ""
-    """The version of the time zones; empty if it is not known."""
+    """The version of the time zones; empty if unknown."""
 
 
 encode: Final[Callable[[JournalRecord], bytes]] = msgspec.msgpack.Encoder().encode
@@ -234,7 +233,7 @@ def rule_of(put: RulePut) -> Rule:
     return Rule(**members)
 
 
-# All detectors of a process have the same limits, and `asdict` takes long.
+# Cached, because all detectors of a process have the same limits, and `asdict` is slow.
 @functools.lru_cache(maxsize=4)
 def limits_document(limits: Limits) -> Mapping[str, int]:
     """Return limits by name."""
@@ -244,7 +243,7 @@ def limits_document(limits: Limits) -> Mapping[str, int]:
 def limits_from(document: Mapping[str, int]) -> Limits:
     """Return the limits of a document.
 
-    Some programs of release 0.1.0 did not bound the values of an event. A replay must accept what they did.
+    Some programs of release 0.1.0 did not bound the values of an event. A replay must accept those.
     """
     return Limits(**{"event_values_max": _UNBOUNDED, **document})
 
@@ -256,7 +255,7 @@ def program_version() -> str:
 
 
 def under_limits(detector: Detector, limits: Limits) -> Detector:
-    """Return the detector under other limits. It takes the timestamps of events as they are."""
+    """Return the detector with other limits. It accepts timestamps of events unchecked."""
     changed = Detector.load(detector.dump(), Detector.STATE_VERSION, limits=limits)
     restore_figures(changed, figures_of(detector))
     return changed

@@ -1,4 +1,4 @@
-"""What a change of a detector's rules or relations was, for the changes log of the service."""
+"""Describes changes of a detector's rules and relations for the changes log of the service."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -21,7 +21,7 @@ _OF_RELATIONS: Final = frozenset(
     {operations.PUT_RELATION, operations.CHANGE_RELATION, operations.DELETE_RELATION}
 )
 _TUPLES_BYTES_MAX: Final = 4_096
-"""How much of the tuples that a PATCH adds and removes is in the log."""
+"""How many bytes of the tuples that a PATCH adds and removes are logged."""
 
 
 class _Named(msgspec.Struct):
@@ -33,7 +33,7 @@ class _OfRule(msgspec.Struct):
 
 
 class Before:
-    """What an operation may change, as it is before."""
+    """The rules or the relation that an operation may change, before it is executed."""
 
     def __init__(self, detector: Detector, operation: Operation) -> None:
         self._operation = operation
@@ -52,7 +52,7 @@ class Before:
         return msgspec.json.decode(self._operation.payload, type=_Named).name
 
     def changes(self, detector: Detector, result: Mapping[str, Any] | None = None) -> bytes:
-        """Return what the operation has changed, encoded for the answer. It has succeeded, with a result."""
+        """Return the changes that the operation has made, encoded for the answer."""
         of_relation = self._operation.kind in _OF_RELATIONS
         found = [*(self._of_relation(detector) if of_relation else self._of_rules(detector, result or {}))]
         return encode_changes(found) if found else b""
@@ -94,7 +94,7 @@ class Before:
 
 
 def _named(detector: Detector, rule_id: str, *, with_draft: bool) -> dict[str, Rule]:
-    """Return a rule, perhaps with its draft, by their ids; nothing if it does not exist."""
+    """Return a rule, and its draft if wanted, by their ids; empty if the rule does not exist."""
     rule = _rule(detector, rule_id)
     drafts = [one for one in detector.rules() if one.draft_of == rule_id] if with_draft else []
     return {one.id: one for one in (rule, *drafts) if one is not None}
@@ -113,7 +113,7 @@ def _members(rule: Rule) -> dict[str, Any]:
 
 
 def _differing(was: Rule, now: Rule) -> tuple[bytes, bytes]:
-    """Return the members of a rule that have changed, as they were and as they are."""
+    """Return the old and the new values of the members of a rule that have changed."""
     old, new = _members(was), _members(now)
     names = [name for name in (old | new) if not _equal(old, new, name)]
 
@@ -124,7 +124,7 @@ def _differing(was: Rule, now: Rule) -> tuple[bytes, bytes]:
 
 
 def _equal(old: Mapping[str, Any], new: Mapping[str, Any], name: str) -> bool:
-    # As JSON, where 1 is not true.
+    # Compare as JSON, in which 1 is not true.
     return name in old and name in new and json_bytes(old[name]) == json_bytes(new[name])
 
 

@@ -32,13 +32,13 @@ from snapshots.takeover.recovered import Recovered
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A detector in the state of its last answer, which takes the timestamps of events as they are."""
+    """A detector in the state of its last answer. It accepts timestamps of events unchecked."""
 
     detector: Detector
     records: int
     """The number of journal records replayed."""
     diverged: str | None = None
-    """The records at which other rules fire now than originally; None if there are none."""
+    """The records whose replay fires other rules than originally; None if there are none."""
 
 
 def restore(
@@ -105,7 +105,7 @@ class Replay:
         for entry in record.entries:
             self._take(entry, record.answered_at_us)
         if not any(isinstance(entry, entries.RelationPart) for entry in record.entries):
-            # Parts that do not stand right before what installs them are of an owner that died.
+            # Parts that no RelationPut directly follows are left by an owner that died.
             self._uploads.clear()
         detector = self.detector
         there = (detector.clock_us, detector.events_seen)
@@ -202,10 +202,10 @@ def _events_in(entry: entries.EvaluatedRecords, now_us: int, limits: Limits) -> 
 
 
 class _Diverged:
-    """Records at which other rules fire now than originally. They are reported, and the replay goes on.
+    """The records whose replay fires other rules than originally. They are reported, and replay goes on.
 
-    Answers that were given cannot be taken back, and later events are evaluated by this program anyway.
-    Stopping would make the detector unavailable until the older program runs again.
+    The original answers cannot be taken back, and later events are evaluated by this program anyway. Stopping
+    would make the detector unavailable until the older program runs again.
     """
 
     def __init__(self) -> None:

@@ -1,21 +1,21 @@
 """Attempts to replay a journal, marked in its folder so that a fatal record does not kill every worker.
 
-Each attempt writes the number of the record that it is about to replay to the file `replaying`, and removes
-the file on success. It writes the first number, and then one every `MARK_MS`, so that a long journal of small
-records does not cost a write for each. So the record at which a process died may be a later one than its mark
-says. The next attempt writes every number from that mark on. If it dies as well, both deaths count at the
-record where it died: the first attempt cannot have passed that record either.
+Each attempt marks its progress: it writes the number of the record that it is about to replay to the file
+`replaying`, and removes the file on success. It writes the first number, and then one every `MARK_MS`,
+because a write per record would be slow. So a process may have died at a later record than its mark says. The
+next attempt writes every number from that mark on. If it dies as well, both deaths count at the record where
+it died: the first attempt cannot have passed that record either.
 
 A record at which several processes in a row died is not replayed for some time. A process that crashes by
 itself (a segmentation fault, an abort) writes a crash report to the same file. Without a report, the process
 was killed from outside, by an operator or the out-of-memory killer. A kill says less about the record, so
 more kills than crashes are allowed.
 
-The first attempt after a passivation is the usual case, and is not marked: so far no process has died, and if
-this one does, the claim that it leaves in the folder tells the next attempt to write marks. So a record may
-kill one process more than the marks count.
+The first attempt after a passivation, the usual case, is not marked: no process has died yet, and if this one
+does, its claim in the folder makes the next attempt write marks. So a record may kill one process more than
+the marks count.
 
-The mark covers the death of a process, not of the machine, so it is not synced.
+Marks must survive the death of a process, not of the machine, so they are not synced.
 """
 
 import contextlib
@@ -30,31 +30,31 @@ from snapshots.files import Files, OpenFile, wall_clock_us, write_all
 from snapshots.format.segment_reader import Record
 
 CRASHES_MAX: Final = 2
-"""After this many crashes in a row at one record, it is not replayed."""
+"""A record is not replayed after this many consecutive crashes at it."""
 
 KILLS_MAX: Final = 5
 """The same for processes that were killed from outside."""
 
 LEFT_ALONE_S: Final = 600
-"""How long the record is left alone after the last attempt. Then the count starts anew."""
+"""How long the record is not replayed after the last attempt. Then the count starts again."""
 
 MARK_MS: Final = 100
 """The interval of marks, as long as no process has died."""
 
 _MAGIC: Final = b"RDMARK2\n"
 _MARK: Final = struct.Struct("<QIIq")
-"""A record's sequence, how many processes were killed and how many crashed there before, and the time of the
-attempt."""
+"""The contents of a mark: a record's sequence, how many processes were killed and how many crashed there
+before, and the time of the attempt."""
 _CRASHED: Final = b"Fatal Python error: "
 
 
 class Poisoned(StorageError):
-    """A record of the journal cannot be replayed: the process dies of it, or the replay diverges."""
+    """A journal record cannot be replayed: it kills the process, or the replay diverges."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deaths:
-    """How processes died in a row at the same record; all zero if none did."""
+    """The consecutive deaths of processes at one record; all zero if there were none."""
 
     sequence: int = 0
     kills: int = 0
@@ -71,7 +71,7 @@ class Deaths:
 
     @property
     def located(self) -> bool:
-        """Whether they are known to be at this very record. A single death was there or soon after."""
+        """Whether they certainly happened at this record. A single death happened there or soon after."""
         return self.kills + self.crashes > 1
 
     def expired(self, now_us: int) -> bool:
@@ -79,7 +79,7 @@ class Deaths:
         return abs(now_us - self.at_us) > LEFT_ALONE_S * 1_000_000
 
     def __str__(self) -> str:
-        """Describe them: `2 processes crashed at record 7 (Segmentation fault)`."""
+        """Describe them: `2 processes crashed (Segmentation fault) at record 7`."""
         parts = []
         if self.crashes:
             parts.append(f"{_processes(self.crashes)} crashed{f' ({self.crash})' if self.crash else ''}")
@@ -102,14 +102,14 @@ class ReplayAttempt:
     _before: Deaths = field(default_factory=Deaths)
     _file: OpenFile | None = None
     _marked: Deaths = field(default_factory=Deaths)
-    """What the last mark says."""
+    """The contents of the last mark."""
 
     @property
     def _path(self) -> Path:
         return self._folder / "replaying"
 
     def begin(self) -> None:
-        """Read how the previous attempts ended, and mark this one. Raises OSError."""
+        """Read how previous attempts ended, and mark this one. Raises OSError."""
         self._marks = True
         deaths = last_deaths(self._path, self._files)
         self._before = Deaths() if deaths.expired(self.now_us()) else deaths
@@ -131,11 +131,11 @@ class ReplayAttempt:
         self.refuse(record)
         before = self._before
         if before.too_many and record.sequence < before.sequence:
-            # The mark stays unchanged, with the time of the last attempt.
+            # Keep the mark, with the time of the last attempt.
             return
         now_us = self.now_us()
         if before.sequence != record.sequence and (before.located or record.sequence < before.sequence):
-            # Nobody is known to have died here.
+            # No process is known to have died at this record.
             before = Deaths()
         marked = self._marked
         due = self._file is None or abs(now_us - marked.at_us) >= MARK_MS * 1_000
@@ -154,9 +154,9 @@ class ReplayAttempt:
         self._marked = deaths
 
     def survived(self) -> None:
-        """Remove the mark: the process survived the attempt. Raises OSError.
+        """Remove the mark, because the process survived the attempt. Raises OSError.
 
-        The mark stays if it was the reason for refusing the attempt.
+        A mark that was the reason for refusing the attempt is kept.
         """
         if self._file is not None:
             self.crashes_to(None)
@@ -166,7 +166,7 @@ class ReplayAttempt:
 
 
 def last_deaths(path: Path, files: Files) -> Deaths:
-    """Read how the last processes in a row died at the same record. Raises OSError."""
+    """Read the last consecutive deaths at the same record. Raises OSError."""
     try:
         data = files.read(path)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Relations that are being uploaded, in parts that nobody sees until the last one is there."""
+"""Uploads of relations, in parts that take effect together once the last one has arrived."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,7 +19,7 @@ from engine.runtime.contract.requests.tuples import (
 )
 
 FORGOTTEN_US: Final = 60_000_000
-"""An upload that got no part for this long is dropped: its caller is gone."""
+"""An upload without a new part for this long is dropped: its caller is gone."""
 
 _staged: Final = msgspec.msgpack.Decoder(StagedTuples)
 _change: Final = msgspec.json.Decoder(ChangeRelation)
@@ -30,7 +30,7 @@ class _Upload:
     builder: RelationBuilder
     touched_us: int
     tuples: int = 0
-    """How many were given, equal ones too."""
+    """The number of tuples received, duplicates included."""
     payloads: list[bytes] = field(default_factory=list)
     bytes_: int = 0
 
@@ -38,27 +38,27 @@ class _Upload:
 class Uploads:
     """The uploads of one detector. They are in memory only, until they are complete.
 
-    The journal then gets all parts, one after another, and after them the entry that installs the relation.
+    Then all parts are journaled, followed by the entry that installs the relation.
     """
 
     def __init__(self) -> None:
         self._all: dict[str, _Upload] = {}
         self.installed: list[bytes] = []
-        """The parts of what was installed since the journal got them."""
+        """The parts of installed uploads that are not journaled yet."""
 
     def __len__(self) -> int:
         return len(self._all)
 
     def bytes_of(self, upload: str) -> int:
-        """Return what an upload will add to the journal."""
+        """Return how many bytes an upload will add to the journal."""
         found = self._all.get(upload)
         return found.bytes_ if found else 0
 
     def stage(self, detector: Detector, payload: bytes, now_us: int = 0) -> None:
-        """Take the next part of an upload, a StagedTuples.
+        """Store the next part of an upload, a StagedTuples.
 
-        Raises Refusal 1000 and 1001 for its tuples, 1400, 1401 if all uploads have too many bytes together,
-        and 1501 if an earlier part is not here. The upload is then dropped.
+        Raises Refusal 1000 and 1001 for its tuples, 1400, 1401 if all uploads together are too large, and
+        1501 if an earlier part is missing. The upload is then dropped.
         """
         staged = _staged.decode(payload)
         upload = self._all.pop(staged.upload, None)
@@ -70,8 +70,8 @@ class Uploads:
         self._forget(now_us)
         held = sum(one.bytes_ for one in self._all.values()) + upload.bytes_
         if held + len(payload) > 2 * limits.relation_body_bytes_max:
-            said = "too much is being uploaded to this detector at once; nothing was changed"
-            raise Refusal(Entry(TOO_MANY_WAIT, said))
+            message = "too much is being uploaded to this detector at once; nothing was changed"
+            raise Refusal(Entry(TOO_MANY_WAIT, message))
         tuples = tuples_in(part, limits)
         try:
             upload.builder.add(tuples)
@@ -87,7 +87,7 @@ class Uploads:
     def install(self, detector: Detector, name: str, upload: str, parts: int, time_ms: int) -> StoredRelation:
         """Replace a relation by an upload, and return it.
 
-        Raises Refusal 1001 for the name, 1400, and 1501 if not all parts are here.
+        Raises Refusal 1001 for the name, 1400, and 1501 if a part is missing.
         """
         found = self._all.pop(upload, None)
         if found is None and not parts:
@@ -100,11 +100,11 @@ class Uploads:
         return relation
 
     def drop(self, upload: str) -> None:
-        """Drop an upload, if it is here."""
+        """Drop an upload if it exists."""
         self._all.pop(upload, None)
 
     def clear(self) -> None:
-        """Drop all uploads, and what was installed."""
+        """Drop all uploads, complete ones too."""
         self._all.clear()
         self.installed.clear()
 
@@ -114,10 +114,10 @@ class Uploads:
 
 
 def _lost() -> Refusal:
-    said = (
+    message = (
         "the detector has been restarted or moved during the upload, or it took too long; nothing was changed"
     )
-    return Refusal(Entry(STARTING, said))
+    return Refusal(Entry(STARTING, message))
 
 
 def change_relation(detector: Detector, payload: bytes, time_ms: int) -> tuple[str, StoredRelation]:
@@ -130,7 +130,7 @@ def change_relation(detector: Detector, payload: bytes, time_ms: int) -> tuple[s
     try:
         return change.name, detector.change_relation(change.name, add, remove, time_ms=time_ms)
     except TupleRefused as refused:
-        # Those to remove come first.
+        # The tuples to remove come first.
         at = refused.index - len(remove)
         place = f"add[{at}]" if at >= 0 else f"remove[{refused.index}]"
         raise Refusal(Entry(1001, f"{place}: {refused.reason}")) from None

@@ -1,1 +1,1 @@
-"""How a front end passes operations on: a channel to each detector, and the requests that wait in it."""
+"""A front end's channels to detectors, and the requests that wait in them."""

@@ -1,7 +1,7 @@
 """A front end's channels to detectors, and its connections to workers.
 
-All that a front end knows of a detector is its route. It asks the scheduler for the route when it has none,
-when a worker says that the detector has moved, and when a connection ends.
+A front end knows only the route of a detector. It asks the scheduler for the route when it has none, when a
+worker answers that the detector has moved, and when a connection ends.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _CHECKS_PER_TIMEOUT: Final = 4
 
 
 class Channels(dict[str, DetectorChannel]):
-    """The channels to detectors, by their ids; each is made when it is asked for. For one event loop."""
+    """The channels to detectors, by id, made on first access. For one event loop."""
 
     def __init__(
         self,
@@ -35,14 +35,14 @@ class Channels(dict[str, DetectorChannel]):
         memory: MemoryBudget,
         waiting_for_slots: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`waiting_for_slots` returns how many detectors wait for an activation slot, all being taken."""
+        """`waiting_for_slots` returns how many detectors wait for an activation slot."""
         self._settings = settings
         self._locate = locate
         self._connect = connect
         self._memory = memory
         self._waiting_for_slots = waiting_for_slots
         self._clients: dict[str, LinkClient] = {}
-        """The connections, by the names of the workers."""
+        """The connections to workers, by the workers' names."""
         self._connecting: dict[str, asyncio.Task[LinkClient]] = {}
         self._next_check: asyncio.TimerHandle | None = None
         self._users: dict[LinkClient, dict[int, DetectorChannel]] = {}
@@ -54,7 +54,7 @@ class Channels(dict[str, DetectorChannel]):
     def __missing__(self, detector_id: str) -> DetectorChannel:
         """Make the channel to a detector."""
         if len(self) >= self._channels_max:
-            # An idle channel is forgotten; the next call makes another one.
+            # Idle channels are dropped; the next call makes a new one.
             for key in [key for key, channel in self.items() if not channel.busy]:
                 del self[key]
             self._channels_max = max(self._channels_kept, 2 * len(self))
@@ -71,7 +71,7 @@ class Channels(dict[str, DetectorChannel]):
         return channel
 
     def waiting(self) -> tuple[int, float]:
-        """Return the number of unanswered requests, and how long the oldest that is not sent yet waits."""
+        """Return the number of unanswered requests, and how long the oldest unsent one has waited."""
         busy = [channel for channel in self.values() if channel.busy]
         waiting_s = max((channel.waiting_s for channel in busy), default=0.0)
         return sum(channel.unanswered for channel in busy), waiting_s
@@ -82,12 +82,12 @@ class Channels(dict[str, DetectorChannel]):
             channel.refuse_waiting(lambda: no_such_detector(detector_id))
 
     def refuse_all(self) -> None:
-        """Refuse all waiting and running requests: the time to serve them is over."""
+        """Refuse all waiting and running requests, because the time to serve them is over."""
         for channel in self.values():
             channel.refuse_all()
 
     async def shut_down(self) -> None:
-        """Let waiting requests be answered for at most `shutdown_s`, then refuse them."""
+        """Wait at most `shutdown_s` until waiting requests are answered, then refuse the rest."""
         until_s = self._loop.time() + self._settings.shutdown_s
         while any(channel.busy for channel in self.values()) and self._loop.time() < until_s:  # noqa: ASYNC110 -- rare
             await asyncio.sleep(_LOOK_S)
@@ -102,7 +102,7 @@ class Channels(dict[str, DetectorChannel]):
             self._next_check.cancel()
 
     def _check_routes(self) -> None:
-        """Have each channel check its route if its worker is slow to answer; repeat this later."""
+        """Check the routes of channels whose workers are slow to answer, periodically."""
         before_s = self._loop.time() - 2 * self._check_s
         for channel in self.values():
             channel.check_route(before_s)
@@ -132,7 +132,7 @@ class Channels(dict[str, DetectorChannel]):
         return client
 
     def _room(self, bytes_: int, fetch: Callable[[], None]) -> Callable[[], None]:
-        # While a message is decoded, its bytes are there twice.
+        # While a message is decoded, its bytes are in memory twice.
         return self._memory.answer(2 * bytes_, fetch).release
 
     def _noted(self, client: LinkClient, note: Note) -> None:

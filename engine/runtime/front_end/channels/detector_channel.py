@@ -20,7 +20,7 @@ from engine.runtime.transport.link_client import LinkClient
 _log = logging.getLogger(__name__)
 
 _NOTE_S: Final = 0.25
-"""How long a worker's note that the detector has left may take to arrive."""
+"""How long to wait for a worker's note that the detector has left."""
 
 
 Locate = Callable[[str, int, bool], Awaitable[Route]]
@@ -34,7 +34,7 @@ Reach = Callable[[Route, "DetectorChannel"], Awaitable[LinkClient]]
 class DetectorChannel:
     """Sends the requests for one detector to the worker that has it.
 
-    At most one batch is in flight; what arrives meanwhile is the next one. So a request that waits has
+    At most one batch is in flight; requests that arrive meanwhile form the next one. So a waiting request has
     certainly not been started: it can be refused, expire, or go to another worker.
     """
 
@@ -48,7 +48,7 @@ class DetectorChannel:
         *,
         waiting_for_slots: Callable[[], int],
     ) -> None:
-        """`waiting_for_slots` returns how many detectors wait for an activation slot, all being taken."""
+        """`waiting_for_slots` returns how many detectors wait for an activation slot."""
         self.detector_id = detector_id
         self._waiting_for_slots = waiting_for_slots
         self._settings = settings
@@ -60,20 +60,20 @@ class DetectorChannel:
         self._outcomes = Outcomes(detector_id, settings, self._mailbox)
         self._in_flight: list[Request] = []
         self._in_flight_bytes = 0
-        """What the batch in flight counts in the memory of the front end."""
+        """The bytes of the batch in flight that count in the memory budget."""
         self._number = 0
         """The number of the batch in flight."""
         self._sent_at_s = 0.0
         self._checking: asyncio.Task[None] | None = None
-        """The task that asks whether the detector has moved, if a batch has been in flight for long."""
+        """The task that asks whether the detector has moved, while a batch has been in flight for long."""
         self._client: LinkClient | None = None
-        """The connection to the worker that has the detector; None if that is unknown."""
+        """The connection to the detector's worker; None if that is unknown."""
         self._epoch = 0
         self._left_epoch = 0
-        """The latest activation that has ended or cannot be reached."""
+        """The epoch of the latest activation that has ended or cannot be reached."""
         self._finding: asyncio.Task[None] | None = None
         self._sending = False
-        """Whether the next batch is sent in the loop's next turn."""
+        """Whether `_send` is scheduled."""
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -83,7 +83,7 @@ class DetectorChannel:
 
     @property
     def _large(self) -> bool:
-        """Whether what waits or is in flight is large."""
+        """Whether the waiting requests or those in flight are large."""
         return self._mailbox.bytes + self._in_flight_bytes > SMALL_BYTES_MAX
 
     @property
@@ -93,12 +93,12 @@ class DetectorChannel:
 
     @property
     def waiting_s(self) -> float:
-        """How long the oldest request that is not in flight has waited."""
+        """How long the oldest waiting request has waited."""
         deadline_s = self._mailbox.first_deadline_s()
         return 0.0 if deadline_s is None else self._loop.time() + self._settings.deadline_s - deadline_s
 
     async def call(self, operation: Operation, requests: list[Request] | None = None) -> Answer:
-        """Execute an operation on the detector, first come, first served.
+        """Execute an operation on the detector, after all earlier ones.
 
         Raises Refusal 1200; DetectorUnavailable 1401, 1501, 1502 and 1503. If the caller is cancelled, a
         waiting operation is dropped; one in flight may still be executed. The request is added to `requests`.
@@ -112,10 +112,10 @@ class DetectorChannel:
             self.release(request)
 
     def submit(self, operation: Operation, caller: CurrentRequest) -> Request:
-        """Queue an operation behind all earlier ones; its answer arrives in the request's future.
+        """Queue an operation behind all earlier ones. The answer arrives in the request's future.
 
-        Raises DetectorUnavailable 1401. The caller releases the request in the end, answered or not. An
-        operation that is in flight at its release may still be executed.
+        Raises DetectorUnavailable 1401. The caller must release the request, answered or not. An operation in
+        flight at its release may still be executed.
         """
         deadline_s = self._loop.time() + self._settings.deadline_s
         request = Request(operation, self._loop.create_future(), deadline_s, caller=caller)
@@ -123,28 +123,28 @@ class DetectorChannel:
         if self._timer is None:
             self._timer = self._loop.call_at(deadline_s, self._expire)
         if not self._in_flight and not self._sending:
-            self._go_on()
+            self._send_next()
         return request
 
     def release(self, request: Request) -> None:
-        """Drop a request: it is answered, or its caller is gone."""
+        """Drop a request that is answered or whose caller is gone."""
         self._mailbox.release(request)
         request.tell_times(request.deadline_s - self._settings.deadline_s, self._loop.time())
         if self._finding is not None and not len(self._mailbox):
             self._finding.cancel()
 
     def left(self, epoch: int) -> None:
-        """Note that an activation is over. Its batch was not started if it is unanswered."""
+        """Note that an activation is over. An unanswered batch was not started."""
         if epoch == self._epoch and self._client is not None:
             client, self._client = self._client, None
-            # An announced request was executed. Its answer waits for room here, and will come.
+            # An announced batch was executed. Its answers wait for room here, and will arrive.
             if self._in_flight and not client.is_announced(self._number):
                 client.withdraw(self._number)
                 self._settle(epoch, Moved(self._number))
             self._leave(epoch)
 
     def refuse_waiting(self, make: Callable[[], Exception] = shutting_down) -> None:
-        """Refuse waiting requests, each with an error of its own. Those in flight end."""
+        """Refuse waiting requests, each with a new error. Those in flight are completed."""
         self._outcomes.refuse_waiting(make)
 
     def refuse_all(self) -> None:
@@ -156,7 +156,7 @@ class DetectorChannel:
     def check_route(self, sent_before_s: float) -> None:
         """Ask whether the detector has moved if a batch sent before that time is unanswered.
 
-        A worker that was stopped or cut off does not end its connections.
+        Necessary because a stopped or cut-off worker does not end its connections.
         """
         if self._in_flight and self._sent_at_s <= sent_before_s and self._checking is None:
             name = f"route check of {self.detector_id}"
@@ -165,8 +165,8 @@ class DetectorChannel:
 
     # -- sending ---------------------------------------------------------------------------------------------
 
-    def _go_on(self) -> None:
-        """Send the next batch in the next turn of the loop, or find the detector first."""
+    def _send_next(self) -> None:
+        """Schedule sending the next batch, or find the detector first."""
         if self._in_flight or not len(self._mailbox):
             return
         if self._client is not None and self._client.link.usable:
@@ -183,7 +183,7 @@ class DetectorChannel:
         if self._in_flight:
             return
         if client is None or not client.link.usable:
-            self._go_on()
+            self._send_next()
             return
         self._sent_at_s = self._loop.time()
         first_s = self._mailbox.first_deadline_s()
@@ -212,14 +212,14 @@ class DetectorChannel:
                 try:
                     client = await self._reach(route, self)
                 except OSError:
-                    # It died, or will soon be declared dead.
+                    # The worker died, or will soon be declared dead.
                     self._left_epoch = route.epoch
                     await asyncio.sleep(self._settings.ask_s)
                     continue
                 if client.link.usable:
                     self._client, self._epoch = client, route.epoch
         except asyncio.CancelledError:
-            # Nobody waits any more.
+            # No caller waits any more.
             pass
         except (Refusal, DetectorUnavailable) as error:
             known = error
@@ -230,14 +230,14 @@ class DetectorChannel:
             self._outcomes.refuse_waiting(lambda: DetectorUnavailable(STARTING, reference, retry_s))
         finally:
             self._finding = None
-            # More requests may have come after the last waiting one was dropped.
-            self._go_on()
+            # More requests may have arrived since the last waiting one was dropped.
+            self._send_next()
 
     async def _check_route(self) -> None:
         client, number, epoch = self._client, self._number, self._epoch
 
         def waits() -> bool:
-            # The batch in flight in another worker may have the same number.
+            # A batch to another worker may have the same number.
             return bool(self._in_flight) and (self._epoch, self._number) == (epoch, number)
 
         while client is not None and waits():
@@ -248,7 +248,7 @@ class DetectorChannel:
             if route.epoch != epoch:
                 await asyncio.sleep(_NOTE_S)
                 if waits():
-                    # Everything else in flight there is lost as well.
+                    # All other requests to that worker are lost too.
                     client.link.abort()
                 return
 
@@ -260,7 +260,7 @@ class DetectorChannel:
     # -- outcomes --------------------------------------------------------------------------------------------
 
     def _settle(self, epoch: int, response: Response | None) -> None:
-        """Answer the batch in flight, and send the next one."""
+        """Settle the batch in flight, and send the next one."""
         batch, self._in_flight = self._in_flight, []
         self._memory.change_requests(-self._in_flight_bytes)
         self._in_flight_bytes = 0
@@ -268,16 +268,16 @@ class DetectorChannel:
             give_answers(batch, response)
         elif not self._outcomes.settle(batch, response):
             self._leave(epoch)
-        self._go_on()
+        self._send_next()
 
     def _leave(self, epoch: int) -> None:
         if epoch == self._epoch:
             self._client = None
             self._left_epoch = epoch
-        self._go_on()
+        self._send_next()
 
     def _expire(self) -> None:
-        """Answer the requests past their deadline, and schedule the next check."""
+        """Fail the requests past their deadline, and schedule the next check."""
         self._timer = None
         now_s = self._loop.time()
         is_found = self._client is not None

@@ -15,7 +15,7 @@ from engine.runtime.front_end.memory_budget import BYTES, MEMORY, QUEUE, SMALL_B
 from engine.runtime.transport.link import Answered
 
 COPIES: Final = 2
-"""A request counts this often in the memory of the front end, because sending it copies it."""
+"""How often a request counts in the memory budget: sending it copies it."""
 
 _GONE_MAX = 64
 _NOTHING = Operation("", b"")
@@ -28,34 +28,34 @@ class Request:
     operation: Operation
     answer: asyncio.Future[Answer]
     deadline_s: float
-    """Until when it may wait to be sent."""
+    """When it expires unless it has been sent."""
     waits: bool = False
     caller: CurrentRequest = field(default_factory=CurrentRequest)
-    """The HTTP request, which is told where its time went."""
+    """The HTTP request, which receives the times."""
     sent: int = 0
     """How often it was sent to a worker."""
     sent_at_s: float | None = None
     """When it was sent last; None while it waits."""
     took: Took | None = None
-    """Where its time went in the worker, once it is answered."""
+    """How its time in the worker was spent, once it is answered."""
 
     @property
     def answer_by_s(self) -> float:
-        """The deadline of its answer, once it was sent."""
+        """The deadline of its answer after it was sent."""
         return self.deadline_s + LONG_S * (self.operation.kind in LONG)
 
     def settle(self, answer: Answer) -> None:
-        """Give the caller its answer, unless it has one."""
+        """Give the caller an answer, unless it already has one."""
         if not self.answer.done():
             self.answer.set_result(answer)
 
     def fail(self, error: Exception) -> None:
-        """Give the caller an error, unless it has an answer."""
+        """Give the caller an error, unless it already has an answer."""
         if not self.answer.done():
             self.answer.set_exception(error)
 
     def tell_times(self, admitted_s: float, now_s: float) -> None:
-        """Tell its caller where the time went."""
+        """Pass on to its caller how the time was spent."""
         queued_s = (now_s if self.sent_at_s is None else self.sent_at_s) - admitted_s
         if (took := self.took) is None:
             self.caller.add(queued_s, None, None)
@@ -64,7 +64,7 @@ class Request:
 
 
 class Share:
-    """What waits for a token."""
+    """The waiting requests of one token."""
 
     __slots__ = ("bytes", "requests")
 
@@ -75,7 +75,7 @@ class Share:
 class Mailbox:
     """Requests in order. All have the same timeout, so the first one has the earliest deadline.
 
-    A request whose future is done is never taken. It stops counting once it is released.
+    A request whose future is done is never taken, but counts until it is released.
     """
 
     def __init__(self, settings: RuntimeSettings, memory: MemoryBudget) -> None:
@@ -85,7 +85,7 @@ class Mailbox:
         self._count = 0
         self._bytes = 0
         self._shares: dict[str, Share] = {}
-        """What waits for each token, of all for which anything waits."""
+        """The waiting requests by the ids of their tokens."""
 
     def __len__(self) -> int:
         return self._count
@@ -98,8 +98,8 @@ class Mailbox:
     def admit(self, request: Request) -> None:
         """Queue a request. Raises DetectorUnavailable 1401 if the mailbox or the memory budget is full.
 
-        In a full mailbox, a token that holds less than another takes that one's place: its newest request is
-        refused instead. So each token has its share, however much others send.
+        In a full mailbox, the newest request of the token that holds most is refused instead, if that holds
+        more than the new request's token. So each token gets its share, however much others send.
         """
         size = len(request.operation.payload)
         while (cause := self._full(size)) is not None:
@@ -118,7 +118,7 @@ class Mailbox:
         self._queue.append(request)
 
     def release(self, request: Request) -> None:
-        """Drop a request that nobody waits for. It may have been taken, or released before."""
+        """Drop a request that nobody waits for. It may have been taken or released already."""
         if not request.waits:
             return
         self._leave(request)
@@ -126,13 +126,13 @@ class Mailbox:
         self._compact()
 
     def _compact(self) -> None:
-        """Drop what no longer waits, once that is most of the queue."""
+        """Remove requests that no longer wait, once they are most of the queue."""
         gone = len(self._queue) - self._count
         if gone > max(_GONE_MAX, self._count):
             self._queue = deque(one for one in self._queue if one.waits)
 
     def take(self) -> list[Request]:
-        """Return the next batch, within its bounds: at least one request if any waits."""
+        """Return the next batch, within the bounds, but at least one request if any waits."""
         batch: list[Request] = []
         bytes_left = self._settings.batch_bytes_max
         while self._queue and len(batch) < self._settings.batch_operations_max:
@@ -147,7 +147,7 @@ class Mailbox:
         return batch
 
     def put_back(self, requests: list[Request]) -> None:
-        """Queue again, ahead of all others, requests that were taken but not executed."""
+        """Put requests that were taken but not executed back at the front."""
         for request in reversed(requests):
             if not request.answer.done():
                 request.sent_at_s = None
@@ -155,11 +155,11 @@ class Mailbox:
                 self._queue.appendleft(request)
 
     def first_deadline_s(self) -> float | None:
-        """Return the earliest deadline, or None if nothing waits."""
+        """Return the earliest deadline; None if nothing waits."""
         return next((request.deadline_s for request in self._queue if request.waits), None)
 
     def expire(self, now_s: float, cause: str) -> Iterator[Request]:
-        """Remove and yield the requests whose deadline has passed. Those never sent count: one of EXPIRED."""
+        """Remove and yield the requests past their deadline; count those never sent by cause (EXPIRED)."""
         while self._queue and (not self._queue[0].waits or self._queue[0].deadline_s <= now_s):
             request = self._queue.popleft()
             if request.waits:
@@ -176,14 +176,14 @@ class Mailbox:
         return taken
 
     def _full(self, size: int) -> str | None:
-        """Return why there is no room for a request of a size, None if there is."""
+        """Return why there is no room for a request of a size; None if there is room."""
         if self._count >= self._settings.waiting_max:
             return QUEUE
-        # A request larger than the bound is admitted alone; otherwise it could never be served.
+        # A request larger than the bound is admitted if it is alone; otherwise it could never be served.
         return BYTES if self._bytes + size > self._settings.waiting_bytes_max and self._count else None
 
     def _holding_more(self, token_id: str, bytes_: int, *, in_bytes: bool) -> str | None:
-        """Return the token that holds most, if that is more than this one would with another request."""
+        """Return the token that holds most if it holds more than this one would with another request."""
         most_id, most = max(
             self._shares.items(), key=lambda entry: entry[1].bytes if in_bytes else entry[1].requests
         )
@@ -229,7 +229,7 @@ class Mailbox:
 
 
 def give_answers(batch: Iterable[Request], answered: Answered) -> None:
-    """Give the requests of a batch their answers, as far as there are some."""
+    """Give the first requests of a batch their answers."""
     for request, answer in zip(batch, answered.answers, strict=False):
         request.took = answered.took
         request.settle(answer)

@@ -1,4 +1,4 @@
-"""What becomes of the requests for one detector that are not just answered."""
+"""Settles the requests for one detector, in particular those without an answer."""
 
 import logging
 import secrets
@@ -19,7 +19,7 @@ from snapshots.errors import StorageError, WriteFailed
 _log = logging.getLogger(__name__)
 
 _SENT_MAX: Final = 2
-"""How often an evaluation with an idempotency key is sent if the worker's process dies."""
+"""How often an evaluation with an idempotency key is sent if worker processes die."""
 
 _IDS_LOGGED: Final = 10
 """How many ids of requests in flight a log line shows."""
@@ -31,14 +31,14 @@ _LOST: Final = "a message to the detector's process or from it was lost"
 
 @dataclass(eq=False)
 class Outcomes:
-    """Settles requests. Those of a batch that were not executed go back to the mailbox."""
+    """Settles requests. Unexecuted requests of a batch go back to the mailbox."""
 
     _detector_id: str
     _settings: RuntimeSettings
     _mailbox: Mailbox
 
     def settle(self, batch: list[Request], response: Response | None) -> bool:
-        """Settle or queue again each request of a batch; None as the response says that the worker was lost.
+        """Settle or requeue each request of a batch. A response of None means that the worker was lost.
 
         Returns whether the worker still has the detector.
         """
@@ -56,7 +56,7 @@ class Outcomes:
                     f"detector %s: {'a message was lost' if stays else 'its process died'} during requests"
                 )
                 _log.warning(message, self._detector_id, extra={"fields": self._fields(batch)})
-                # A request with a key is safe to send again: if it was executed, its first answer is
+                # A request with a key can be sent again safely: if it was executed, its first answer is
                 # returned.
                 self._mailbox.put_back([one for one in batch if one.operation.key and one.sent < _SENT_MAX])
             case Moved():
@@ -76,12 +76,12 @@ class Outcomes:
         return stays
 
     def _settle_rest(self, batch: list[Request], answered: Answered) -> None:
-        """Settle or queue again the requests for which a reply has no answer."""
+        """Settle or requeue the requests for which a reply has no answer."""
         crash = answered.crash
         done = len(answered.answers)
         if crash is None:
             assert done, "there is at least one answer"
-            # The reply was full; the remaining operations were not begun.
+            # The reply was full; the remaining operations were not started.
             for request in batch[done:]:
                 request.sent -= 1
             self._mailbox.put_back(batch[done:])
@@ -96,7 +96,7 @@ class Outcomes:
         self._mailbox.put_back(batch[done + 1 :])
 
     def _fail(self, batch: list[Request], error: Exception) -> str:
-        """Settle a batch whose execution failed; return the reason why other outcomes are unknown."""
+        """Settle a batch whose execution failed; return why the outcomes of other requests are unknown."""
         if isinstance(error, WriteFailed):
             message = f"nothing was evaluated: {error}"
             for request in batch:
@@ -108,18 +108,18 @@ class Outcomes:
         return str(error)
 
     def refuse_waiting(self, make: Callable[[], Exception]) -> None:
-        """Refuse the waiting requests, each with an error of its own."""
+        """Refuse the waiting requests, each with a new error."""
         for request in self._mailbox.take_waiting():
             error = make()
-            # An earlier attempt may have succeeded. If the detector does not exist, that does not matter.
+            # An earlier attempt may have succeeded, which does not matter if the detector is gone.
             is_unknown = request.sent and not isinstance(error, Refusal)
             request.fail(outcome_unknown(_DIED) if is_unknown else error)
 
     def expire_waiting(self, now_s: float, waiting_for_slots: int | None) -> None:
-        """Refuse the requests that were not sent by their deadline; they are never sent.
+        """Refuse the requests that were not sent by their deadline.
 
-        `waiting_for_slots` says how many detectors wait for an activation slot because all are taken; None if
-        this one is active: its worker is known.
+        `waiting_for_slots` is the number of detectors that wait for an activation slot; None if this detector
+        is active.
         """
         cause, state = STARTING_UP, "was starting"
         if waiting_for_slots is None:
@@ -133,16 +133,16 @@ class Outcomes:
             request.fail(outcome_unknown(_DIED) if request.sent else refusal)
 
     def log(self, what: str, error: Exception, batch: Sequence[Request] = ()) -> str:
-        """Log an exception, and return the message that refers callers to it."""
+        """Log an exception, and return the message for callers, which refers to the log record."""
         message = f"an internal error; its reference in the log is {secrets.token_hex(6)}"
         extra = {"fields": self._fields(batch)}
         _log.error("detector %s, %s: %s", self._detector_id, what, message, exc_info=error, extra=extra)
         return message
 
     def _fields(self, batch: Sequence[Request]) -> dict[str, str]:
-        """Return the log fields: the detector, and the kinds and a few of the ids of requests in flight.
+        """Return the log fields: the detector, and the kinds and a few ids of the requests in flight.
 
-        The ids of their traces are there if they have any.
+        Includes the ids of their traces, if they have any.
         """
         kinds = " ".join(sorted({request.operation.kind for request in batch}))
         fields = {"detector": self._detector_id, "operation": kinds}
@@ -153,7 +153,7 @@ class Outcomes:
 
 
 def _shown(ids: Sequence[str]) -> str:
-    """Return the first of the ids that are not empty, and the number of the others."""
+    """Return the first non-empty ids, and the number of further ones."""
     ids = [one for one in ids if one]
     more = f" and {len(ids) - _IDS_LOGGED} more" if len(ids) > _IDS_LOGGED else ""
     return " ".join(ids[:_IDS_LOGGED]) + more

@@ -1,1 +1,1 @@
-"""The detectors: which worker has each one, and when another gets its slot."""
+"""The placed detectors: which worker has each one, and when another one gets its slot."""

@@ -1,4 +1,4 @@
-"""Activation slots: how many detectors may be active at once, and who gets one next."""
+"""Activation slots: how many detectors may be active at once, and which one gets a slot next."""
 
 import asyncio
 from collections import deque
@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 _MORE_S: Final = 0.1
-"""How long those that are asked have to release a slot before as many more are asked."""
+"""How long to wait for asked holders to release a slot before twice as many are asked."""
 _PATIENCE: Final = 3
-"""After so many times, holders that activate slowly are asked too, although processes are starting."""
+"""After so many rounds, holders that activate slowly are asked too, even while processes are starting."""
 _DOUBLINGS_MAX: Final = 16
 _SPARED_FROM: Final = 8
-"""With fewer slots than this, no slot is kept from large requests: it would cost them too much."""
+"""With fewer slots than this, none is reserved for small requests: large ones would lose too much."""
 
 
 class SlotHolder(Protocol):
@@ -38,30 +38,30 @@ class SlotHolder(Protocol):
         """Whether another one could be active instead."""
 
     def make_room(self) -> None:
-        """Note that another holder waits: release the slot at once if idle, otherwise after a turn."""
+        """Release the slot for a waiting detector: at once if idle, otherwise after a turn."""
 
     def stay(self) -> None:
-        """Note that the slot is not needed any more, if it is not released yet."""
+        """Keep the slot after all, unless it is being released already: no detector waits any more."""
 
 
 class ActivationSlots:
     """A bounded number of slots. While others wait, holders are asked to release theirs.
 
-    Slots are granted first come, first served. But holders with large requests never have all open slots: one
-    is kept for the others, who would otherwise have to wait for the end of a large batch each time.
+    Slots are granted in the order of requests. But holders with large requests never get all open slots: one
+    is reserved for the others, which would otherwise wait for the end of a large batch each time.
 
     Idle holders are asked first, least recently used first. Busy holders are asked next, longest-held slot
-    first, so that with more busy detectors than slots each gets its turn. A busy holder finishes what is
-    under way, which may take long: every `_MORE_S` without a released slot, twice as many are asked. Those
-    that are asked in vain keep their slots.
+    first, so that with more busy detectors than slots each gets its turn. A busy holder first completes its
+    calls, which may take long: every `_MORE_S` without a released slot, twice as many are asked. Holders
+    whose slot turns out not to be needed keep it.
 
-    While processes are still starting, only some slots are open and the waiting holders share them. At first
-    only holders that activate fast are asked meanwhile: any other would take longer to activate again than
-    the next process takes to start, unless the machine is busy.
+    While processes are still starting, only some slots are open, and the waiting holders share them. At first
+    only holders that activate fast are asked meanwhile: the others take longer to activate again than the
+    next process takes to start, unless the machine is busy.
     """
 
     def __init__(self, slots: int, spared: Callable[[], object] = lambda: None) -> None:
-        """Open all slots. `spared` is called when large requests wait although a slot is open and free."""
+        """Open all slots. `spared` is called when large requests wait although a reserved slot is free."""
         assert slots > 0
         self._spared = spared
         self._slots = self._open = slots
@@ -69,11 +69,11 @@ class ActivationSlots:
         self._holders: dict[SlotHolder, None] = {}
         """The holders of slots, in order of acquisition."""
         self._asked: dict[SlotHolder, None] = {}
-        """The holders that are asked to release theirs, in order."""
+        """The holders that were asked to release their slots, in order."""
         self._doublings = 0
-        """How often more holders were asked since the last slot was handed out."""
+        """How often more holders were asked since a slot was last granted."""
         self._timer: asyncio.TimerHandle | None = None
-        """Set while others wait: has more holders asked."""
+        """The timer, set while detectors wait, after which more holders are asked."""
         self._waiting: deque[tuple[SlotHolder, asyncio.Future[None]]] = deque()
 
     @property
@@ -82,7 +82,7 @@ class ActivationSlots:
 
     @property
     def wanted(self) -> int:
-        """The number of detectors that wait for a slot although all are open or held; 0 if some are not."""
+        """The number of detectors that wait for a slot, once all slots are open or held; until then 0."""
         return len(self._waiting) if max(len(self._holders), self._open) >= self._slots else 0
 
     def open(self, slots: int, *, more_to_come: bool = True) -> None:
@@ -99,13 +99,13 @@ class ActivationSlots:
         try:
             await slot
         except asyncio.CancelledError:
-            # The slot may have been granted just before the cancellation.
+            # The slot may have been granted just before the caller was cancelled.
             self._waiting = deque(entry for entry in self._waiting if entry[1] is not slot)
             self.release(holder)
             raise
 
     def adopt(self, holder: SlotHolder) -> None:
-        """Give a slot to the holder of an activation that exists already, even if none is free."""
+        """Give a slot to the holder of an adopted activation, even if none is free."""
         self._holders[holder] = None
 
     def release(self, holder: SlotHolder) -> None:
@@ -114,7 +114,7 @@ class ActivationSlots:
         self._hand_out()
 
     def keep(self, holder: SlotHolder) -> None:
-        """Note that a holder that was asked cannot release its slot now; ask another one."""
+        """Note that an asked holder cannot release its slot now, and ask another one."""
         self._asked.pop(holder, None)
         self._ask(but=holder)
 
@@ -132,7 +132,7 @@ class ActivationSlots:
         self._ask()
 
     def _next(self) -> tuple[SlotHolder, asyncio.Future[None]] | None:
-        """Return who gets a free slot; None if it is for nobody that waits."""
+        """Return the holder that gets a free slot; None if no waiting holder may have it."""
         first = next(iter(self._waiting), None)
         if first is None or not first[0].large or not self._full_of_large:
             return first
@@ -140,7 +140,7 @@ class ActivationSlots:
 
     @property
     def _full_of_large(self) -> bool:
-        """Whether holders with large requests have all slots that they can have."""
+        """Whether holders with large requests have all slots that they may have."""
         if self._open == 1 or (self._open < _SPARED_FROM and not self._more_to_come):
             return False
         return sum(holder.large for holder in self._holders) >= self._open - 1
@@ -153,7 +153,7 @@ class ActivationSlots:
         self._ask_more_later()
         if missing <= 0:
             return
-        # Slots that others release would never go to detectors with large requests.
+        # Slots released by others would never go to detectors with large requests.
         only_large = all(holder.large for holder, _ in self._waiting) and self._full_of_large
         candidates = [
             one

@@ -1,4 +1,4 @@
-"""Whether requests for a detector are refused, and whether it is to leave its worker."""
+"""Whether requests for a detector are refused, and whether it should leave its worker."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -29,7 +29,7 @@ class Gate:
             raise DetectorUnavailable(STARTING, message, self._retry_s)
 
     def refuse_for_now(self, reason: str) -> float:
-        """Refuse requests for `retry_s`, with the reason for a failure; return until when."""
+        """Refuse requests for `retry_s` because of a failure; return when that ends."""
         self._failure = reason
         self._refused_until_s = self._loop.time() + self._retry_s
         return self._refused_until_s
@@ -41,18 +41,18 @@ class Gate:
 
 
 class Leaving:
-    """Whether an active detector is to be passivated. `tell` tells its worker, if there is one."""
+    """Whether an active detector should be passivated. `tell` passes that on to its worker, if any."""
 
     def __init__(self, tell: Callable[[bool], None]) -> None:
         self.room_wanted = False
         """Whether another detector waits for the slot."""
         self._tell = tell
         self._for_tick: asyncio.Event | None = None
-        """Set once the detector has left again, or has to stay; None unless it was activated for a tick."""
+        """Set once the detector has left again or must stay; None unless it was activated for a tick."""
 
     @property
     def wanted(self) -> bool:
-        """Whether the detector is to leave."""
+        """Whether the detector should leave."""
         return self.room_wanted or self._for_tick is not None
 
     def make_room(self, *, wanted: bool) -> None:
@@ -61,11 +61,11 @@ class Leaving:
         self._tell(self.wanted)
 
     async def activate_for_tick(self, activation: Awaitable[object]) -> None:
-        """Have the detector leave right after its activation; return once it has, or is needed."""
+        """Let the detector leave right after its activation; return once it has left or is needed."""
         ticked = self._for_tick = asyncio.Event()
         try:
             await activation
-            # It is set already if the activation has failed.
+            # The event is set already if the activation has failed.
             await ticked.wait()
         finally:
             self.needed()

@@ -1,4 +1,4 @@
-"""One detector as the scheduler places it: activated in a worker, passivated, or lost with the worker."""
+"""The scheduler's view of one detector: activated in a worker, passivated, or lost with the worker."""
 
 import asyncio
 import logging
@@ -20,9 +20,9 @@ _log = logging.getLogger(__name__)
 
 _ATTEMPTS: Final = 3
 _FAST_S: Final = 0.25
-"""An activation that takes less is fast: starting a process takes longer."""
+"""An activation that takes less is fast, because starting a process takes longer."""
 _OVER_S: Final = 1.0
-"""How long to wait for the end of an activation that a front end cannot reach."""
+"""How long to wait for the end of an activation that a front end cannot use."""
 _BUSY_S: Final = 0.2
 """A detector that has served requests this recently counts as busy."""
 
@@ -45,18 +45,18 @@ class PlacedDetector:
         self._loop = asyncio.get_running_loop()
         self._worker: DetectorWorker | None = None
         self.epoch = 0
-        """The epoch of the activation, or of the last one."""
+        """The epoch of the current or last activation."""
         self._over = asyncio.Event()
         """Set when the current activation is over."""
         self._activated_in_s = 0.0
         self._leaving = Leaving(self._tell_room)
         self.activating: asyncio.Task[None] | None = None
-        """The activation that is under way."""
+        """The activation in progress."""
         self._dropping: asyncio.Task[None] | None = None
-        """Drops a detector whose activation was cancelled, in a worker that has other detectors."""
+        """Tasks that drop the detector from a shared worker after a cancelled activation."""
         self._waiters = 0
         self._waits_since_s: float | None = None
-        """Since when it has waited for a slot or a worker; None if it does not wait."""
+        """When it began to wait for a slot or a worker; None if it does not wait."""
         self._waits_for_worker = False
         self._asked_at_s = float("inf")
         """When a worker was asked to activate it; infinite while none is."""
@@ -78,12 +78,12 @@ class PlacedDetector:
 
     @property
     def replaceable(self) -> bool:
-        """Whether another detector could be active instead: not if its worker would end, and none start."""
+        """Whether another detector could replace it: not if its worker would end and none could start."""
         worn = self._worker is not None and self._worker.worn
         return not worn or self._services.workers.no_room is None
 
     def make_room(self) -> None:
-        """Passivate the detector: at once if it is idle, otherwise after its turn."""
+        """Have the detector passivated: at once if it is idle, otherwise after its turn."""
         self._leaving.make_room(wanted=True)
 
     def stay(self) -> None:
@@ -91,10 +91,10 @@ class PlacedDetector:
         if not self.moving:
             self._leaving.make_room(wanted=False)
 
-    # -- what others call ------------------------------------------------------------------------------------
+    # -- public ----------------------------------------------------------------------------------------------
 
     def stalled(self, for_s: float) -> str | None:
-        """Return the problem that a worker has not activated it for longer than this; None if none has."""
+        """Return the problem that its activation takes longer than this; None if it does not."""
         if (seconds := self._loop.time() - self._asked_at_s) < for_s:
             return None
         return f"detector {self.detector_id}: its activation has taken {seconds:.0f} s; does its disk answer?"
@@ -112,9 +112,9 @@ class PlacedDetector:
     async def route(self, left_epoch: int, large: bool = False) -> Route:
         """Return the detector's route; activate the detector first if it is not active.
 
-        `left_epoch` is the epoch of an activation that the front end cannot use. If it is the current one,
-        its end is awaited for a moment. `large` says whether large requests wait. If all callers are
-        cancelled, the detector is not activated. Raises Refusal 1200, and DetectorUnavailable 1501 and 1503.
+        `left_epoch` is the epoch of an activation that the front end cannot use. If that is the current one,
+        waits a moment for its end. `large` says whether large requests wait. If all callers are cancelled,
+        the detector is not activated. Raises Refusal 1200, and DetectorUnavailable 1501 and 1503.
         """
         self._leaving.needed()
         with self.needed():
@@ -128,9 +128,9 @@ class PlacedDetector:
             return Route(self._worker.port.name, self._worker.port.address, self.epoch)
 
     async def activate_for_tick(self) -> None:
-        """Activate the detector, which is not active, and have it leave once its worker has ticked it.
+        """Activate the passive detector, and have it leave once its worker has ticked it.
 
-        Returns when it has left, or is needed by callers. Raises as `route` does.
+        Returns when it has left, or is needed by callers. Raises like `route`.
         """
         with self.needed():
             await self._leaving.activate_for_tick(self._activation())
@@ -138,7 +138,7 @@ class PlacedDetector:
 
     @contextmanager
     def needed(self) -> Iterator[None]:
-        """Keep this object, and any activation that has begun, within this context."""
+        """Keep this object, and an activation in progress, within this context."""
         self._waiters += 1
         try:
             yield
@@ -147,7 +147,7 @@ class PlacedDetector:
             self._forget_if_unneeded()
 
     async def vacate(self) -> None:
-        """Passivate the detector after its turn, unless it is active in the reserved worker already."""
+        """Have the detector passivated after its turn, unless it is in the reserved worker already."""
         if self.activating is not None:
             await asyncio.wait({self.activating})
         if self._worker is not None and self.reserved is not None:
@@ -157,8 +157,8 @@ class PlacedDetector:
     def no_room(self, why: str, *, give_up_s: float, shared: bool) -> None:
         """Note that no node has room for another worker.
 
-        If the detector has waited since `give_up_s` or longer, its requests are refused. If not, and if
-        workers can be `shared`, it gives its slot back and waits for another: that one was for a new worker.
+        If the detector has waited since `give_up_s` or longer, its requests are refused. Otherwise, if
+        workers can be `shared`, it returns its slot, which was for a new worker, and waits for another one.
         """
         if self.activating is None or self._waits_since_s is None:
             return
@@ -169,7 +169,7 @@ class PlacedDetector:
             self.activating.cancel()
 
     def adopt(self, worker: DetectorWorker, held: Held) -> None:
-        """Take over a detector that an earlier scheduler had activated."""
+        """Take over an activation by an earlier scheduler."""
         self._services.slots.adopt(self)
         self._set_active(worker, held.epoch)
         self._at_risk = held.at_risk
@@ -188,9 +188,9 @@ class PlacedDetector:
                 self._lose("it did not end")
 
     async def close(self) -> str | None:
-        """Let waiting requests be answered for a limited time, then save the detector.
+        """Wait a limited time until waiting requests are answered, then save the detector.
 
-        Returns the reason if the detector could not be saved.
+        If the detector could not be saved, returns the reason.
         """
         self._gate.closing = True
         if self.activating is not None:
@@ -210,11 +210,11 @@ class PlacedDetector:
     # -- activation ------------------------------------------------------------------------------------------
 
     async def _activation(self) -> None:
-        """Activate the detector, or await that. If it fails, the gate says why."""
+        """Activate the detector, or await a pending activation. If it fails, the gate has the reason."""
         self._gate.check()
         if self.activating is None:
             self.activating = self._loop.create_task(self._try_to_activate())
-        # A caller that is cancelled must not cancel the activation for the others.
+        # A cancelled caller must not cancel the activation for the others.
         await asyncio.shield(self.activating)
 
     async def _stop_activating(self) -> None:
@@ -223,12 +223,12 @@ class PlacedDetector:
             await asyncio.wait({self.activating})
 
     async def _try_to_activate(self) -> None:
-        """Activate the detector; if that fails, note the reason for the callers that wait."""
+        """Activate the detector; if that fails, note the reason for the waiting callers."""
         try:
             if not await self._activate():
                 self._gate.deleted = True
         except asyncio.CancelledError:
-            # The code that cancels it has noted the reason.
+            # The code that cancelled this task has noted the reason.
             pass
         except ActorDied:
             self._refuse_for_now("the processes that tried to activate it died")
@@ -238,7 +238,7 @@ class PlacedDetector:
             self._refuse_for_now(str(error))
         except DetectorUnavailable as error:
             self._refuse_for_now(error.message)
-        except Exception:  # noqa: BLE001 -- it is logged, and the callers that wait must be answered
+        except Exception:  # noqa: BLE001 -- it is logged, and waiting callers must be answered
             message = f"an internal error; its reference in the log is {secrets.token_hex(6)}"
             extra = {"fields": {"detector": self.detector_id}}
             _log.exception("detector %s, activation failed: %s", self.detector_id, message, extra=extra)
@@ -248,10 +248,10 @@ class PlacedDetector:
             self._forget_if_unneeded()
 
     async def _activate(self) -> bool:
-        """Activate the detector in a worker, unless nobody waits for it any more when there is one.
+        """Activate the detector in a worker, unless no caller waits any more once a worker is available.
 
         Returns False if the detector does not exist. Raises StorageError, DetectorUnavailable, and ActorDied
-        if several workers in a row died of it.
+        if the activation killed several workers in a row.
         """
         if self._waits_since_s is None:
             self._waits_since_s = self._loop.time()
@@ -271,7 +271,7 @@ class PlacedDetector:
                 self._release_slot()
 
     async def _activate_once(self) -> bool:
-        """Try one worker. Afterwards it has the detector, is given back, or is ended."""
+        """Try one worker. Afterwards the worker has the detector, is given back, or is ended."""
         workers = self._services.workers
         worker, self.reserved = self.reserved, None
         if worker is None or worker.dead:
@@ -302,7 +302,7 @@ class PlacedDetector:
             self._activated_in_s = self._loop.time() - began_s
             self._set_active(worker, epoch, asked)
         except StorageError as error:
-            # A process with another data folder is useless; the next one may start on another node.
+            # A worker that sees another data folder is useless; the next one may start on another node.
             empty = not isinstance(error, WrongFolder)
             raise
         finally:
@@ -314,13 +314,13 @@ class PlacedDetector:
         return True
 
     def _receive_reports(self, worker: DetectorWorker) -> None:
-        """Receive what the worker reports of the detector, and what it has reported already."""
+        """Receive the worker's reports about the detector, including those already received."""
         reported = partial(self._reported, worker)
         callbacks = Callbacks(reported, self._found_dead, self.detector_id, lambda: self._leaving.wanted)
         worker.enter(self.epoch, callbacks)
 
     def _set_active(self, worker: DetectorWorker, epoch: int, asked: bool = False) -> None:
-        """Note where it is active. `asked` says whether the worker was told that another one waits."""
+        """Note where it is active. `asked`: the worker knows that another detector waits for the slot."""
         self._worker = worker
         self.epoch = epoch
         self._over = asyncio.Event()
@@ -366,7 +366,7 @@ class PlacedDetector:
         self._lose("its process was lost")
 
     def _lose(self, reason: str) -> None:
-        """End the worker, and lose what it did not save."""
+        """End the worker, and give up the data that it has not saved."""
         worker, self._lost_because = self._worker, reason
         self._leave()
         if worker is not None:
@@ -387,7 +387,7 @@ class PlacedDetector:
         self._services.slots.release(self)
 
     def _refuse_for_now(self, reason: str) -> None:
-        """Refuse all requests for `retry_s`, with the reason for the failure."""
+        """Refuse all requests for `retry_s`, with a reason."""
         self._waits_since_s = None
         self._loop.call_at(self._gate.refuse_for_now(reason), self._forget_if_unneeded)
 

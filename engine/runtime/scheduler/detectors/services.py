@@ -1,4 +1,4 @@
-"""What all placed detectors share."""
+"""The services that all placed detectors share."""
 
 import logging
 from collections import Counter
@@ -19,7 +19,7 @@ _LASTING_KEPT: Final = 100
 
 
 class Problems:
-    """The problems that are known. Each is logged once, when it becomes known."""
+    """The known problems. Each is logged once, when it becomes known."""
 
     def __init__(self) -> None:
         self.lasting: list[str] = []
@@ -33,7 +33,7 @@ class Problems:
         self.lasting = [*self.lasting, problem][-_LASTING_KEPT:]
 
     def begin(self, detector_id: str, problem: str) -> None:
-        """Note that a detector has a problem, in place of an earlier one."""
+        """Note a detector's problem, which replaces an earlier one."""
         problem = f"detector {detector_id}: {problem}"
         if self.current.get(detector_id) != problem:
             self.current[detector_id] = problem
@@ -45,7 +45,7 @@ class Problems:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The services that all placed detectors share, and what is counted of them."""
+    """The services that all placed detectors share, and counts over all detectors."""
 
     settings: RuntimeSettings
     workers: WorkerPool
@@ -53,17 +53,17 @@ class Services:
     catalogue: CatalogueClient
     problems: Problems = field(default_factory=Problems)
     alone: set[str] = field(default_factory=set)
-    """The ids of detectors that take so much that each needs a worker of its own."""
+    """The ids of detectors that need a worker of their own."""
     journals: set[str] = field(default_factory=set)
     """The ids of detectors that may have been passivated with events in their journals."""
     dues: DueTimes = field(default_factory=DueTimes)
     newest_firings: dict[str, int] = field(default_factory=dict)
-    """The number of the newest firing in the feed of each detector, as far as workers have told."""
+    """The number of the newest firing in each detector's feed, as far as workers have reported it."""
     counts: Counter[str] = field(default_factory=Counter)
-    """How often each event of `counters.COUNTERS` happened, over all detectors."""
+    """How often each event in `COUNTERS` happened, over all detectors."""
 
     def activated(self, detector_id: str, activated: Activated) -> None:
-        """Note what an activation has found."""
+        """Note the result of an activation."""
         self.counts[measures.ACTIVATIONS] += 1
         self.counts[measures.RECORDS_READ] += activated.records
         self.counts[measures.DAMAGED] += len(activated.damage)
@@ -83,7 +83,7 @@ class Services:
         self.dues.note(detector_id, 0)
 
     def reported(self, detector_id: str, report: Report) -> None:
-        """Note what a worker reports of a detector, even of one that it no longer has."""
+        """Note a worker's report about a detector, even about one that it no longer has."""
         self.counts.update(report.counts)
         if (ended := report.ended) is not None:
             if ended.journal:

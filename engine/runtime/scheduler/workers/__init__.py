@@ -1,1 +1,1 @@
-"""The workers: started, reused, watched and replaced, and the nodes that they run on."""
+"""Workers: how they are started, reused, watched and replaced, and the nodes that they run on."""

@@ -12,8 +12,8 @@ _log = logging.getLogger(__name__)
 
 
 _AVOIDED_S: Final = 60.0
-"""How long a silent node gets no workers. Afterwards one is tried there: it may be back. If it is gone, Ray,
-which is rightly patient, may not have noticed yet."""
+"""How long a silent node gets no workers. Afterwards one start is tried: the node may be back. If it is gone,
+Ray, which waits much longer, may not have noticed yet."""
 
 
 class NodesPort(Protocol):
@@ -21,17 +21,17 @@ class NodesPort(Protocol):
 
     @property
     def here(self) -> str:
-        """The node of this process; empty if that is not known."""
+        """The node of this process; empty if unknown."""
 
     async def look(self) -> Sequence[NodeFigures]:
-        """Return all machines, dead ones too."""
+        """Return all nodes, dead ones too."""
 
     async def drain(self, node: str, *, draining: bool) -> None:
-        """Store whether a node is drained, for as long as the cluster exists."""
+        """Store whether a node is drained, for the lifetime of the cluster."""
 
 
 class Nodes:
-    """The nodes as Ray last described them."""
+    """The nodes, according to Ray's last answer."""
 
     def __init__(self, port: NodesPort, settings: RuntimeSettings) -> None:
         self._port = port
@@ -43,11 +43,11 @@ class Nodes:
 
     @property
     def here(self) -> str:
-        """The node of this process; empty if that is not known."""
+        """The node of this process; empty if unknown."""
         return self._port.here
 
     async def look(self) -> None:
-        """Ask Ray for the nodes. While Ray does not answer, its last answer is used."""
+        """Ask Ray for the nodes. While Ray does not answer, its last answer remains in use."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(self._port.look())
         try:
@@ -69,16 +69,16 @@ class Nodes:
 
     @property
     def draining(self) -> frozenset[str]:
-        """The nodes that take no more workers."""
+        """The nodes that get no more workers."""
         return frozenset(node.id for node in self._figures.values() if node.draining)
 
     def avoid(self, node: str) -> None:
-        """Start no worker on a silent node for a while, as long as another one has room."""
+        """Start no worker on a silent node for a while, if another node has room."""
         _log.warning("no worker of the node %s answers; none is started there for a while", node)
         self.doubt(node)
 
     def doubt(self, node: str) -> None:
-        """Do the same with a node of which it is not known yet whether it is silent."""
+        """Avoid a node that may be silent, too."""
         self._avoided_until_s[node] = asyncio.get_running_loop().time() + _AVOIDED_S
 
     def trust(self, node: str) -> None:
@@ -92,19 +92,19 @@ class Nodes:
         return frozenset(node for node, until_s in self._avoided_until_s.items() if until_s > now_s)
 
     def accepts_workers(self, node: str | None) -> bool:
-        """Whether a worker may be started on a node, or with None on any."""
+        """Whether a worker may be started on a node, or on any node for None."""
         takers = self._figures.keys() - self.draining
         return not self._figures or (bool(takers) if node is None else node in takers)
 
     def big_enough(self, node: str) -> bool:
-        """Whether a living node, if nothing else ran there, would have room for a worker."""
+        """Whether a living node would have room for a worker if it were empty."""
         figures = self._figures[node]
         return self._suffices(figures.cpus, figures.memory_bytes)
 
     def with_room(self, but: Collection[str] = ()) -> list[str]:
-        """Return the nodes on which Ray has room for another worker, the one with most free CPUs first.
+        """Return the nodes with room for another worker according to Ray, those with most free CPUs first.
 
-        Those that are drained, or in `but`, are left out.
+        Nodes that are drained, or in `but`, are left out.
         """
         found = [
             node

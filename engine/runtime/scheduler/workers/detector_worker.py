@@ -1,4 +1,4 @@
-"""A started worker with the detectors that are active in it, and how it is watched."""
+"""A started worker with its active detectors, and how it is watched."""
 
 import asyncio
 import logging
@@ -19,11 +19,11 @@ BEATS: Final = 4
 
 _DOUBTFUL_BEATS: Final = 2
 _ACTIVATING_FACTOR: Final = 4
-"""During an activation, a worker may be silent for so many times as long: reading a large snapshot may block
-all of its threads."""
+"""During an activation, a worker may be silent this many times longer, because reading a large snapshot may
+block all of its threads."""
 _LOOK_S: Final = 1.0
 _SHOWN: Final = 10
-"""How many detectors of a dead worker a log line names."""
+"""How many detectors of a dead worker a log record names."""
 _REAPED_S: Final = 0.2
 
 _log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
-    """The callbacks of a detector that is active in a worker."""
+    """The callbacks for an active detector in a worker."""
 
     reported: Callable[[Report], None]
     on_death: Callable[[], None]
@@ -45,34 +45,34 @@ class Callbacks:
 
 @dataclass(eq=False, slots=True)
 class DetectorWorker:
-    """A started worker, and the detectors that are active in it or about to be."""
+    """A started worker, and the detectors that are active in it or about to be activated."""
 
     port: WorkerPort
     activations: int = 0
     taken: int = 0
-    """The detectors that are active in it or about to be."""
+    """The number of detectors that are active in it or about to be activated."""
     alone: bool = False
-    """Whether its only detector is to share it with no other."""
+    """Whether it is reserved for its only detector."""
     worn: bool = False
-    """Whether it takes no more detectors, and is ended once it has none."""
+    """Whether it takes no more detectors, and ends with its last one."""
     dead: bool = False
     active: dict[int, Callbacks] = field(default_factory=dict, repr=False)
     """The active detectors, by the epochs of their activations."""
     pending: set[int] = field(default_factory=set, repr=False)
-    """The epochs of the activations that are being made or dropped."""
+    """The epochs of the activations that are beginning or being dropped."""
     watchers: list[asyncio.Task[None]] = field(default_factory=list, repr=False)
     heartbeat: Beats = field(default_factory=Beats, repr=False)
     """Whether its process answers."""
     turns: Beats = field(default_factory=Beats, repr=False)
-    """Whether its event loop makes progress, which a call to a stalled disk keeps it from."""
+    """Whether its event loop makes progress: a call to a stalled disk blocks it."""
 
     @property
     def doubtful(self) -> bool:
-        """Whether it should get no detector for now, because it has not answered."""
+        """Whether it should not get detectors for now, because it has not answered."""
         return self.heartbeat.missed >= _DOUBTFUL_BEATS
 
     def stalled(self, settings: RuntimeSettings) -> str | None:
-        """Return the problem that it makes no progress, long before it counts as hung; or None."""
+        """Return the problem that it makes no progress, long before it counts as hung; None if it does."""
         silent_s = self.turns.missed * _look_s(settings)
         if silent_s < settings.hung_s / BEATS:
             return None
@@ -82,7 +82,7 @@ class DetectorWorker:
         )
 
     def enter(self, epoch: int, callbacks: Callbacks) -> None:
-        """Note that a detector is active in it."""
+        """Note that a detector is active in this worker."""
         self.active[epoch] = callbacks
         self.pending.discard(epoch)
 
@@ -90,7 +90,7 @@ class DetectorWorker:
         self.active.pop(epoch, None)
 
     def reported(self, report: Report) -> None:
-        """Pass a report on to its detector. One that arrives too early is made up for: see `WorkerWatch`."""
+        """Pass a report on to its detector. WorkerWatch makes up for reports that came too early."""
         if (callbacks := self.active.get(report.epoch)) is not None:
             callbacks.reported(report)
 
@@ -100,12 +100,12 @@ class DetectorWorker:
 
 
 def _look_s(settings: RuntimeSettings) -> float:
-    """Return the time between two looks at a worker."""
+    """Return the interval at which a worker is compared."""
     return min(_LOOK_S, settings.hung_s / BEATS)
 
 
 async def answered(call: Awaitable[T], hung_s: float) -> T:
-    """Await a worker's answer. Raises ActorDied if it has not come after `hung_s`."""
+    """Await a worker's answer. Raises ActorDied after `hung_s`."""
     try:
         return await answer_within(call, hung_s)
     except TimeoutError:
@@ -113,31 +113,31 @@ async def answered(call: Awaitable[T], hung_s: float) -> T:
 
 
 _Mends = dict[tuple[int, str], Callable[[], object]]
-"""What mends the differences between what a worker should have and what it has, by epochs and kinds."""
+"""The repairs of differences between the activations a worker should have and has, by epoch and kind."""
 
 
 _Death = Coroutine[Any, Any, str]
-"""Returns once a worker is dead, and then how that was found. Raises ActorDied."""
+"""Waits until a worker is dead, and returns how that was found. Raises ActorDied."""
 
 
 @dataclass(eq=False)
 class WorkerWatch:
-    """Watches each worker in three ways, until one of them finds it dead: it died, hangs, or is silent.
+    """Watches each worker in three ways, until one of them finds that it died, hangs, or is silent.
 
-    Each worker is also compared with what it should have: activations, and who waits for their slots.
+    Also compares the activations of each worker, and who waits for their slots, with what they should be.
     """
 
     _settings: RuntimeSettings
     _nodes: Nodes
     _doubted: Callable[[], None]
-    """Called when a worker begins to be doubtful, or no longer is."""
+    """Called when a worker becomes doubtful, or no longer is."""
     _died: Callable[[DetectorWorker, bool], None]
-    """Called when a worker turns out to be dead: perhaps silent, as its whole node may be."""
+    """Called when a worker turns out to be dead, and whether it was silent, as its whole node may be."""
     _drop: Callable[[DetectorWorker, int], object]
-    """Begins to drop the activation of an epoch that a worker should not have."""
+    """Begins to drop an activation, by epoch, that a worker should not have."""
 
     def begin(self, worker: DetectorWorker) -> None:
-        """Watch a worker from now on. Whoever ends the worker cancels its watchers."""
+        """Begin to watch a worker. Code that ends the worker must cancel its watchers."""
         watches = (self._await_end, self._compare, self._count_beats)
         worker.watchers = [asyncio.create_task(self._until_dead(worker, watch)) for watch in watches]
 
@@ -149,10 +149,10 @@ class WorkerWatch:
         except ActorDied as error:
             how = f"cannot be reached: {error}"
         had = [one.detector_id for one in worker.active.values()]
-        # One of the watchers is this task, which ends now.
+        # This task is one of the watchers; it ends now.
         worker.watchers = [one for one in worker.watchers if one is not asyncio.current_task()]
         self._died(worker, silent)
-        # Its connections end a moment before the kernel knows how it ended. Its successor need not wait.
+        # Its connections end shortly before the kernel knows how; a successor need not wait.
         await asyncio.sleep(_REAPED_S)
         of = f"; its detectors: {', '.join(had[:_SHOWN])}" if had else ""
         more = f" and {len(had) - _SHOWN} more" if len(had) > _SHOWN else ""
@@ -167,7 +167,7 @@ class WorkerWatch:
     async def _compare(self, worker: DetectorWorker) -> str:
         """Compare the worker, and detect that its event loop hangs, for example in a call to a disk.
 
-        What differs may be on its way. So only what still differs at the next look is mended.
+        A difference may only mean that a message is on its way, so it is repaired if it persists.
         """
         hung_s, pace_s = self._settings.hung_s, _look_s(self._settings)
         turns = worker.turns = Beats()
@@ -185,12 +185,12 @@ class WorkerWatch:
         return f"has not answered for {hung_s:g} s"
 
     def _differences(self, worker: DetectorWorker, held: Sequence[Held]) -> _Mends:
-        """Pass on what a worker says of its activations, and return what mends those that differ.
+        """Pass on the state of a worker's activations, and return the repairs of those that differ.
 
-        Activations that are being made or dropped may be there or not.
+        Activations that are beginning or being dropped may or may not be there.
         """
         over = worker.active.keys() - worker.pending - {one.epoch for one in held}
-        # The report of the end was lost. There may be events in the journal that are in no snapshot.
+        # The report of their end was lost. The journal may have events that are in no snapshot.
         ended = {epoch: Report(epoch, ended=Ended(journal=True)) for epoch in over}
         mends: _Mends = {(epoch, "over"): partial(worker.reported, ended[epoch]) for epoch in over}
         for one in held:
@@ -210,7 +210,7 @@ class WorkerWatch:
         doubted_before = worker.doubtful
 
         def lost() -> bool:
-            # If its node counts as gone, no activation explains the silence.
+            # Once its node counts as gone, an activation does not explain the silence.
             longer = worker.activating and worker.port.node not in self._nodes.avoided
             return worker.heartbeat.missed >= BEATS * (_ACTIVATING_FACTOR if longer else 1)
 

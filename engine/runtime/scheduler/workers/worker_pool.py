@@ -1,4 +1,4 @@
-"""Worker processes: each holds one active detector or several, and is reused for others."""
+"""The pool of worker processes, each of which has one or several active detectors, and is reused."""
 
 import asyncio
 import contextlib
@@ -16,19 +16,19 @@ from engine.runtime.scheduler.workers.worker_starts import WorkerStarts
 
 
 class _Need(NamedTuple):
-    """What kind of worker a taker needs."""
+    """The kind of worker that a taker needs."""
 
     alone: bool
-    """Whether it must have no other detectors."""
+    """Whether the worker must have no other detectors."""
     node: str | None
-    """The node that it must be on; None for any."""
+    """The node that the worker must be on; None for any."""
 
 
 class WorkerPool:
-    """A pool of workers: a few are started ahead, and worn or dead ones are replaced.
+    """A pool of workers: a few are started ahead, and worn-out or dead ones are replaced.
 
-    A taker holds an activation slot, so `max_resident` bounds the detectors in workers. The pool bounds the
-    spare workers, and how many start at once: more than there are cores would slow each other down.
+    A taker has an activation slot, so `max_resident` bounds the number of detectors in workers. The pool
+    bounds the number of spare workers, and of concurrent starts, which would slow each other down.
     """
 
     def __init__(
@@ -38,17 +38,16 @@ class WorkerPool:
         nodes: Nodes,
         changed: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Start with no worker.
+        """`changed` is called with the number of started workers when that changes.
 
-        `changed` is called with the number of started workers when that changes, and when the nodes run out
-        of room for workers or have room again.
+        It is also called when the nodes run out of room for workers or have room again.
         """
         self._nodes = nodes
         self._settings = settings
         self._changed = changed
         self._per_worker = settings.detectors_per_worker
         self._open: list[DetectorWorker] = []
-        """The workers that take detectors; the last one used is the last."""
+        """The workers that take detectors, most recently used last."""
         self._takers: dict[asyncio.Future[DetectorWorker], _Need] = {}
         """The takers that wait, in order."""
         self._all: set[DetectorWorker] = set()
@@ -70,9 +69,9 @@ class WorkerPool:
         )
         self._closed = False
         self._trimming: asyncio.TimerHandle | None = None
-        """Set while there are more unused workers than are kept."""
-        # More than are started ahead: otherwise every passivation would end a process, and every activation
-        # would start one.
+        """Set while there are too many unused workers."""
+        # This is more than are started ahead: otherwise every passivation would end a process, and every
+        # activation would start one.
         self._unused_most = max(1, 2 * settings.spares)
 
     @property
@@ -82,13 +81,13 @@ class WorkerPool:
 
     @property
     def no_room(self) -> str | None:
-        """The message that no node has room for a worker that is needed; None if one has."""
+        """The message that no node has room for a needed worker; None if one has."""
         return self.starts.no_room
 
     async def take(self, *, alone: bool = False, node: str | None = None) -> DetectorWorker:
-        """Return a worker for a detector, or wait until one has started; first come, first served.
+        """Return a worker for a detector, or wait in turn until one has started.
 
-        With `alone` it has no other detector, with `node` it is on that one.
+        `alone` asks for a worker without other detectors, `node` for one on that node.
         """
         taker: asyncio.Future[DetectorWorker] = asyncio.get_running_loop().create_future()
         self._takers[taker] = _Need(alone, node)
@@ -104,7 +103,7 @@ class WorkerPool:
             self._takers.pop(taker, None)
 
     def adopt(self, worker: DetectorWorker) -> None:
-        """Add a worker that is started already, perhaps with detectors."""
+        """Add a running worker, perhaps with detectors."""
         self._add(worker)
         self._reopen(worker)
 
@@ -119,7 +118,7 @@ class WorkerPool:
             worker.pending.discard(epoch)
 
     async def drop_taken(self, worker: DetectorWorker, epoch: int) -> None:
-        """Drop a detector that counts among those of the worker."""
+        """Drop a detector that the worker's count includes."""
         await self.drop(worker, epoch)
         self.give_back(worker)
 
@@ -137,7 +136,7 @@ class WorkerPool:
         self._reopen(worker)
 
     def _reopen(self, worker: DetectorWorker) -> None:
-        """Offer a worker as the last one used if it can take detectors; end it if it is no longer useful."""
+        """Offer a worker as the most recently used if it can take detectors; end it if it is worn out."""
         with contextlib.suppress(ValueError):
             self._open.remove(worker)
         if not worker.taken and (worker.worn or self._closed):
@@ -149,7 +148,7 @@ class WorkerPool:
             self._serve()
 
     def _trim_if_surplus(self) -> None:
-        """Stop surplus workers, unless activations need them soon: starting one takes half a second."""
+        """Stop surplus workers after a while; activations may need them, and a start takes half a second."""
         surplus = len(self._unused) > self._unused_most
         if surplus and self._trimming is None:
             self._trimming = asyncio.get_running_loop().call_later(self._settings.unused_s, self._trim)
@@ -159,12 +158,12 @@ class WorkerPool:
 
     def _trim(self) -> None:
         self._trimming = None
-        # Those at the front are unused longest.
+        # Workers at the front have been unused longest.
         for worker in self._unused[: -self._unused_most]:
             self.lose(worker)
 
     def lose(self, worker: DetectorWorker) -> None:
-        """End a worker at once: it is worn out or dead, or its state must not answer any more."""
+        """End a worker at once, because it is worn out or dead, or its state must not answer any more."""
         worker.dead = True
         if worker not in self._all:
             return
@@ -192,7 +191,7 @@ class WorkerPool:
     # -- nodes -----------------------------------------------------------------------------------------------
 
     def clear(self, node: str) -> bool:
-        """Give the workers of a node no more detectors; return whether the node has no worker left."""
+        """Stop giving detectors to the workers of a node; return whether it has no worker left."""
         for worker in [one for one in self._all if one.port.node == node and not one.worn]:
             worker.worn = True
             self._reopen(worker)
@@ -210,8 +209,8 @@ class WorkerPool:
             workers = self._with_room(need)
             if not workers or taker.done():
                 continue
-            # One where no activations wait. Few workers are filled. Last in, first out: the workers unused
-            # longest stay unused, and have grown least.
+            # Prefer a worker without pending activations, then the fullest one, then the most recently used:
+            # the workers unused longest stay unused, and have grown least.
             worker = max(reversed(workers), key=lambda one: (-one.activating, one.taken))
             del self._takers[taker]
             worker.activations += 1
@@ -227,9 +226,9 @@ class WorkerPool:
         return workers if need.node is None else [one for one in workers if one.port.node == need.node]
 
     def fill(self, besides: int = 0) -> None:
-        """Start the workers that takers or the spares need, unless enough are starting already.
+        """Start the workers that takers need, and spare ones, unless enough are starting already.
 
-        `besides` is the number of unused workers that do not count as spares.
+        `besides` is the number of unused workers that do not count as spare.
         """
         if self._closed:
             return
@@ -272,7 +271,7 @@ class WorkerPool:
         self._tell_change()
 
     def _doubted(self) -> None:
-        # Others replace it, or it takes detectors again.
+        # Other workers replace it, or it takes detectors again.
         self._serve()
         self.fill()
 

@@ -1,4 +1,4 @@
-"""A started worker as the scheduler commands it, and how workers are started; with Ray or with a fake."""
+"""The ports by which the scheduler starts and commands workers, implemented with Ray or by a fake."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,10 +25,10 @@ T = TypeVar("T")
 
 
 class WorkerPort(ABC):
-    """One started worker, which is commanded over a connection.
+    """A started worker, which is commanded over a connection.
 
-    Every call raises ActorDied if the worker is dead or unreachable. Whatever changes something carries the
-    term of the scheduler, and raises Superseded once a later scheduler has commanded the worker.
+    Every call raises ActorDied if the worker is dead or unreachable. Calls that change something carry the
+    term of the scheduler, and raise Superseded once a later scheduler has commanded the worker.
     """
 
     def __init__(self, name: str, address: Address, client: LinkClient, term: Callable[[], int]) -> None:
@@ -39,56 +39,56 @@ class WorkerPort(ABC):
         self.address = address
         """Where the worker accepts calls on its detectors."""
         self.reported: Callable[[Report], None] = lambda _: None
-        """Called with what the worker reports about its detectors."""
+        """Called with the worker's reports about its detectors."""
         self.term = term
         """Returns the term of the scheduler."""
         self.connect(client)
 
     def connect(self, client: LinkClient) -> None:
-        """Command the worker over a connection from now on."""
+        """Use a connection for commands from now on."""
         self.client = client
         client.noted = self._noted
 
     async def activate(self, detector_id: str, epoch: int, room_wanted: bool = False) -> Activated:
-        """Activate a detector; with `room_wanted`, another one waits for its slot. Raises StorageError."""
+        """Activate a detector. `room_wanted`: another detector waits for its slot. Raises StorageError."""
         return await self._command("activate", Activated, detector_id, epoch, room_wanted)
 
     async def held(self) -> list[Held]:
-        """Have the worker report here, and return its activations, those included that have only begun.
+        """Direct the worker's reports to this scheduler, and return its activations, pending ones too.
 
-        It answers once its event loop turns, which may wait for a batch.
+        The answer may have to wait for a batch, until the worker's event loop turns.
         """
         return await self._command("held", list[Held])
 
     def make_room(self, epoch: int, *, wanted: bool = True) -> None:
-        """Say whether another detector waits for the slot of the activation with that epoch."""
+        """Tell the worker whether another detector waits for the slot of the activation of an epoch."""
         self.client.note(MAKE_ROOM, make_room_note(self.term(), epoch, wanted=wanted))
 
     async def delete(self, epoch: int) -> None:
-        """Refuse waiting requests with 1200, let those in flight end, and drop the detector unsaved."""
+        """Refuse waiting requests with 1200, complete those in flight, and drop the detector unsaved."""
         await self._command("delete", None, epoch)
 
     async def close(self, epoch: int) -> str | None:
-        """Answer waiting requests for a limited time, save and drop the detector.
+        """Answer waiting requests for a limited time, then save and drop the detector.
 
-        Returns the reason if the detector could not be saved.
+        If the detector could not be saved, returns the reason.
         """
         return await self._command("close", str | None, epoch)
 
     async def fork(self, epoch: int, fork_id: str) -> bool:
-        """Make the folder of another detector from the state of the activation with that epoch.
+        """Make the folder of a fork from the activation of an epoch.
 
-        Returns False if that activation is over, and nothing was done. Raises StorageError.
+        Returns False, and does nothing, if that activation is over. Raises StorageError.
         """
         return await self._command("fork", bool, epoch, fork_id)
 
     async def figures(self) -> WorkerAnswer:
-        """Return what the worker is, and what it has measured."""
+        """Return the worker's figures and measurements."""
         return await self.client.ask_until_answered("figures", WorkerAnswer)
 
     @abstractmethod
     def described(self) -> str:
-        """Return the worker's process for the log: its pid, its node, and how it ended as far as known."""
+        """Describe the worker's process for the log: its pid, its node, and, if known, how it ended."""
 
     @abstractmethod
     async def beat(self) -> None:
@@ -109,15 +109,15 @@ class WorkerPort(ABC):
         if note.name == REPORT:
             self.reported(decode_report(note.body))
         elif note.name == LOGGED:
-            # This process forwards it to the log of a service, as it does with its own records.
+            # This process forwards the record to a service's log, like its own records.
             msgspec.msgpack.decode(note.body, type=Logged).log(worker=self.name, node=self.node)
 
 
 class Survivor(NamedTuple):
-    """A worker that an earlier scheduler has left."""
+    """A worker of an earlier scheduler."""
 
     found: Awaitable[WorkerPort | None]
-    """Returns it once it answers; None if it does not, and was ended."""
+    """Returns the worker once it answers; None if it did not, and was ended."""
     node: str
     """Its node; empty if it is still being started, and so has no detectors."""
 
@@ -126,13 +126,13 @@ class WorkerStarter(Protocol):
     """Starts workers."""
 
     lost_on: str
-    """The node on which the scheduler before was lost, perhaps with the node; empty if there was none."""
+    """The node on which the previous scheduler was lost, perhaps with the node; empty if there was none."""
 
     async def start(self, avoid: frozenset[str], node: str | None, within_s: float) -> WorkerPort:
-        """Start a worker, and return it once it accepts calls: on a node, or on any but those to avoid.
+        """Start a worker on a node, or on any but those to avoid, and return it once it accepts calls.
 
-        Without a node, it waits for one that has room. Raises ActorDied after `within_s`.
+        Without a node, waits until one has room. Raises ActorDied after `within_s`.
         """
 
     async def survivors(self) -> Sequence[Survivor]:
-        """Return the workers that an earlier scheduler of the data folder has left."""
+        """Return the workers of an earlier scheduler of the data folder."""

@@ -1,4 +1,4 @@
-"""The starts of workers: which are in progress, and whether a node has room."""
+"""The starts of workers in progress, and whether a node has room."""
 
 import asyncio
 import contextlib
@@ -16,16 +16,16 @@ from engine.runtime.scheduler.workers.worker_port import WorkerPort, WorkerStart
 _log = logging.getLogger(__name__)
 
 _START_S: Final = 60.0
-"""How long a worker may take to start where there is room for it."""
+"""How long a worker may take to start on a node with room."""
 _ROOM_S: Final = 600.0
 """How long to wait for a node with room before the worker is requested again."""
 _SLOW_START_S: Final = 10.0
-"""A start that takes longer may wait for a node that is gone, and no longer keeps others from starting."""
+"""A start that takes longer is slow, perhaps because its node is gone, and no longer delays others."""
 
 
 @dataclass(eq=False)
 class WorkerStarts:
-    """The starts in progress. One that fails is over after `retry_s`."""
+    """The starts in progress. A failed one counts as in progress for `retry_s`."""
 
     _starter: WorkerStarter
     _settings: RuntimeSettings
@@ -37,25 +37,25 @@ class WorkerStarts:
     room_changed: Callable[[], None]
     """Called when `no_room` has changed."""
     no_room: str | None = None
-    """The message that no node has room for a worker that is needed; None if one has."""
+    """The message that no node has room for a needed worker; None if one has."""
     _pending: dict[asyncio.Task[None], str | None] = field(default_factory=dict)
-    """The starts that are not slow, with the node that each is for; None for any."""
+    """The starts that are not slow, each with its node; None for any."""
     _slow: set[asyncio.Task[None]] = field(default_factory=set)
     _closed: bool = False
 
     def pending(self, node: str | None) -> int:
-        """Return how many starts for a node, or with None for any, are in progress and not slow."""
+        """Return how many starts on a node (None: on any) are in progress and not slow."""
         return sum(wanted == node for wanted in self._pending.values())
 
     def begin(self, node: str | None = None) -> None:
-        """Begin to start a worker on a node, or with None on any."""
+        """Begin to start a worker on a node, or on any for None."""
         start = asyncio.create_task(self._start(node))
         self._pending[start] = node
         start.add_done_callback(self._end)
         asyncio.get_running_loop().call_later(_SLOW_START_S, self._note_slow, start)
 
     def look_for_room(self) -> None:
-        """Repeat the starts if there is room again, perhaps on a node that Ray had to avoid."""
+        """Repeat the starts if there is room again, perhaps on a node that was avoided."""
         if not self._nodes.accepts_workers(None):
             self._note_room(self._nodes.no_room)
         elif self.no_room is not None and self._nodes.with_room():
@@ -82,7 +82,7 @@ class WorkerStarts:
     async def _start(self, node: str | None) -> None:
         await self._nodes.look()
         if not self._nodes.accepts_workers(node):
-            # A worker started there would be stopped at once.
+            # Do not retry at once: a worker started there would be stopped immediately.
             await asyncio.sleep(self._settings.retry_s)
             return
         avoid = self._nodes.avoided
