@@ -1,1 +1,1 @@
-"""What operators see of the service: the log and the metrics."""
+"""Observability for operators: logs, metrics, probes and traces."""

@@ -1,4 +1,4 @@
-"""The metrics of what runs where: by node, never by detector, of which there may be thousands."""
+"""The metrics of the cluster: by node, never by detector, since there may be thousands of detectors."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +28,7 @@ _CLUSTER: Final[dict[str, tuple[str, Callable[[ClusterFigures], float]]]] = {
         lambda it: sum(node.alive and node.draining != "" for node in it.nodes),
     ),
     "no_room": (
-        "1 while a detector worker is wanted for which no node has room.",
+        "1 while a detector worker is needed but no node has room for it.",
         lambda it: float(it.no_room != ""),
     ),
     "detectors_waiting_for_slots": (
@@ -36,7 +36,7 @@ _CLUSTER: Final[dict[str, tuple[str, Callable[[ClusterFigures], float]]]] = {
         lambda it: it.waiting_for_slots,
     ),
     "overdue_seconds": (
-        "How long something has been due by time that no tick has let happen yet: the longest.",
+        "How long the most overdue tick of a detector has been due.",
         lambda it: max([it.overdue_s, *(one.overdue_s for each in it.workers for one in each.detectors)]),
     ),
     "detectors_activating": ("Detectors that are being activated.", lambda it: len(it.activating)),
@@ -46,11 +46,11 @@ _CLUSTER: Final[dict[str, tuple[str, Callable[[ClusterFigures], float]]]] = {
         lambda it: sum(one.waiting for one in it.front_ends),
     ),
     "front_end_waiting_seconds": (
-        "How long the oldest request that was not sent to a worker yet has waited.",
+        "How long the oldest request not yet sent to a worker has waited.",
         _longest("waiting_s"),
     ),
     "directory_answer_age_seconds": (
-        "The age of the directory's last answer about tokens, in the front end where it is oldest.",
+        "The age of the directory's last answer about tokens, in the front end with the oldest one.",
         _longest("directory_answer_age_s"),
     ),
 }
@@ -67,17 +67,17 @@ _FOLDER: Final[dict[str, tuple[str, Callable[[FolderFigures], float]]]] = {
 _MEASURED: Final[dict[str, tuple[str, Callable[[Measured], float]]]] = {
     "worker_cpu_seconds": ("CPU time of the workers.", lambda it: it.cpu_s),
     "events": ("Events that detectors have evaluated.", lambda it: it.events),
-    "actions": ("Actions that these have yielded.", lambda it: it.actions),
+    "actions": ("Actions that evaluated events have caused.", lambda it: it.actions),
     "ticks": ("Ticks that moved the clock of a detector.", lambda it: it.ticks),
     "firings_by_time": ("Firings of rules because time passed.", lambda it: it.firings_by_time),
-    "firings": ("Firings that the feeds of detectors have got.", lambda it: it.firings),
+    "firings": ("Firings added to the feeds of detectors.", lambda it: it.firings),
     "keys_evicted": ("Live keys that were evicted to keep a limit.", lambda it: it.keys_evicted),
     "shadow_firings": ("Firings of shadow rules.", lambda it: it.shadows.get(SHADOW, 0)),
 }
 
 
 class _OfWorkers(NamedTuple):
-    """A gauge by node: the sum, or the maximum, of a figure over its workers."""
+    """A gauge by node: the sum or the maximum of a figure over the node's workers."""
 
     meaning: str
     of: Callable[[WorkerFigures], float]
@@ -114,7 +114,7 @@ _WORKERS: Final = {
 
 
 def cluster_families(cluster: ClusterFigures, prefix: str) -> Iterator[Metric]:
-    """Yield the metric families of what runs where. A node is named by its address."""
+    """Yield the metric families of the cluster. A node is named by its address."""
     for name, (meaning, of_cluster) in _CLUSTER.items():
         yield GaugeMetricFamily(prefix + name, meaning, value=of_cluster(cluster))
     for name, gauge in _WORKERS.items():
@@ -123,7 +123,7 @@ def cluster_families(cluster: ClusterFigures, prefix: str) -> Iterator[Metric]:
             values[worker.address,].append(gauge.of(worker))
         combined = {node: gauge.combine(numbers) for node, numbers in values.items()}
         yield _labelled(GaugeMetricFamily(prefix + name, gauge.meaning, labels=["node"]), combined)
-    meaning = "What front ends hold for their callers, by kind: bodies, requests and answers."
+    meaning = "The memory that front ends hold for callers, by kind: bodies, requests and answers."
     held = GaugeMetricFamily(f"{prefix}front_end_held_bytes", meaning, labels=["kind"])
     yield _labelled(held, _held(cluster))
     meaning = "The longest delay of an event loop in the last fifteen seconds, by the kind of process."
@@ -158,18 +158,18 @@ def _lags(cluster: ClusterFigures) -> dict[tuple[str, ...], float]:
 
 
 def _measured(cluster: ClusterFigures, prefix: str) -> Iterator[Metric]:
-    """Yield what all workers have measured since the scheduler's start, ended ones included."""
+    """Yield the measurements of all workers since the scheduler's start, ended ones included."""
     measured = cluster.measured
     for name, (meaning, of_node) in _MEASURED.items():
         counter = CounterMetricFamily(prefix + name, meaning, labels=["node"])
         yield _labelled(counter, {(node,): of_node(total) for node, total in measured.items()})
-    meaning = "Evaluations, and events of batches and streams, that detectors refused, by code."
+    meaning = "Refused evaluations, and refused events of batches and streams, by code."
     refused = CounterMetricFamily(f"{prefix}events_refused", meaning, labels=["node", "code"])
     by_code: dict[tuple[str, ...], float] = {
         (node, str(code)): times for node, total in measured.items() for code, times in total.refused.items()
     }
     yield _labelled(refused, by_code)
-    meaning = "Events at which a rule or its draft fired, by which of the two did."
+    meaning = "Events at which a rule or its draft fired, by which of them fired."
     compared = CounterMetricFamily(f"{prefix}compared_firings", meaning, labels=["node", "fired"])
     by_kind: dict[tuple[str, ...], float] = {
         (node, kind): total.shadows.get(kind, 0) for node, total in measured.items() for kind in KINDS
@@ -192,5 +192,5 @@ def _labelled(
 
 
 def cumulative(within: Sequence[float], bounds: Sequence[float]) -> list[tuple[str, float]]:
-    """Return the buckets as Prometheus expects them: each also counts what is in those below it."""
+    """Return cumulative buckets, as Prometheus expects them."""
     return list(zip([*map(str, bounds), "+Inf"], accumulate(within), strict=True))

@@ -1,7 +1,7 @@
 """The log on standard error, as text or JSON, safe against log injection.
 
 Control characters are escaped, tokens are hidden, and all lines of a record but the first are indented.
-A warning or an error that is repeated is written every ten seconds, with a count.
+Repeated warnings and errors are written every ten seconds, with a count.
 """
 
 import json
@@ -22,22 +22,22 @@ REPEATED: Final = "repeated"
 """The attribute of a record that says how many records it stands for."""
 
 EVERY_S: Final = 10.0
-"""How often a message is written while it is repeated."""
+"""The interval at which a repeated message is written."""
 
 _LOOK_S: Final = 1.0
 _MESSAGES_MAX: Final = 1000
-"""How many messages are known at once. What is beyond them is written."""
+"""The maximum number of messages whose repetitions are suppressed; further messages are always written."""
 _COUNTED_ALREADY: Final = "rule_detector.requests"
-"""The logger of requests, which bounds its lines itself: each of them says something else."""
+"""The logger of requests, whose lines all differ, and which limits their number itself."""
 _NUMBER: Final = re.compile(r"(?<!\w)\d+(?:\.\d+)?(?!\w)")
 
 _Key = tuple[str, int, str]
 FIELDS: Final = "fields"
 """The `extra` key of a record's fields: values by name."""
 DETAIL: Final = "detail"
-"""The `extra` key of an error's text that came from another process."""
+"""The `extra` key of the text of an error in another process."""
 _FOR_DEVELOPERS: Final = ("ray", "opentelemetry", "py.warnings")
-"""The loggers of Ray, of OpenTelemetry and of Python's warnings, which log at level debug only."""
+"""The loggers of Ray, OpenTelemetry and Python's warnings, whose records appear only at level debug."""
 _TOKEN: Final = re.compile(r"rd_[A-Za-z0-9_-]{43}")
 _HIDDEN: Final = "[hidden]"
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._:/=+@-]+")
@@ -47,7 +47,7 @@ INTERVAL_S: Final = 10.0
 
 @dataclass(slots=True)
 class _Repeated:
-    """A message that was written a moment ago."""
+    """A recently written message."""
 
     written_s: float
     held_back: int = 0
@@ -57,8 +57,8 @@ class _Repeated:
 class RepeatsHandler(logging.StreamHandler[TextIO]):
     """Writes records to a stream, warnings and errors without their repetitions.
 
-    A message is written at once. Those that follow and differ in nothing but numbers are held back, and the
-    last of them is written every ten seconds with `repeated`: how many there were.
+    A message is written at once. Following ones that differ only in numbers are suppressed; every ten seconds
+    the last of them is written, with their number as `repeated`.
     """
 
     def __init__(self, stream: TextIO, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -68,14 +68,14 @@ class RepeatsHandler(logging.StreamHandler[TextIO]):
         self._timer: threading.Timer | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record, or hold it back."""
+        """Write a record, or suppress it."""
         if not self._holds_back(record):
             super().emit(record)
         elif self._timer is None:
             self._look_later()
 
     def write_due(self, *, all_: bool = False) -> None:
-        """Write what was held back for long enough, or all of it: of each message the last record."""
+        """Write the last suppressed record of each message that is due, or of all messages."""
         self.acquire()
         try:
             now_s = self._now_s()
@@ -89,7 +89,7 @@ class RepeatsHandler(logging.StreamHandler[TextIO]):
             self.release()
 
     def close(self) -> None:
-        """Write everything that was held back."""
+        """Write all suppressed messages."""
         self.acquire()
         try:
             if self._timer is not None:
@@ -139,18 +139,18 @@ class RepeatsHandler(logging.StreamHandler[TextIO]):
 
 
 def set_up(settings: Settings) -> None:
-    """Make this process log to standard error according to the settings."""
+    """Configure this process's logging to standard error according to the settings."""
     handler = RepeatsHandler(sys.stderr)
     secrets = () if settings.bootstrap_token is None else (settings.bootstrap_token,)
     make = JsonFormatter if settings.log_format == "json" else TextFormatter
     handler.setFormatter(make(secrets))
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(capture=True)
-    # Operators cannot act on these records. Failures that matter become errors of the service.
+    # These records do not help operators. Failures that matter become errors of the service.
     level = logging.NOTSET if settings.log_level == "debug" else logging.CRITICAL
     for name in _FOR_DEVELOPERS:
         logger = logging.getLogger(name)
-        # Ray installs a handler of its own, which would bypass this log.
+        # Ray's own handler would bypass this log.
         logger.handlers.clear()
         logger.propagate = True
         logger.setLevel(level)
@@ -194,11 +194,11 @@ class TextFormatter(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the record without a line end."""
         message = escaped(self._hidden(record.getMessage()))
-        said = f"{_time(record)} {record.levelname} {record.name}: {message}"
+        line = f"{_time(record)} {record.levelname} {record.name}: {message}"
         for name, value in self._fields(record).items():
-            said += f" {name}={_shown(value)}"
+            line += f" {name}={_shown(value)}"
         more = (_MARGIN + escaped(line) for line in self._detail(record).splitlines())
-        return "\n".join([said, *more])
+        return "\n".join([line, *more])
 
 
 class JsonFormatter(_Formatter):
@@ -206,7 +206,7 @@ class JsonFormatter(_Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record without a line end."""
-        said: dict[str, Any] = {
+        document: dict[str, Any] = {
             "time": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -214,8 +214,8 @@ class JsonFormatter(_Formatter):
             **self._fields(record),
         }
         if detail := self._detail(record):
-            said["detail"] = detail
-        return _json(said)
+            document["detail"] = detail
+        return _json(document)
 
 
 def escaped(text: str) -> str:
@@ -226,7 +226,7 @@ def escaped(text: str) -> str:
 
 
 def _finite(value: object) -> object:
-    """Return a number that JSON does not have, an infinity or none at all, as a text."""
+    """Return an infinity or NaN, which JSON lacks, as text; any other value unchanged."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -254,21 +254,21 @@ class ThrottleLog:
     def __init__(
         self, message: str, causes: Sequence[str], now_s: Callable[[], float] = time.monotonic
     ) -> None:
-        """`causes` are in the order of the line's fields."""
+        """`causes` are in the order of the log record's fields."""
         self._message = message
         self._causes = causes
         self._now_s = now_s
-        self._said_s = -math.inf
-        self._unsaid: Counter[str] = Counter()
+        self._logged_s = -math.inf
+        self._pending: Counter[str] = Counter()
 
     def note(self, causes: Counter[str]) -> None:
-        """Add refusals by cause, and log all that are not logged yet if it is time. Call it regularly."""
-        self._unsaid += causes
+        """Add refusals by cause, and log all unlogged ones if it is time. Must be called regularly."""
+        self._pending += causes
         now_s = self._now_s()
-        if not self._unsaid or now_s - self._said_s < INTERVAL_S:
+        if not self._pending or now_s - self._logged_s < INTERVAL_S:
             return
-        self._said_s = now_s
-        by_cause = {cause: self._unsaid[cause] for cause in self._causes if self._unsaid[cause]}
-        fields = {"count": self._unsaid.total(), **by_cause}
-        self._unsaid = Counter()
+        self._logged_s = now_s
+        by_cause = {cause: self._pending[cause] for cause in self._causes if self._pending[cause]}
+        fields = {"count": self._pending.total(), **by_cause}
+        self._pending = Counter()
         _log.warning("%s", self._message, extra={FIELDS: fields})

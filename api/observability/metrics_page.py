@@ -1,4 +1,4 @@
-"""The metrics in the text format of Prometheus, and their page: made once for all who ask within a second."""
+"""The metrics in the text format of Prometheus, and the page that shows them."""
 
 import platform
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -62,7 +62,7 @@ class _Families(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the families."""
         status = self.status
-        build = GaugeMetricFamily(f"{PREFIX}build_info", "What runs here.", labels=tuple(BUILD))
+        build = GaugeMetricFamily(f"{PREFIX}build_info", "The build of the service.", labels=tuple(BUILD))
         build.add_metric(tuple(BUILD.values()), 1)
         yield build
         yield GaugeMetricFamily(f"{PREFIX}ready", "Whether requests are served.", value=not status.reasons)
@@ -75,12 +75,12 @@ class _Families(Collector):
             yield CounterMetricFamily(PREFIX + name, meaning, value=status.counts[name])
         yield CounterMetricFamily(
             f"{PREFIX}front_ends_lost",
-            "Front ends that ended by themselves and were replaced.",
+            "Front ends that ended unexpectedly and were replaced.",
             value=status.front_end_counts.get((FRONT_ENDS_LOST,), 0),
         )
         meaning = "Requests by the status of their response; 499 if the caller left before its end."
         yield self._all("requests", meaning, REQUESTS, "status")
-        meaning = "Requests that were refused or failed, and streams that an error ended, by code."
+        meaning = "Requests that were refused or failed, and streams ended by an error, by code."
         yield self._all("refusals", meaning, REFUSALS, "code")
         yield self._each(
             "throttled", "Requests that got 1401, by cause", THROTTLED, "cause", THROTTLED_CAUSES
@@ -94,7 +94,7 @@ class _Families(Collector):
         yield from cluster_families(self.cluster, PREFIX)
 
     def _all(self, name: str, meaning: str, counted: str, label: str) -> Metric:
-        """Return a counter by operation and another label, with all values that were counted."""
+        """Return a counter by operation and another label, with all values that occurred."""
         family = CounterMetricFamily(f"{PREFIX}{name}", meaning, labels=("operation", label))
         for values, count in sorted(self.status.front_end_counts.items()):
             if values[0] == counted:
@@ -102,7 +102,7 @@ class _Families(Collector):
         return family
 
     def _each(self, name: str, meaning: str, counted: str, label: str, values: Mapping[str, str]) -> Metric:
-        """Return a counter with a label; each of its values has a meaning."""
+        """Return a counter with a label; the help text explains each of its values."""
         meaning = f"{meaning}: {'; '.join(map(': '.join, values.items()))}."
         family = CounterMetricFamily(f"{PREFIX}{name}", meaning, labels=(label,))
         for value in values:
@@ -113,7 +113,7 @@ class _Families(Collector):
         """Return the histogram of durations; Prometheus wants cumulative counts."""
         family = HistogramMetricFamily(
             f"{PREFIX}request_seconds",
-            "Seconds from a request's head until it is answered.",
+            "Seconds from the arrival of a request's head to its answer.",
             labels=("operation",),
         )
         counts = self.status.front_end_counts
@@ -127,7 +127,7 @@ KEPT_S: Final = 1.0
 
 
 async def look_at(backend: Backend) -> tuple[Status, ClusterFigures]:
-    """Return what the page shows; without the scheduler, this process and the last known counts."""
+    """Return the data of the page; without the scheduler, this process and the last known counts."""
     try:
         cluster = await backend.scheduler.ask("cluster", ClusterFigures)
     except DetectorUnavailable:
@@ -136,13 +136,13 @@ async def look_at(backend: Backend) -> tuple[Status, ClusterFigures]:
 
 
 class MetricsPage:
-    """Makes the page in a thread, since that takes longer the more processes and operations there are.
+    """Renders the page in a thread, because that takes long with many processes and operations.
 
-    Anyone may ask for it. All who do within a second get the same bytes.
+    Anyone may request it, so all requests within a second get the same bytes.
     """
 
     def __init__(self, look: Callable[[], Awaitable[tuple[Status, ClusterFigures]]]) -> None:
-        """`look` returns what the page shows. What it raises is raised by all who wait for the page."""
+        """`look` returns the data of the page. Its exceptions reach all waiting callers."""
         self._look = look
         self._kept = Kept(self._make, KEPT_S)
 

@@ -1,4 +1,4 @@
-"""Spans as OpenTelemetry makes and sends them: OTLP over HTTP. Needs the packages of the extra `tracing`."""
+"""Makes and sends spans with OpenTelemetry, by OTLP over HTTP. Needs the packages of the extra `tracing`."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -31,9 +31,9 @@ Attributes = Mapping[str, str | int | float]
 
 
 class OtlpSender:
-    """Makes a span of each request and sends them.
+    """Makes a span of each request and sends the spans.
 
-    The sampler, the headers, the name of the service and the rest are as OpenTelemetry's variables say.
+    OpenTelemetry's variables set the sampler, the headers, the name of the service and the rest.
     """
 
     def __init__(self, endpoint: str, operations: Sequence[Operation]) -> None:
@@ -60,7 +60,7 @@ class OtlpSender:
         return len(spans), taken
 
     def close(self) -> None:
-        """Give up what the collector does not take at once."""
+        """Give up spans that the collector does not take at once."""
         self._exporter.shutdown()  # type: ignore[no-untyped-call]
 
     def _make_span(self, finished: FinishedRequest) -> None:
@@ -79,7 +79,7 @@ class OtlpSender:
 
 
 class _Ended(SpanProcessor):
-    """Keeps the spans that are sampled and ended."""
+    """Keeps sampled, ended spans."""
 
     def __init__(self) -> None:
         self._spans: list[ReadableSpan] = []
@@ -106,7 +106,7 @@ def _parent_of(finished: FinishedRequest) -> Context:
 
 
 def _attributes(finished: FinishedRequest, operation: Operation | None) -> Attributes:
-    """Return what is known of a request, without paths and queries: callers put secrets there."""
+    """Return a request's attributes, without path and query, in which callers put secrets."""
     request = finished.request
     is_gone = finished.status == CALLER_GONE
     said: dict[str, str | int | float | None] = {

@@ -1,4 +1,4 @@
-"""A port at which a thread of its own answers probes, whatever the loop that serves callers does."""
+"""A port at which a separate thread answers probes, however busy the loop that serves callers is."""
 
 import asyncio
 import socket
@@ -18,16 +18,16 @@ from engine.runtime.concurrency.threads import LoopThread, turn_of
 from engine.runtime.contract.errors import DetectorUnavailable
 
 _REQUEST_S: Final = 5.0
-"""How long a request may take to arrive and its response to be read."""
+"""The timeout for a request to arrive and its response to be read."""
 _HEAD_BYTES_MAX: Final = 8 * 1024
 _BODY_BYTES_AT_ONCE: Final = 64 * 1024
 
 _BAD_REQUEST: Final = failure(400, [Entry(1006, "this is no request of HTTP/1")])
 _BEAT_S: Final = 1.0
 _HUNG_BEATS: Final = 30
-"""After this many beats in a row without a turn, the loop that serves callers counts as hung."""
+"""The loop that serves callers counts as hung after this many consecutive beats without a turn."""
 _NEW_S: Final = 0.5
-"""How long that loop may take to give a new answer; then the last one is given again."""
+"""How long to wait for a new answer from that loop before the last one is repeated."""
 _CONNECTIONS_MAX: Final = 64
 _ALIVE: Final = success(b'{"alive":true}')
 _HUNG: Final = failure(503, [Entry(1501, "the event loop that serves callers does not turn")])
@@ -37,9 +37,9 @@ _NO_SUCH_METHOD: Final = refused([Entry(1005, "the path takes GET and HEAD")], (
 
 
 class SmallServer:
-    """Answers the one request of each connection by `respond`, which gets its method and path.
+    """Answers one request per connection by `respond`, which gets its method and path.
 
-    Beyond `connections_max`, a connection is ended without an answer.
+    Beyond `connections_max`, connections are closed without an answer.
     """
 
     def __init__(self, respond: Callable[[bytes, bytes], Awaitable[Response]], connections_max: int) -> None:
@@ -49,7 +49,7 @@ class SmallServer:
 
     async def serve(self, listener: socket.socket) -> None:
         """Serve on a listening socket until it is cancelled."""
-        # The server may close the socket that it is given, and the other one has an owner.
+        # The server may close its socket, so it gets a duplicate.
         with listener.dup() as own:
             async with await asyncio.start_server(self._serve, sock=own, limit=_HEAD_BYTES_MAX) as server:
                 await server.serve_forever()
@@ -61,7 +61,7 @@ class SmallServer:
                 async with asyncio.timeout(_REQUEST_S):
                     await self._answer(reader, writer)
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            # The caller has left, is too slow, or sends too much. A time-out is an OSError, too.
+            # The caller has left, is too slow, or sends too much. A timeout is an OSError, too.
             pass
         finally:
             self._connections -= 1
@@ -78,7 +78,7 @@ class SmallServer:
         if method != b"HEAD":
             writer.write(response.body)
         writer.write_eof()
-        # To end a connection before all has arrived would take the response away from the caller.
+        # Closing a connection before everything has arrived would take the response from the caller.
         while await reader.read(_BODY_BYTES_AT_ONCE):
             pass
 
@@ -109,11 +109,11 @@ class Probes:
         self._thread.begin(server.serve(listener))
 
     def show(self, readiness: Readiness, metrics: MetricsPage) -> None:
-        """Show the state of a service from now on; until then it is not ready."""
+        """Answer with the state of a service from now on; until then it is not ready."""
         self._readiness, self._metrics = readiness, metrics
 
     def end(self) -> None:
-        """Answer no more."""
+        """Stop answering."""
         self._thread.end()
 
     # -- answers ---------------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ class Probes:
         return _NO_PAGE if metrics is None else await self._new(metrics.answer()) or metrics.last or _NO_PAGE
 
     async def _new(self, answer: Coroutine[Any, Any, Response]) -> Response | None:
-        """Have the loop that serves callers make an answer; None if it does not soon."""
+        """Make an answer in the loop that serves callers; None if that takes too long."""
         asked = asyncio.run_coroutine_threadsafe(answer, self._serving)
         with suppress(TimeoutError, DetectorUnavailable):
             return await answer_within(asyncio.wrap_future(asked), _NEW_S)

@@ -1,4 +1,4 @@
-"""What /readyz answers."""
+"""The answer of /readyz."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
@@ -26,9 +26,9 @@ class _Answers(NamedTuple):
 
 
 class Readiness:
-    """Answers whether requests can be served. Since anyone may ask, the scheduler is asked once a second.
+    """Answers whether requests can be served. Anyone may ask, so the scheduler is asked once a second.
 
-    With a token, the answer lists every problem and is always new; those who ask meanwhile share it.
+    With a token, the answer lists every problem and is always new; concurrent callers share it.
     """
 
     def __init__(self, status: Callable[[], Awaitable[Status]]) -> None:

@@ -22,9 +22,9 @@ CAUSES: Final = {
     "no_room": "work was refused with 1401",
     "unread": "a connection was closed because its answers were not read",
 }
-"""What happens where the memory of a front end is used up."""
+"""What happens when the memory of a front end is used up."""
 OUT_OF_MEMORY: Final = "out_of_memory"
-"""The count of these by cause."""
+"""The count of these events by cause."""
 
 THROTTLED_CAUSES: Final = {
     "queue": "--max-waiting requests waited for the detector",
@@ -45,26 +45,26 @@ EXPIRED_CAUSES: Final = {
 """What these requests waited for. They got 1501."""
 
 SPANS: Final = "spans"
-"""The count of spans, by what became of them."""
+"""The count of spans, by outcome."""
 SPANS_SENT: Final = "sent"
 SPANS_QUEUE_FULL: Final = "queue_full"
 SPANS_LOST: Final = "lost"
 SPAN_OUTCOMES: Final = {
     SPANS_SENT: "the collector took them",
-    SPANS_LOST: "it did not take them",
-    SPANS_QUEUE_FULL: "they were dropped because too many waited for it",
+    SPANS_LOST: "the collector did not take them",
+    SPANS_QUEUE_FULL: "they were dropped because too many waited for the collector",
 }
-"""What became of the spans of requests."""
+"""The outcomes of spans."""
 
 CALLER_GONE: Final = 499
-"""The status that counts requests whose caller left before the end of the response. It is never sent."""
+"""The status under which requests are counted whose caller left before the end. It is never sent."""
 
 BOUNDS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """The upper bounds of the histogram's buckets, without the last, which is infinite."""
 
 
 class RequestMetrics:
-    """Counts requests by operation and status, and their durations, with a few additions for each."""
+    """Counts requests by operation and status, and their durations, at the cost of a few additions each."""
 
     def __init__(self) -> None:
         self._requests: dict[tuple[str, int], int] = defaultdict(int)
@@ -79,7 +79,7 @@ class RequestMetrics:
         self._seconds[operation] += seconds
 
     def count_refusal(self, operation: str, code: int) -> None:
-        """Count an error of a request, or the one that has ended a stream."""
+        """Count an error of a request, or one that has ended a stream."""
         self._others[REFUSALS, operation, str(code)] += 1
 
     def count_causes(self, name: str, causes: Mapping[str, int]) -> None:

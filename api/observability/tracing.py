@@ -18,14 +18,14 @@ HEADER: Final = b"traceparent"
 
 _VERSION_0: Final = re.compile(rb"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _LATER: Final = re.compile(rb"(?!00|ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-[!-~]*)?")
-"""A later version may have more after another `-`. Version ff is forbidden."""
+"""Later versions may append further parts with `-`. Version ff is forbidden."""
 QUEUED_MAX: Final = 4096
-"""Further spans are dropped: a collector that is away must cost neither time nor much memory."""
+"""The maximum number of waiting spans; an unreachable collector must cost neither time nor much memory."""
 TOGETHER_MAX: Final = 128
-"""Encoding so many takes some milliseconds, during which this process serves no request."""
+"""The number of spans encoded together, which takes some milliseconds without serving requests."""
 _EVERY_S: Final = 1.0
 _CLOSE_S: Final = 1.0
-"""How long the end of a front end waits for a collector."""
+"""How long an ending front end waits for the collector."""
 
 
 class TraceParent(NamedTuple):
@@ -34,13 +34,13 @@ class TraceParent(NamedTuple):
     trace_id: str
     """32 hexadecimal digits in lower case, not all 0."""
     span_id: str
-    """16 of them."""
+    """16 hexadecimal digits in lower case, not all 0."""
     flags: int
-    """Bit 0 says that the caller records its span."""
+    """Bit 0 means that the caller records its span."""
 
 
 def trace_parent(head: Fields) -> TraceParent | None:
-    """Return what the headers say; None if they have no `traceparent`, two, or one that is malformed."""
+    """Return the trace in the headers; None if `traceparent` is missing, repeated or malformed."""
     sent = head.only(HEADER)
     found = None if sent is None else _VERSION_0.fullmatch(sent) or _LATER.fullmatch(sent)
     if found is None:
@@ -52,19 +52,19 @@ def trace_parent(head: Fields) -> TraceParent | None:
 
 
 class HttpRequest(CurrentRequest):
-    """A request of a caller. Its headers are searched for a trace only when that is asked for."""
+    """A caller's request. Its headers are searched for a trace only on demand."""
 
     head: Fields
 
     @property
     def trace_id(self) -> str:
-        """The id of the trace that the caller has begun; empty if there is none."""
+        """The id of the caller's trace; empty if there is none."""
         parent = trace_parent(self.head)
         return "" if parent is None else parent.trace_id
 
 
 class FinishedRequest(NamedTuple):
-    """A request that a span tells of."""
+    """A finished request, of which a span is made."""
 
     request: HttpRequest
     operation: str
@@ -74,7 +74,7 @@ class FinishedRequest(NamedTuple):
     code: int | None
     """The first code of its errors."""
     ended_ns: int
-    """The time of the wall clock, in nanoseconds since 1970."""
+    """The end by the wall clock, in nanoseconds since 1970."""
     took_s: float
 
 
@@ -82,17 +82,17 @@ _log = logging.getLogger(__name__)
 
 
 class Sender(Protocol):
-    """Sends spans to a collector. May block for as long as that takes to answer."""
+    """Sends spans to a collector. May block until the collector answers."""
 
     def send(self, finished: Sequence[FinishedRequest]) -> tuple[int, bool]:
-        """Return how many of the requests have spans, and whether the collector has taken all of these."""
+        """Return how many of the requests have spans, and whether the collector has taken all spans."""
 
     def close(self) -> None:
-        """Have `send` return soon. Called from another thread."""
+        """Make `send` return soon. Called from another thread."""
 
 
 class Tracing:
-    """Takes finished requests without ever waiting, and has their spans sent by a thread."""
+    """Takes finished requests without ever waiting; a thread sends their spans."""
 
     def __init__(self, make: Callable[[], Sender]) -> None:
         """`make` is called in the thread: importing the packages takes a while."""
@@ -104,21 +104,21 @@ class Tracing:
         self._full = 0
         self._told: Counter[str] = Counter()
         self._outcomes = Counter({SPANS_SENT: 0, SPANS_LOST: 0})
-        """What became of spans that were taken from the queue. Only the thread changes it."""
+        """The outcomes of spans that were taken from the queue. Only the thread changes it."""
         self._thread = threading.Thread(target=self._run, name="spans", daemon=True)
         self._thread.start()
 
     def note(
         self, scope: Mapping[str, Any], operation: str, status: int, code: int | None, took_s: float
     ) -> None:
-        """Take note that the current request is answered, and have its span sent."""
+        """Note that the current request is answered, and queue its span."""
         request = current_request()
         assert isinstance(request, HttpRequest), "it came over HTTP"
         method, path = scope["method"], scope["raw_path"]
         self.put(FinishedRequest(request, operation, method, path, status, code, time.time_ns(), took_s))
 
     def put(self, finished: FinishedRequest) -> None:
-        """Have the span of a request sent, unless too many wait."""
+        """Queue the span of a request, unless too many wait."""
         waiting = len(self._waiting)
         if waiting >= QUEUED_MAX:
             self._full += 1
@@ -128,7 +128,7 @@ class Tracing:
             self._stir.set()
 
     def take_counts(self) -> Counter[str]:
-        """Return what became of spans since the last call, by outcome."""
+        """Return the outcomes of spans since the last call."""
         total = self._outcomes + Counter({SPANS_QUEUE_FULL: self._full})
         taken, self._told = total - self._told, total
         if taken[SPANS_QUEUE_FULL]:
@@ -136,7 +136,7 @@ class Tracing:
         return taken
 
     async def close(self, within_s: float = _CLOSE_S) -> None:
-        """Send what waits, as far as the collector takes it within this time."""
+        """Send waiting spans, as far as the collector takes them within this time."""
         await off_loop(partial(self._end, within_s), "last spans")
 
     def _end(self, within_s: float) -> None:

@@ -1,4 +1,4 @@
-"""The certificate of the front door: read at the start, and again when its files change."""
+"""The TLS certificate of the service, which is reloaded when its files change."""
 
 import asyncio
 import errno
@@ -17,18 +17,18 @@ from api.settings import Settings
 _log = logging.getLogger(__name__)
 
 _LOOK_S: Final = 1.0
-"""The interval between two looks at the files."""
+"""The interval at which the files are checked."""
 _FILE_BYTES_MAX: Final = 1024 * 1024
 
 Seen = tuple[tuple[int, int, int], ...]
-"""What shows that files have changed: of each its inode, its size and its time."""
+"""The inode, size and time of each file, whose change shows that the file has changed."""
 
 
 class Certificates:
     """A TLS context whose certificate follows its files.
 
-    A handshake uses the certificate that is there then; connections that are open go on with theirs. Files
-    that do not fit each other change nothing: one of the two may not have been replaced yet.
+    A handshake uses the current certificate; open connections keep theirs. Files that do not fit each other
+    are ignored, because one of the two may not have been replaced yet.
     """
 
     def __init__(self, cert: Path, key: Path) -> None:
@@ -42,16 +42,16 @@ class Certificates:
             self._seen = self._look()
             self._read()
         except (OSError, ValueError) as error:
-            raise StartError(self._said(error)) from None
+            raise StartError(self._described(error)) from None
 
     async def follow(self) -> None:
-        """Read the files whenever they have changed. What is wrong with them is logged once."""
+        """Read the files whenever they have changed. Log each problem with them once."""
         while True:
             await asyncio.sleep(_LOOK_S)
             self.follow_once()
 
     def follow_once(self) -> None:
-        """Read the files if they have changed since they were read last, or could not be read then."""
+        """Read the files if they have changed since the last time, or could not be read then."""
         before = self._seen
         try:
             seen = self._look()
@@ -62,9 +62,9 @@ class Certificates:
         except (OSError, ValueError) as error:
             unread = _is_unread(error)
             if before is not None or not unread:
-                _log.warning("%s; the earlier certificate stays in use", self._said(error))
+                _log.warning("%s; the earlier certificate stays in use", self._described(error))
             if unread:
-                self._seen = None  # A permission or a mount may be mended while the files stay as they are.
+                self._seen = None  # A permission or a mount may be fixed without any change of the files.
         else:
             _log.info("the certificate in %s was read again", self._paths[0])
 
@@ -73,15 +73,15 @@ class Certificates:
         return tuple((one.st_ino, one.st_size, one.st_mtime_ns) for one in found)
 
     def _read(self) -> None:
-        """Take over the files if they fit each other. Raises OSError and ValueError."""
-        # A copy in memory, so that what is tried is what is used.
+        """Use the files if they fit each other. Raises OSError and ValueError."""
+        # Copies in memory ensure that the files tried are the files used.
         with _copy(self._paths[0]) as cert, _copy(self._paths[1]) as key:
             trial = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             for context in (trial, self.context):
                 # Without a password, OpenSSL would ask the terminal.
                 context.load_cert_chain(cert, key, password="")
 
-    def _said(self, error: OSError | ValueError) -> str:
+    def _described(self, error: OSError | ValueError) -> str:
         cert, key = self._paths
         if isinstance(error, OSError) and _is_unread(error):
             why = (error.strerror or str(error)).lower()
@@ -92,14 +92,14 @@ class Certificates:
 
 
 def _is_unread(error: OSError | ValueError) -> bool:
-    """Whether the files could not be read at all, so that nothing is known of what they hold."""
+    """Whether the files could not be read at all, so that their contents are unknown."""
     return isinstance(error, OSError) and not isinstance(error, ssl.SSLError)
 
 
 @contextmanager
 def _copy(path: Path) -> Iterator[str]:
-    """Yield the path of a copy of a file that is only in memory. Raises OSError."""
-    # Without blocking, in case the path is a pipe: the event loop waits for this.
+    """Yield the path of a copy of a file in memory. Raises OSError."""
+    # Non-blocking, in case the path is a pipe: the event loop waits for this.
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
@@ -111,7 +111,7 @@ def _copy(path: Path) -> Iterator[str]:
 
 
 def certificates_of(settings: Settings) -> Certificates | None:
-    """Return the certificate that the settings name, None without one. Raises StartError."""
+    """Return the certificate that the settings name; None if they name none. Raises StartError."""
     if settings.tls_cert is None or settings.tls_key is None:
         return None
     return Certificates(settings.tls_cert, settings.tls_key)

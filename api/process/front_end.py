@@ -29,14 +29,14 @@ from engine.runtime.transport.link import Note
 from engine.runtime.transport.link_client import LinkClient
 
 _TALLY_S: Final = 0.5
-"""The interval at which counts are sent. A front end that dies loses those of one interval."""
+"""The interval at which counts are sent. A front end that dies loses the counts of one interval."""
 _TRIM_S: Final = 10.0
 _TRIM_BYTES: Final = 64 * 1024 * 1024
 _ACCEPTED_PER_TURN: Final = 32
-"""The connections that one turn of the loop accepts, each on its own descriptor of the listening socket.
+"""The connections accepted in one iteration of the loop, each on its own descriptor of the listening socket.
 
-The loop accepts one for each descriptor. With a single descriptor, a new connection waits for as many turns
-as there are others before it, and each turn answers all callers that are busy: with 400, for some seconds.
+The loop accepts one connection per descriptor. With a single descriptor, a new connection waits one iteration
+for each one before it, and each iteration answers all busy callers: with 400, that takes some seconds.
 """
 
 
@@ -52,9 +52,9 @@ async def serve_on(
 ) -> None:
     """Serve until `until` returns, then shut down in steps.
 
-    First, for `wait_s()` seconds, /readyz answers 503 for load balancers to notice, and each response closes
-    its connection. Then no more connections are accepted, idle ones are closed, and requests under way have
-    `grace_s()` seconds to finish. Those that have not finished by then are refused.
+    First, for `wait_s()` seconds, /readyz answers 503 so that load balancers notice, and each response closes
+    its connection. Then no more connections are accepted, idle ones are closed, and requests in progress have
+    `grace_s()` seconds to finish. The rest is refused.
     """
     config = server_config(settings, None if certificates is None else certificates.context)
     limit = ConnectionLimit(connections_max(settings), settings.ahead_bytes_max, app.budget)
@@ -87,7 +87,7 @@ async def serve_on(
 
 
 async def _report_regularly(app: Application) -> None:
-    """Tell the scheduler what this front end counts, for the metrics that other front ends give."""
+    """Send this front end's counts to the scheduler, for the metrics pages of all front ends."""
     while True:
         await asyncio.sleep(_TALLY_S)
         with suppress(DetectorUnavailable):
@@ -95,7 +95,7 @@ async def _report_regularly(app: Application) -> None:
 
 
 async def _trim_on(memory: MemoryBudget) -> None:
-    """Return memory to the system after much was held at once."""
+    """Return memory to the system whenever much of it has been released."""
     while True:
         await asyncio.sleep(_TRIM_S)
         if memory.take_fallen() >= _TRIM_BYTES:
@@ -105,7 +105,7 @@ async def _trim_on(memory: MemoryBudget) -> None:
 def trim() -> None:
     """Return all free pages of the C library to the system; takes about 10 ms for each 100 MiB.
 
-    glibc by itself returns only the top of its heap, so a front end that has read many large bodies at once
+    By itself, glibc returns only the top of its heap, so a front end that has read many large bodies at once
     would keep their memory. Other C libraries do not need this.
     """
     with suppress(OSError, AttributeError):
@@ -115,9 +115,9 @@ def trim() -> None:
 READY: Final = "ready"
 """A front end's note that it serves requests."""
 LEAVING: Final = "leaving"
-"""A front end's note that it is about to end, so that another one may be started."""
+"""A front end's note that it is about to end, so that a replacement may be started."""
 STOP: Final = "stop"
-"""Tells a front end to end once the requests under way are answered."""
+"""Tells a front end to end once the requests in progress are answered."""
 
 
 def encode_settings(settings: Settings) -> bytes:
@@ -131,7 +131,7 @@ def decode_settings(data: bytes) -> Settings:
 
 
 class FrontEndProcess:
-    """Serves requests on a listening socket. The main process, over `link`, gives access to the scheduler."""
+    """Serves requests on a listening socket. It reaches the scheduler via the main process, over `link`."""
 
     def __init__(self, settings: Settings, link: socket.socket, listener: socket.socket) -> None:
         self._settings = settings
@@ -185,14 +185,14 @@ class FrontEndProcess:
             self._stopping.set()
 
     def _on_loss(self) -> None:
-        """Stop: without the main process there are no detectors."""
+        """Stop, because without the main process there are no detectors."""
         self._lost = True
         self._stopping.set()
 
 
 def main() -> None:
-    """Run a front end: settings come on standard input, link and listening socket as descriptors."""
-    # Ctrl-C signals all processes of a terminal, but the main process decides when to end.
+    """Run a front end. Settings come on standard input, link and listening socket as descriptors."""
+    # Ctrl-C signals all processes of a terminal, but the main process decides when front ends end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     encoded = sys.stdin.buffer.read()
     if not encoded:
@@ -206,7 +206,7 @@ def main() -> None:
 
 
 async def _run(settings: Settings, link: socket.socket, listener: socket.socket) -> None:
-    # Inside the loop, since its parts need a running one.
+    # Created inside the loop, because its parts need a running one.
     await FrontEndProcess(settings, link, listener).run()
 
 

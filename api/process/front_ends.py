@@ -1,4 +1,4 @@
-"""The front-end processes of `serve --front-ends`: starts, watches, replaces and ends them."""
+"""Starts, watches, replaces and ends the front-end processes of `serve --front-ends`."""
 
 import asyncio
 import logging
@@ -24,25 +24,25 @@ from engine.runtime.transport.server_connection import ServerConnection
 _log = logging.getLogger(__name__)
 
 _START_S: Final = 60.0
-"""How long a front end may take to serve."""
+"""How long a front end may take until it serves."""
 _LOOKS: Final = 4
-"""How often a front end is looked at within the time that it may be stopped."""
+"""The number of checks of a front end within the time that it may be stopped."""
 _AGAIN_S: Final = 1.0
 """The pause before another attempt to start a front end."""
 _MARGIN_S: Final = 5.0
-"""How long a front end may take to end, beyond the grace period of its requests."""
+"""How long a front end may take to end after the grace period of its requests."""
 
 
 class Signs:
-    """The signs of life of a front end, looked at several times within `node_timeout_s`.
+    """The signs of life of a front end, checked several times within `node_timeout_s`.
 
-    It is as patient as for workers and directories. Looks are counted instead of seconds, because this
+    Its timeouts are those of workers and directories. It counts checks instead of seconds, because this
     process may have been stopped itself.
     """
 
     def __init__(self, node_timeout_s: float, hung_s: float) -> None:
         self.look_s = node_timeout_s / _LOOKS
-        """The interval between two looks."""
+        """The interval between two checks."""
         self._hung_looks = max(_LOOKS, round(hung_s / self.look_s))
         self._hung_s = hung_s
         self._timeout_s = node_timeout_s
@@ -50,9 +50,9 @@ class Signs:
         self._silent = self._stopped = 0
 
     def look(self, heard: int, *, stopped: bool) -> str | None:
-        """Return why it counts as lost; None if it does not.
+        """Return why the front end counts as lost; None if it does not.
 
-        `heard` grows with every message of it: a live one polls twice a second.
+        `heard` grows with each of its messages; a live front end polls twice a second.
         """
         self._silent = self._silent + 1 if heard == self._heard else 0
         self._stopped = self._stopped + 1 if stopped else 0
@@ -83,7 +83,7 @@ class FrontEnd:
     async def start(
         cls, settings: Settings, listener: socket.socket, scheduler: SchedulerClient
     ) -> "FrontEnd":
-        """Start one on a listening socket, which stays open here. Raises OSError."""
+        """Start a front end on a listening socket, which stays open here. Raises OSError."""
         ours, theirs = socket.socketpair()
         with theirs:
             descriptors = theirs.fileno(), listener.fileno()
@@ -94,7 +94,7 @@ class FrontEnd:
             )
         front_end = cls(process, scheduler)
         await front_end.link.start(ours)
-        assert process.stdin is not None, "it was asked for"
+        assert process.stdin is not None, "it was requested"
         with suppress(ConnectionError):
             process.stdin.write(front_end_program.encode_settings(settings))
             process.stdin.close()
@@ -116,7 +116,7 @@ class FrontEnd:
             )
 
     async def until_it_leaves(self, signs: Signs) -> None:
-        """Return when it has to be replaced. Kills it if it was stopped or hangs."""
+        """Return when it must be replaced. Kills it if it is stopped or hung."""
         leaves = asyncio.ensure_future(self.leaving.wait())
         pid = self.process.pid
         while not leaves.done():
@@ -144,7 +144,7 @@ class FrontEnd:
 class FrontEnds:
     """A front end for each listening socket.
 
-    The sockets stay open here, so connections made while a front end is replaced wait for the next one.
+    The sockets stay open here, so that connections made during a replacement wait for the next front end.
     """
 
     _settings: Settings
@@ -166,7 +166,7 @@ class FrontEnds:
             self._keep(self._replacing(start.result(), listener))
 
     async def stop(self) -> None:
-        """Make all front ends answer the requests under way, and end."""
+        """End all front ends after they have answered the requests in progress."""
         self._stopping = True
         for front_end in self._all:
             front_end.link.note(front_end_program.STOP)
@@ -227,7 +227,7 @@ class FrontEnds:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment without Ray's variables, which include the token of a cluster."""
+    """Return the environment without Ray's variables, which include the cluster's token."""
     return {
         name: value
         for name, value in os.environ.items()

@@ -1,4 +1,4 @@
-"""The listening sockets of the service, all on one address, and how many connections there may be."""
+"""The listening sockets of the service, and the maximum number of connections."""
 
 import errno
 import logging
@@ -20,9 +20,9 @@ class StartError(Exception):
 
 @contextmanager
 def listening(settings: Settings) -> Iterator[list[socket.socket]]:
-    """Yield a listening socket for each front end; the system spreads connections over them.
+    """Yield a listening socket for each front end; the operating system spreads connections over them.
 
-    Connections made before the service is up wait for it. Raises StartError.
+    Connections made before the service is ready wait for it. Raises StartError.
     """
     with ExitStack() as sockets:
         with _start_errors(settings.host, settings.port, "--port"):
@@ -32,7 +32,7 @@ def listening(settings: Settings) -> Iterator[list[socket.socket]]:
 
 @contextmanager
 def listening_for_probes(settings: Settings) -> Iterator[socket.socket | None]:
-    """Yield the listening socket for probes, None if they have no port of their own. Raises StartError."""
+    """Yield the listening socket for probes; None if they have no separate port. Raises StartError."""
     if not settings.probe_port:
         yield None
         return
@@ -60,13 +60,13 @@ def _start_errors(host: str, port: int, option: str) -> Iterator[None]:
 
 def _listener(host: str, port: int) -> tuple[socket.socket, socket.AddressFamily]:
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    # `localhost` may resolve to IPv6 and IPv4. All callers try IPv4.
+    # `localhost` may resolve to both IPv6 and IPv4. All callers try IPv4.
     family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
     return socket.create_server((address[0], address[1]), family=family, backlog=_BACKLOG), family
 
 
 def _listeners(settings: Settings) -> Iterator[socket.socket]:
-    # Without reuse_port first: this refuses a port of another service even if that one shares it.
+    # First without reuse_port, which refuses another service's port even if that service shares it.
     alone, family = _listener(settings.host, settings.port)
     if settings.front_ends == 1:
         yield alone
@@ -80,12 +80,12 @@ def _listeners(settings: Settings) -> Iterator[socket.socket]:
 _log = logging.getLogger(__name__)
 
 _LIMIT_MAX: Final = 65_536
-"""The highest limit that is set: some child programs close every descriptor up to their limit."""
+"""The highest limit to set, because some child programs close every descriptor up to their limit."""
 _OWN: Final = 160
-"""The descriptors of the process itself: those of its listening socket and Ray's connections included; two
-thirds as many are usual."""
+"""The descriptors reserved for the process itself, including its listening socket and Ray's connections; two
+thirds of them are usually in use."""
 _OF_WORKER: Final = 4
-"""The file descriptors for a detector worker; usually two."""
+"""The descriptors reserved for each detector worker; usually two are in use."""
 
 
 def raise_limit() -> None:
@@ -97,9 +97,9 @@ def raise_limit() -> None:
 
 
 def connections_max(settings: Settings) -> int:
-    """Return the maximum number of connections: the setting, or what the descriptors allow, with a warning.
+    """Return the maximum number of connections: the setting, or, with a warning, what descriptors allow.
 
-    Some descriptors are kept for the process itself, which could not activate detectors without them.
+    Some descriptors are reserved for the process itself, which could not activate detectors without them.
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:

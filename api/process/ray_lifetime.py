@@ -1,4 +1,4 @@
-"""The Ray of the service: started or joined, watched, and stopped at the end."""
+"""Starts or joins Ray for the service, watches it, and stops it at the end."""
 
 import asyncio
 import atexit
@@ -24,7 +24,7 @@ _LOOK_S: Final = 1.0
 _CONNECTIONS_MAX: Final = 1000
 _RETRY: Final = ((b"retry-after", b"1"),)
 _SILENT_MOST_S: Final = 30.0
-"""A Ray that is silent for this long counts as lost: its processes would soon end by themselves."""
+"""A Ray that is silent for this long counts as lost, because its processes would soon end by themselves."""
 
 
 def start_ray(address: str, join_within_s: float) -> cluster.Cluster:
@@ -38,7 +38,7 @@ def start_ray(address: str, join_within_s: float) -> cluster.Cluster:
 
 @contextmanager
 def stopping_ray(ray: cluster.Cluster) -> Iterator[None]:
-    """Stop Ray at the end of the block, and let the interpreter's exit end the process at once."""
+    """Stop Ray at the end of the block, and make the interpreter's exit end the process at once."""
     status = 1
     try:
         yield
@@ -49,13 +49,13 @@ def stopping_ray(ray: cluster.Cluster) -> Iterator[None]:
     finally:
         if not cluster.stop(ray):
             _log.warning("ray did not end in time, and its processes were killed")
-        # Threads of Ray may run even after its shutdown: they would keep the process alive, or crash it.
+        # Ray's threads may outlive its shutdown, and would keep the process alive or crash it.
         atexit.register(_exit_at_once, status)
 
 
 def _exit_at_once(status: int) -> None:
     """End the process without waiting for any thread."""
-    # Write the log records that are held back: logging's own exit handler runs too late.
+    # Write suppressed log records now, because logging's own exit handler runs too late.
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
@@ -63,16 +63,16 @@ def _exit_at_once(status: int) -> None:
 
 
 class LastWords:
-    """Answers all who connect from the loss of Ray until the process ends: 503, and why.
+    """After the loss of Ray, answers all new connections with 503 and the reason, until the process ends.
 
-    The server of requests soon takes no more connections, and saving detectors takes seconds.
+    The HTTP server soon accepts no more connections, but saving detectors takes seconds.
     """
 
     def __init__(self, listeners: Sequence[socket.socket]) -> None:
         self._listeners = [listener.dup() for listener in listeners]
         self._thread: LoopThread | None = None
         self.reason: str | None = None
-        """Why Ray is lost; None while it is not."""
+        """Why Ray is lost; None before."""
 
     def begin(self, reason: str) -> None:
         """Answer from now on, unless `close` was called."""
@@ -85,11 +85,11 @@ class LastWords:
         if self._listeners:
             self._thread = LoopThread("last words")
         for listener in self._listeners:
-            assert self._thread is not None, "there is one where anyone listens"
+            assert self._thread is not None, "there is a thread if there is a listener"
             self._thread.begin(SmallServer(respond, _CONNECTIONS_MAX).serve(listener))
 
     def close(self) -> None:
-        """Take no more connections. An orderly end does so before the server of requests does."""
+        """Accept no more connections. An orderly end does this before the HTTP server does."""
         if self._thread is not None:
             self._thread.end()
         for listener in self._listeners:
@@ -100,7 +100,7 @@ class LastWords:
 async def stop_when_lost(ray: cluster.Cluster, words: LastWords, stopping: asyncio.Event) -> None:
     """Set `stopping`, and begin the last words, once Ray is lost.
 
-    A joined cluster may be silent for as long as its operator allows: active detectors are served meanwhile.
+    A joined cluster may be silent as long as its operator allows: active detectors are served meanwhile.
     """
     loop = asyncio.get_running_loop()
 
@@ -130,7 +130,7 @@ def _once(loop: asyncio.AbstractEventLoop, descriptor: int, ended: Callable[[], 
     """Call `ended` when the process of a pidfd ends."""
 
     def readable() -> None:
-        # The descriptor stays readable, so it would fire again.
+        # The descriptor stays readable, so the callback would be called again.
         loop.remove_reader(descriptor)
         ended()
 
@@ -138,7 +138,7 @@ def _once(loop: asyncio.AbstractEventLoop, descriptor: int, ended: Callable[[], 
 
 
 def silent_too_long(watch: RayWatch) -> str | None:
-    """Return why a Ray that is silent counts as lost; None if it does not."""
+    """Return why a silent Ray counts as lost; None if it does not."""
     if watch.silent_s < _SILENT_MOST_S:
         return None
     return f"ray has not answered for {_SILENT_MOST_S:g} seconds ({watch.problem() or 'it answers again'})"

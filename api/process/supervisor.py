@@ -1,4 +1,4 @@
-"""The main process: starts and ends the service, with sockets, Ray, backend, front ends and signals."""
+"""The main process: starts and ends sockets, Ray, the backend and front ends, and handles signals."""
 
 import asyncio
 import logging
@@ -52,29 +52,29 @@ _LOST_GRACE_S: Final = 1.0
 
 
 class UnsavedError(Exception):
-    """The service ended because Ray did, or could not save all of its state; the message says which."""
+    """The service ended with Ray, or could not save all of its state; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A service that answers requests."""
+    """A running service."""
 
     url: str
     token: str | None
-    """The bootstrap token, or else the first token if it was minted now; None if tokens existed already."""
+    """The bootstrap token, else the first token if it was minted now; None if tokens existed already."""
     minted: bool
     """Whether the token was minted now, and is shown only here."""
 
 
 Work = Callable[[Running], Awaitable[bool]]
-"""Work to do once the service answers. It returns whether the service goes on."""
+"""Work to do once the service answers. It returns whether the service keeps running."""
 
 
 def run(settings: Settings, work: Work) -> None:
     """Serve until SIGTERM, SIGINT or the end of `work`, then save everything to disk.
 
-    The order matters. The socket comes first, since a port in use is the most common obstacle and is found at
-    once. The signal handlers come last, since Ray installs its own when it starts. Raises StartError,
+    The order matters. The socket comes first, because a port in use is the most common obstacle and is found
+    at once. The signal handlers come last, because Ray installs its own when it starts. Raises StartError,
     UnsavedError.
     """
     logs.set_up(settings)
@@ -99,7 +99,7 @@ def run(settings: Settings, work: Work) -> None:
             raise StartError(str(error)) from None
         with stopping_ray(ray):
             _interrupt_on_signals()
-            # Now that Ray runs, no worker inherits them.
+            # Ray is running, so workers no longer inherit them.
             os.environ.update(for_front_ends)
             if joins:
                 _refuse_nodes(settings)
@@ -110,7 +110,7 @@ def run(settings: Settings, work: Work) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Service:
-    """What serves within one event loop."""
+    """The part of the service that runs in the event loop."""
 
     settings: Settings
     certificates: Certificates | None
@@ -135,7 +135,7 @@ class _Service:
         if words.reason is not None:
             lost = "nothing that was answered"
             if self.settings.journal_sync == "off":
-                # Whether the detectors that died with Ray had changed is unknown.
+                # It is unknown whether the detectors that died with Ray had changed.
                 lost = "at most what was evaluated after the last snapshots"
             raise UnsavedError(f"{words.reason}, and with it the service; {lost} is lost")
 
@@ -206,7 +206,7 @@ class _Service:
 
 
 async def _unless_stopped(work: Awaitable[T], stopping: asyncio.Event) -> T | None:
-    """Return what `work` gives, and raise what it raises; None if `stopping` is set first, which ends it."""
+    """Await work and return its result; if `stopping` is set first, cancel it and return None."""
     working = asyncio.ensure_future(work)
     signalled = asyncio.ensure_future(stopping.wait())
     try:
@@ -219,7 +219,7 @@ async def _unless_stopped(work: Awaitable[T], stopping: asyncio.Event) -> T | No
 
 
 async def _running(settings: Settings, listener: socket.socket, backend: Backend) -> Running:
-    """Return the address and the first token: the one that is set, or a new one if there is none yet."""
+    """Return the address and the first token: the one in the settings, or a new one if there is none yet."""
     host, port = listener.getsockname()[:2]
     url = url_at(host, port, "http" if settings.tls_cert is None else "https")
     if settings.bootstrap_token is not None:
@@ -245,7 +245,7 @@ async def _backend(
     problem: Callable[[], str | None],
     stopping: asyncio.Event,
 ) -> AsyncIterator[Backend]:
-    """Start the backend, unless it is `stopping`; at the end save every active detector.
+    """Start the backend unless `stopping` is set; at the end, save all active detectors.
 
     Raises StartError, UnsavedError.
     """
@@ -269,19 +269,19 @@ async def _backend(
 
 
 def _refuse_tracing(settings: Settings) -> None:
-    """Refuse to send spans where the packages for that are missing. Raises StartError."""
+    """Raise StartError if spans are to be sent but the packages for that are missing."""
     if settings.otlp_endpoint is not None and not can_trace():
         option = option_of("otlp_endpoint")
         raise StartError(f"{option} needs packages that are not installed: {TRACING_HINT}")
 
 
 def _refuse_folder(settings: Settings, begin: Callable[..., str]) -> str:
-    """Refuse an unusable data folder; return its id. Raises StartError.
+    """Return the data folder's id. Raises StartError if the folder is unusable.
 
-    A service with an embedded Ray does so at once, before Ray takes seconds to start. Of one that joins a
-    cluster, it depends on the cluster which folder is the right one. The directory takes the lock itself, in
-    a process that may run on another machine. So only a service with an embedded Ray can try the lock
-    beforehand. Trying waits a little for a service that is just ending.
+    A service with an embedded Ray checks this before Ray takes seconds to start. When joining a cluster, the
+    right folder depends on the cluster. The directory itself takes the lock, in a process that may run on
+    another machine, so only a service with an embedded Ray can try the lock beforehand. This waits a little
+    for a service that is just ending.
     """
     wait_s = settings.runtime_settings().lock_wait_s
     try:
@@ -297,7 +297,7 @@ def _refuse_folder(settings: Settings, begin: Callable[..., str]) -> str:
 
 
 def _refuse_nodes(settings: Settings) -> None:
-    """Refuse a cluster with other versions or another folder, or with a node that sees changes late.
+    """Check that the cluster has compatible versions and the same folder, and that nodes see changes at once.
 
     Raises StartError.
     """
@@ -319,7 +319,7 @@ def _refuse_nodes(settings: Settings) -> None:
 def _interrupt_on_signals() -> None:
     """Make SIGTERM and SIGINT raise KeyboardInterrupt before and after serving.
 
-    SIGINT too, since a process in the background of a script starts with it ignored.
+    SIGINT is included, because a background process of a script starts with it ignored.
     """
 
     def interrupt(_number: int, _frame: object) -> None:

@@ -1,1 +1,1 @@
-"""Below ASGI: connections, their limits and time-outs, and HTTP/1.1. The only code that uses Hypercorn."""
+"""The layer below ASGI: connections, limits, timeouts and HTTP/1.1. Only this package uses Hypercorn."""

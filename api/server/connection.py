@@ -1,4 +1,4 @@
-"""One connection: reads its requests one after another, has them answered, and closes it."""
+"""One connection: reads its requests one after another, passes them to the application, and closes."""
 
 import asyncio
 import logging
@@ -24,28 +24,27 @@ from api.server.sender import Sender
 _log = logging.getLogger(__name__)
 
 HEAD_S = 15.0
-"""How long a connection may take to begin a request, and a head to arrive from its first byte on."""
+"""The timeouts of the first byte of a request, and of its head after the first byte."""
 
 QUIET_S = 1.0
 """How long a connection may be idle before it is closed at shutdown.
 
-A caller who uses it more often learns of the end from a response; others notice the close before they use
-it again.
+A caller who uses it more often is told by a response; others notice the close before they use it again.
 """
 
 DISCARD_S = 10.0
-"""How long the rest of a refused body may take to arrive, within the deadline of its request."""
+"""How long the rest of a refused body may take to arrive before the deadline of its request."""
 
 DISCARD_S_MIN = 1.0
-"""The same where the deadline is over."""
+"""The same after the deadline."""
 
 LET_GO_S = 60.0
-"""How long a request may run on after the end of its connection before it is cancelled."""
+"""How long a request may keep running after its connection ended before it is cancelled."""
 
 _LATE_BYTES_MAX: Final = 1024 * 1024
 """How much is read and dropped after the last request."""
 _FIRST_BYTES: Final = 1024 * 1024
-"""The most that the first read takes; no more than some 128 KiB can have arrived by then."""
+"""The maximum size of the first read; no more than some 128 KiB can have arrived by then."""
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -53,10 +52,10 @@ class Connection(asyncio.BufferedProtocol):
     """Serves the requests on one connection.
 
     Hypercorn creates it instead of its own `TCPServer`, with the streams of a connection, and awaits it.
-    Hypercorn's class waits for ever for callers who read no responses, and keeps a closed connection until
-    it has been idle for the whole of `keep_alive_timeout`.
+    Hypercorn's class waits forever for callers who do not read responses, and keeps a closed connection for
+    the whole of `keep_alive_timeout`.
 
-    It speaks HTTP/1.1 only: it ignores offers to upgrade, and refuses HTTP/2.
+    Speaks only HTTP/1.1: it ignores offers to upgrade, and refuses HTTP/2.
     """
 
     def __init__(  # noqa: PLR0917 -- as Hypercorn passes them
@@ -76,7 +75,7 @@ class Connection(asyncio.BufferedProtocol):
         self._ahead = limit.ahead
         self._heads = limit.heads
         self._ahead_bytes = 0
-        """How many bytes are counted as read ahead on this connection."""
+        """The bytes of this connection that count as read ahead."""
         self._app = app
         self._loop = loop
         self._config = config
@@ -91,17 +90,17 @@ class Connection(asyncio.BufferedProtocol):
         self._scope: dict[str, Any]
         self._task: asyncio.Task[Any] | None = None
         self._has_taken_over = False
-        """Whether the transport calls this object instead of the streams."""
+        """Whether this object has replaced the streams as the transport's protocol."""
 
         self._exchange: Exchange | None = None
-        """The request under way."""
+        """The request in progress."""
         self._requests = 0
         self._changed: asyncio.Future[None] | None = None
         """What `_serve` waits for between requests."""
         self._is_amid_head = False
         self._is_reading = True
         self._waits_turn = False
-        """Whether what was read last waits to be understood, because others have their turn."""
+        """Whether the bytes read last wait to be parsed while other connections have their turns."""
         self._is_at_eof = False
         """Whether the caller has closed its sending half."""
         self._is_lost = False
@@ -123,23 +122,23 @@ class Connection(asyncio.BufferedProtocol):
                 data = await self._streams[0].read(_FIRST_BYTES)
                 if data and not self._transport.is_closing():
                     self._take_over(data)
-                    # A connection may be kept for hours, and its first bytes may be many.
+                    # Free the first bytes, which may be many: a connection may be kept for hours.
                     del data
                     await self._serve()
         except asyncio.CancelledError:
-            # Nobody awaits this task, so asyncio would log the cancellation.
+            # No code awaits this task, so asyncio would log the cancellation.
             if self._is_abandoned:
                 _log.error("cancelled a request that ran on for %g s after its connection ended", LET_GO_S)
         finally:
             await self._let_go()
 
     def _take_over(self, data: bytes) -> None:
-        """Become the protocol of the transport in place of the streams, which have read some data."""
+        """Replace the streams, which have read some data, as the protocol of the transport."""
         transport = self._transport
         self._scope = connection_scope(transport, self._config.root_path)
         self._is_at_eof = self._streams[0].at_eof()
         with suppress(RuntimeError):
-            # The transport chooses its way of reading by the protocol when reading begins, so it is paused.
+            # Paused, because the transport chooses its way of reading by the protocol when reading begins.
             transport.pause_reading()
             transport.set_protocol(self)
             self._has_taken_over = True
@@ -166,9 +165,9 @@ class Connection(asyncio.BufferedProtocol):
                 await self._change()
 
     async def _discard_body(self, exchange: Exchange, left_s: float) -> None:
-        """Drop the rest of a body whose request is answered, until it, its time or the connection ends.
+        """Drop the rest of a body whose request is answered, until it ends, times out or is disconnected.
 
-        If the connection were closed at once, the caller might be unable to read the response.
+        Closing the connection at once might keep the caller from reading the response.
         """
         self._wait(min(DISCARD_S, max(DISCARD_S_MIN, left_s)))
         self._regulate()
@@ -190,22 +189,21 @@ class Connection(asyncio.BufferedProtocol):
         self._advance()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 -- the size is ours
-        """Return where the transport puts what it reads."""
+        """Return the buffer for the transport's next read."""
         return self._ahead.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take what the transport has read."""
+        """Take the bytes that the transport has read."""
         self._data_received(bytes(READ_BUFFER[:nbytes]))
 
     def _turn_has_come(self) -> None:
-        """Called when others who send much have had their turn."""
+        """Called when it is this connection's turn to parse a long read."""
         self._waits_turn = False
         self._advance()
         self._tell()
 
     def _data_received(self, data: bytes) -> None:
-        # Reading takes much less time than understanding what was read, and the loop reads all connections
-        # in one turn.
+        # Reading takes much less time than parsing, and the loop reads all connections in one iteration.
         if len(data) > UNCOUNTED_BYTES and not self._waits_turn:
             self._waits_turn = not self._limit.turns.take(self._turn_has_come, len(data))
         exchange = self._exchange
@@ -222,7 +220,7 @@ class Connection(asyncio.BufferedProtocol):
             self._advance()
 
     def _advance(self) -> None:
-        """Read what has arrived, as far as the request under way allows."""
+        """Parse what has arrived, as far as the request in progress allows."""
         reader = self._reader
         try:
             while reader.unread_bytes and not self._sender.is_over:
@@ -269,12 +267,12 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def _regulate(self) -> None:
-        """Stop or resume reading: a caller who sends faster than the application receives has to wait."""
+        """Pause or resume reading: a caller who sends faster than the application receives must wait."""
         exchange = self._exchange
         held = self._reader.unread_bytes + (0 if exchange is None else exchange.waiting_bytes)
         if held > UNCOUNTED_BYTES or self._ahead_bytes:
             self._count(held)
-        # A head is read on until it is complete, or loses its memory.
+        # Reading a head continues until it is complete, or loses its memory.
         has_room = exchange is None or held < self._ahead.connection_bytes_max or self._sender.is_over
         reads = has_room and not self._waits_turn
         if reads != self._is_reading and not self._transport.is_closing():
@@ -291,17 +289,17 @@ class Connection(asyncio.BufferedProtocol):
         self._heads.hold(self._lose_head, counted if self._is_amid_head and not self._waits_turn else 0)
 
     def _lose_head(self) -> None:
-        """Called when the memory of an unfinished head goes to others."""
+        """Called when the memory of an unfinished head is given to other connections."""
         self._reader.drop()
         self._end_idle()
 
     def body_taken(self) -> None:
-        """Called when the application has received all that had arrived of a body."""
+        """Called when the application has received all of a body that had arrived."""
         if self._ahead_bytes or not self._is_reading:
             self._regulate()
 
     def _refuse(self, status: int) -> None:
-        """Answer that this is not HTTP, and end the connection: what follows cannot be understood."""
+        """Answer that this is not HTTP, and end the connection, because what follows cannot be parsed."""
         exchange = self._exchange
         self._reader.drop()
         if exchange is None or not exchange.is_started:
@@ -311,7 +309,7 @@ class Connection(asyncio.BufferedProtocol):
         self._end()
 
     def eof_received(self) -> bool:
-        """Called when the caller has closed its sending half. True keeps ours open, which TLS cannot do."""
+        """Called when the caller has closed its sending half. True keeps ours open; TLS cannot do that."""
         self._is_at_eof = True
         if self._exchange is not None:
             self._disconnect(self._exchange)
@@ -332,7 +330,7 @@ class Connection(asyncio.BufferedProtocol):
             self._letting_go = self._loop.call_later(LET_GO_S, self._abandon)
 
     async def _change(self) -> None:
-        """Wait until a request has arrived, or the connection is closed, at least in half."""
+        """Wait until a request has arrived, or the connection is closed or half closed."""
         self._changed = self._loop.create_future()
         await self._changed
 
@@ -342,7 +340,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_last(self) -> bool:
-        """Whether the response under way is the last on the connection."""
+        """Whether the response in progress is the last on the connection."""
         return self._limit.leaving or self._requests >= self._config.keep_alive_max_requests
 
     def pause_writing(self) -> None:
@@ -393,5 +391,5 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             self._slot.leave()
             self._count(0)
-            # Even if this is cancelled: nobody else would close the connection.
+            # Also when cancelled: no other code would close the connection.
             self._sender.abort()

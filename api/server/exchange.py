@@ -1,4 +1,4 @@
-"""One request and its response, as ASGI has them."""
+"""One request and its response, as ASGI sees them."""
 
 import asyncio
 import logging
@@ -48,9 +48,9 @@ _NO_BODY: Final = frozenset({204, 304})
 
 
 class CallerGone(BaseException):
-    """The caller closed the connection, so nobody waits for a response.
+    """The caller closed the connection and no longer waits for a response.
 
-    No handler of errors is to answer it, so it is no Exception.
+    It is no Exception, so that no error handler answers it.
     """
 
 
@@ -69,7 +69,7 @@ def part_of(message: Message) -> bytes:
 
 
 class ResponseHeads:
-    """Heads of whole responses: status, headers, length of the body, and date."""
+    """Makes the heads of responses: status, headers, length of the body, and date."""
 
     def __init__(self) -> None:
         self._second = 0
@@ -96,14 +96,14 @@ class ResponseHeads:
         return b"%b%b: %b\r\n\r\n" % (made, REQUEST_ID, request_id)
 
     def started(self, status: int, headers: Iterable[tuple[bytes, bytes]], request_id: bytes) -> bytes:
-        """Return the head of a response whose headers say where its body ends."""
+        """Return the head of a response whose headers already say where its body ends."""
         return _lines(status, [*headers, (b"date", self.date()), (REQUEST_ID, request_id)]) + b"\r\n"
 
 
 def _lines(status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
     lines = b"".join(b"%b: %b\r\n" % header for header in headers)
     if not lines.count(b"\r") == lines.count(b"\n") == len(headers):
-        # The text after it would be read as another header or response, made by whoever gave the value.
+        # Callers would read the rest as another header or response, made by an attacker.
         raise ValueError("a header of the response has a line break")
     return b"HTTP/1.1 %d \r\n%b" % (status, lines)
 
@@ -112,10 +112,10 @@ HEADS: Final = ResponseHeads()
 
 
 def server_error(status: int) -> Response:
-    """Return the response, after which the connection ends.
+    """Return the response to an unreadable request, after which the connection ends.
 
-    Whatever cannot be read as a request has the code 1006 and its status 400, even where HTTP has 414, 431
-    or 501. Only another version of HTTP keeps its status, 505.
+    The code is 1006 and the status 400, even where HTTP has 414, 431 or 501. Only another version of HTTP
+    keeps its status, 505.
     """
     if status not in _MEANINGS:
         reference = secrets.token_hex(6)
@@ -126,14 +126,14 @@ def server_error(status: int) -> Response:
 
 
 class ExchangeConnection(Protocol):
-    """What an exchange needs of its connection."""
+    """The connection, as an exchange uses it."""
 
     @property
     def is_last(self) -> bool:
         """Whether the server closes the connection after this response; it sends `Connection: close`."""
 
     def body_taken(self) -> None:
-        """Called when the application has received all that had arrived of the body."""
+        """Called when the application has received all of the body that had arrived."""
 
 
 @dataclass(slots=True, eq=False)
@@ -150,16 +150,16 @@ class Exchange:
     is_started: bool = False
     """Whether the response has been started."""
     is_complete: bool = False
-    """Whether the response is complete. From then on, what arrives of the body is dropped."""
+    """Whether the response is complete. Then further parts of the request's body are dropped."""
     dropped_bytes: int = 0
     _body: bytes | bytearray = b""
-    """The part of the body that has arrived and that the application has not received."""
+    """The part of the body that has arrived and waits for the application."""
     _end_received: bool = False
     _disconnected: bool = False
     _changed: asyncio.Event | None = None
     _chunked: bool = False
     _body_left: int | None = None
-    """How much of the response's body is left to send, if its length was announced."""
+    """How many bytes of the response's body are left to send, if its length was announced."""
 
     def __post_init__(self) -> None:
         self.body_is_whole = self.head.body_bytes == 0
@@ -167,7 +167,7 @@ class Exchange:
 
     @property
     def waiting_bytes(self) -> int:
-        """How many bytes of the body have arrived that the application has not received."""
+        """How many bytes of the body have arrived and wait for the application."""
         return len(self._body)
 
     def feed(self, body: bytes, *, is_whole: bool) -> None:
@@ -183,7 +183,7 @@ class Exchange:
         self._tell()
 
     def disconnect(self) -> None:
-        """Called when nobody waits for the response any more."""
+        """Called when the caller no longer waits for the response."""
         self._disconnected = True
         self._tell()
 
@@ -192,11 +192,11 @@ class Exchange:
             self._changed.set()
 
     async def run(self, app: App, scope: Mapping[str, Any]) -> None:
-        """Have the application answer. If it sends nothing, the server answers; a partial answer stays so."""
+        """Run the application. If it sends nothing, the server answers; a partial answer stays partial."""
         try:
             await app(scope, self.receive, self.send)
         except Exception:
-            # Whatever it is, the caller is owed an answer.
+            # The caller must get an answer after any exception.
             logging.getLogger(__name__).exception("the application failed")
         if not (self.is_started or self._disconnected):
             response = server_error(500)
@@ -205,7 +205,7 @@ class Exchange:
     def scope(self, connection: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
         """Return the ASGI scope of the request, given the scope and state of its connection.
 
-        Its path is as the caller has sent it: the application decodes the escapes, once and in its own way.
+        Its path is as the caller sent it, because the application itself decodes the escapes.
         """
         head = self.head
         path, _, query = head.target.partition(b"?")
@@ -235,7 +235,7 @@ class Exchange:
             self._changed.clear()
             await self._changed.wait()
         body, self._body = self._body, b""
-        # The end of a chunked body is a message of its own, and can be received after the body is refused.
+        # The end of a chunked body is a separate message, and can be received after the body is refused.
         self._end_received = self.body_is_whole and not (body and self.head.body_bytes is None)
         self._connection.body_taken()
         return {"type": "http.request", "body": bytes(body), "more_body": not self._end_received}
@@ -290,7 +290,7 @@ class Exchange:
             self._body_left -= len(body)
             assert self._body_left >= 0, "a body is as long as its head says"
         if is_end:
-            # Only closing the connection ends a body that is shorter than its head says.
+            # A body that is shorter than its head says can only be ended by closing the connection.
             self.closes = self.closes or bool(self._body_left)
             self._complete()
         if self._chunked:
@@ -304,7 +304,7 @@ class Exchange:
 
     def _send_chunk(self, body: bytes) -> None:
         if len(body) > JOINED_BYTES_MAX:
-            # A long one is not copied.
+            # A long body is not copied.
             self._sender.send(b"%x\r\n" % len(body))
             self._sender.send(body)
             self._sender.send(b"\r\n")
@@ -318,14 +318,14 @@ class Exchange:
 
 
 def refusal(status: int, exchange: Exchange | None) -> bytes:
-    """Return the response to bytes that are not HTTP: within `exchange`, or between requests if None."""
+    """Return the response to bytes that are not HTTP, within `exchange` or, if None, between requests."""
     response = server_error(status)
     head = HEADS.whole(response.status, response.own_headers(), len(response.body), request_id(None))
     return head if exchange is not None and exchange.head.method == b"HEAD" else head + response.body
 
 
 def connection_scope(transport: asyncio.BaseTransport, root_path: str) -> dict[str, Any]:
-    """Return what the ASGI scopes of all requests on a connection have in common."""
+    """Return the members that the ASGI scopes of all requests on a connection share."""
     return {
         "type": "http",
         "asgi": {"spec_version": "2.1", "version": "3.0"},

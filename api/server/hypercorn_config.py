@@ -1,4 +1,4 @@
-"""Hypercorn, set up for this application."""
+"""The configuration of Hypercorn for this application."""
 
 import logging
 import ssl
@@ -17,7 +17,7 @@ from api.server.requests import TARGET_BYTES_MAX
 from api.settings import Settings
 
 REFUSALS_S: Final = 1.0
-"""The time after the grace period to refuse unfinished requests. What is left then is cut off."""
+"""The time after the grace period for refusing unfinished requests. Connections left then are cut off."""
 
 _KEEP_ALIVE_REQUESTS_MAX: Final = 100_000
 _CONNECTIONS: Final = 10_000
@@ -34,9 +34,9 @@ async def serve(
 ) -> None:
     """Serve the application until `until` returns, within limits on connections and on requests."""
     limit = ConnectionLimit(_CONNECTIONS) if limit is None else limit
-    # All connections in the backlog are accepted at once, before any of them can be evicted.
+    # The whole backlog is accepted at once, before any of its connections can be evicted.
     config.backlog = min(config.backlog, max(1, limit.connections_max // 4))
-    # Hypercorn has no other way to replace what serves a connection.
+    # Hypercorn has no other way to replace the class that serves a connection.
     hypercorn.asyncio.run.TCPServer = partial(Connection, limit, app, bounds)  # type: ignore[assignment, attr-defined]
 
     async def until_ended() -> None:
@@ -47,13 +47,13 @@ async def serve(
 
 
 def request_bounds(settings: Settings) -> RequestBounds:
-    """Return the bounds of requests. The application judges the size of the headers alone."""
+    """Return the bounds of requests. The application itself checks the size of the headers."""
     head_bytes_max = TARGET_BYTES_MAX + settings.max_header_bytes
     return RequestBounds(head_bytes_max, settings.max_discard_bytes, settings.deadline_s)
 
 
 class _Config(Config):
-    """A configuration whose TLS context is made elsewhere."""
+    """A configuration with a given TLS context."""
 
     context: ssl.SSLContext | None = None
 
@@ -70,7 +70,7 @@ def server_config(settings: Settings, context: ssl.SSLContext | None = None) -> 
     config = _Config()
     config.context = context
     config.ssl_handshake_timeout = HEAD_S
-    # The application logs requests itself, without anything that callers could forge.
+    # The application logs requests itself, without text that callers could forge.
     config.accesslog = None
     # Hypercorn's own handler would log everything twice.
     config.errorlog = logging.getLogger("hypercorn.error")

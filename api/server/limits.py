@@ -1,4 +1,4 @@
-"""The bounds over all connections: their number, what is read ahead, and what one turn of the loop takes."""
+"""The bounds over all connections: their number, bytes read ahead, and the work of one loop iteration."""
 
 import asyncio
 import logging
@@ -12,39 +12,39 @@ from typing import Final, NamedTuple
 from engine.runtime.front_end.memory_budget import MemoryBudget
 
 AHEAD_BYTES_MAX: Final = 256 * 1024
-"""The most bytes that are read ahead on a connection, give or take one read.
+"""The maximum number of bytes read ahead on a connection, give or take one read.
 
 Large bodies need it: a batch of 5.5 MB took 3.5 s on a busy machine with 16 KiB, 0.4 to 1.2 s with this."""
 
 UNCOUNTED_BYTES: Final = 4 * 1024
-"""What each connection may hold even past the limit, so that none gets stuck. Most requests are smaller."""
+"""What each connection may hold even beyond the limit, so that none gets stuck. Most requests are smaller."""
 
 READ_BYTES: Final = 64 * 1024
 
 READ_BUFFER: Final = memoryview(bytearray(READ_BYTES))
-"""Filled by each read from any socket, and copied before the next."""
+"""The buffer for reads from all sockets, copied after each read."""
 _SHORT_BUFFER: Final = READ_BUFFER[:UNCOUNTED_BYTES]
 
 
 class ReadAhead:
-    """Keeps the bytes that are read ahead of the application within `bytes_max` over all connections."""
+    """Limits the bytes that are read ahead of the application to `bytes_max` over all connections."""
 
     def __init__(self, bytes_max: int, budget: MemoryBudget) -> None:
         self.bytes_max = bytes_max
         self._budget = budget
         self.held_bytes = 0
         self.buffer = self._buffer()
-        """Where the next read goes. It is short while another long one could exceed the limit."""
+        """The buffer for the next read. It is short while another long read could exceed the limit."""
 
     def change(self, more_bytes: int) -> None:
-        """Count that many bytes more; fewer if negative."""
+        """Change the number of bytes by a difference."""
         self.held_bytes += more_bytes
         self._budget.change_bodies(more_bytes)
         self.buffer = self._buffer()
 
     @property
     def connection_bytes_max(self) -> int:
-        """The number of bytes read ahead at which a connection stops reading."""
+        """The number of bytes at which a connection stops reading ahead."""
         return AHEAD_BYTES_MAX if self.buffer is READ_BUFFER else UNCOUNTED_BYTES
 
     def _buffer(self) -> memoryview:
@@ -52,20 +52,20 @@ class ReadAhead:
 
 
 class UnfinishedHeads:
-    """Keeps the unfinished heads within `bytes_max` over all connections. Short ones are not counted.
+    """Limits unfinished heads to `bytes_max` over all connections. Short heads do not count.
 
-    Past it the oldest lose their memory: a head is complete soon after its first byte, unless its caller is
-    slow on purpose.
+    Beyond it, the oldest heads lose their memory: a head is complete soon after its first byte, unless its
+    caller is slow on purpose.
     """
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.held_bytes = 0
         self._held: dict[Callable[[], None], int] = {}
-        """What each connection holds, by what it does if that memory goes to others; the oldest first."""
+        """The bytes of each connection, oldest first, by the callback for losing the memory."""
 
     def hold(self, lose: Callable[[], None], bytes_: int) -> None:
-        """Have a connection hold that much from now on; 0 once its head is complete."""
+        """Set the bytes of a connection; 0 once its head is complete."""
         before = self._held.get(lose, 0)
         if bytes_:
             self._held[lose] = bytes_
@@ -79,30 +79,30 @@ class UnfinishedHeads:
 
 
 TURN_BYTES: Final = 512 * 1024
-"""The bytes that long reads may take in one turn of the loop; further ones wait for the next turn.
+"""The bytes of long reads in one iteration of the loop; further ones wait for the next iteration.
 
-Without this limit, 64 connections with batches of 10000 events would have 16 MiB read in each turn, while a
-small request needs some four turns."""
+Without this limit, 64 connections with batches of 10000 events would cause 16 MiB of reads in each iteration,
+while a small request needs some four iterations."""
 
 REQUESTS_MAX: Final = 16
-"""The requests that one turn begins; further ones wait for the next turn.
+"""The requests that begin in one iteration of the loop; further ones wait for the next iteration.
 
-A request takes some five turns, and each turn continues all that are begun. While 400 connections asked for
-/healthz, a new caller was answered after 500 others without this limit, and after 70 with it. With half,
-evaluations cost a front end some percent more."""
+A request takes some five iterations, each of which continues all requests in progress. While 400 connections
+requested /healthz, a new caller was answered after 500 others without this limit, and after 70 with it. With
+half of it, evaluations cost a front end some percent more."""
 
 
 class ReadingTurns:
-    """Shares the turns of the loop among connections that send much. Short reads are not counted."""
+    """Shares the iterations of the loop among connections that send much. Short reads do not count."""
 
     def __init__(self) -> None:
         self._left_bytes = TURN_BYTES
         self._waiting: deque[Callable[[], None]] = deque()
-        """Called when the turn of a reader has come, of the longest waiting first."""
+        """The callbacks of waiting readers, longest-waiting first."""
         self._is_renewed = True
 
     def take(self, turn_has_come: Callable[[], None], read_bytes: int) -> bool:
-        """Take the bytes of a long read from this turn. If false, the reader waits for its turn."""
+        """Take the bytes of a long read from this iteration. If False, the reader waits for its turn."""
         self._left_bytes -= read_bytes
         if self._is_renewed:
             self._is_renewed = False
@@ -117,16 +117,16 @@ class ReadingTurns:
         self._is_renewed = not self._waiting
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._renew)
-        # Each may read ahead to its limit.
+        # Each of them may read ahead up to its limit.
         for _ in range(min(len(self._waiting), TURN_BYTES // AHEAD_BYTES_MAX)):
             self._waiting.popleft()()
 
 
 class RequestTurns:
-    """Shares the turns of the loop among requests.
+    """Shares the iterations of the loop among requests.
 
-    What waits is begun in order. The first requests of connections have a queue of their own, which gets half
-    of each turn: a new caller hardly waits, however many others are busy.
+    Waiting requests begin in order. The first requests of connections have their own queue, which gets half
+    of each iteration, so that a new caller hardly waits, however many others are busy.
     """
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ class RequestTurns:
         self._left = REQUESTS_MAX
         while self._left > 0 and (self._first or self._later):
             for waiting in (self._first, self._later):
-                # A request that waits is cancelled only at the end of the service.
+                # A waiting request is cancelled only at the end of the service.
                 if waiting and not (turn := waiting.popleft()).done():
                     turn.set_result(None)
                     self._left -= 1
@@ -166,13 +166,13 @@ _WARN_AGAIN_S: Final = 60.0
 """The interval between two warnings that connections are evicted."""
 
 AHEAD_BYTES_MAX_OF_ALL: Final = 32 * 1024 * 1024
-"""How much is read ahead on all connections together, unless the settings say otherwise."""
+"""The default for the bytes read ahead on all connections together."""
 
 _HEADS_SHARE: Final = 4
-"""The share of unfinished heads in what is read ahead is 1 / _HEADS_SHARE."""
+"""Unfinished heads may take 1 / _HEADS_SHARE of the bytes read ahead."""
 
 MEMORY_BYTES_MAX: Final = 1024 * 1024 * 1024
-"""What callers may have a front end hold, unless the settings say otherwise."""
+"""The default for the memory that a front end may hold for callers."""
 
 STATE: Final = "slot"
 """The key of the connection's slot in a request's ASGI state."""
@@ -183,7 +183,7 @@ class RequestBounds(NamedTuple):
 
     head_bytes_max: int
     discard_bytes_max: int
-    """How much of a refused body is read, so that the caller can read the response."""
+    """How many bytes of a refused body are read, so that the caller can read the response."""
     deadline_s: float
 
 
@@ -191,8 +191,8 @@ class ConnectionLimit:
     """The open connections, at most `connections_max` of them.
 
     At the limit, a new connection evicts the oldest one that never authenticated, otherwise the one that has
-    been idle longest. A connection with an authenticated request under way is never evicted. So a caller
-    without a token who opens any number of connections evicts only others without one.
+    been idle longest. A connection with an authenticated request in progress is never evicted. So a caller
+    without a token, however many connections it opens, evicts only others without a token.
     """
 
     def __init__(
@@ -211,11 +211,11 @@ class ConnectionLimit:
         self._unauthenticated: dict[Slot, None] = {}
         """The connections that have not authenticated, in order of arrival."""
         self._idle: dict[Slot, None] = {}
-        """The authenticated connections without a request under way, in order of their last request."""
+        """The authenticated connections without a request in progress, in order of their last request."""
         self._all: set[Slot] = set()
         self._warned_s = -_WARN_AGAIN_S
         self.leaving = False
-        """Whether each response is the last on its connection, and says so."""
+        """Whether each response is the last on its connection, and has `Connection: close`."""
         self.ending = False
         """Whether a connection that waits for another request is closed after a short time."""
 
@@ -229,7 +229,7 @@ class ConnectionLimit:
         self._unauthenticated[slot] = None
         if len(self._all) > self.connections_max:
             oldest = next(iter(self._unauthenticated))
-            # The new connection is evicted only where no other can be.
+            # The new connection itself is evicted only if no other can be.
             evicted = oldest if oldest is not slot else next(iter(self._idle), slot)
             self.remove(evicted)
             evicted.abort()
@@ -260,7 +260,7 @@ class ConnectionLimit:
         self.exempt(slot)
 
     def leave(self) -> None:
-        """Make each response the last on its connection from now on, and have it say so."""
+        """From now on, make each response the last on its connection, with `Connection: close`."""
         self.leaving = True
 
     def end(self) -> None:
@@ -284,7 +284,7 @@ class Slot:
     """Whether a request on the connection had a valid token."""
 
     def mark_authenticated(self) -> None:
-        """Mark the connection as having an authenticated request under way, until `set_idle`."""
+        """Mark the connection as having an authenticated request in progress, until `set_idle`."""
         self.is_authenticated = True
         self._limit.exempt(self)
 
@@ -293,19 +293,19 @@ class Slot:
         self._limit.set_idle(self)
 
     def leave(self) -> None:
-        """Free the slot: the connection is closed."""
+        """Free the slot of a closed connection."""
         self._limit.remove(self)
 
 
 _LAST_LOOK_S: Final = 0.02
-"""The delay before an idle connection is ended: what has arrived may not have been read yet."""
+"""The delay before an idle connection is ended, since bytes may have arrived but not been read yet."""
 
 
 @dataclass(eq=False)
 class IdleTimeout:
-    """Calls `expired` when a connection has waited for too long.
+    """Calls `expired` when a connection has waited too long.
 
-    A wait that ends in time costs no timer: the running timer finds the next deadline when it fires.
+    A wait that ends in time needs no new timer: the running timer finds the next deadline when it fires.
     """
 
     _loop: asyncio.AbstractEventLoop
@@ -317,21 +317,21 @@ class IdleTimeout:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a wait is under way."""
+        """Whether a wait is in progress."""
         return self._until_s != math.inf
 
     def wait(self, within_s: float) -> None:
-        """Begin to wait, for at most `within_s`."""
+        """Begin a wait of at most `within_s`."""
         self._since_s = self._loop.time()
         self._set(self._since_s + within_s)
 
     def shorten(self, within_s: float) -> None:
-        """Limit the wait under way, if any, to `within_s` from its beginning."""
+        """Limit the current wait, if any, to `within_s` from its beginning."""
         if self.is_waiting:
             self._set(min(self._until_s, self._since_s + within_s))
 
     def stop(self) -> None:
-        """End the wait: what was waited for has arrived."""
+        """End the wait, because what it waited for has arrived."""
         self._until_s = math.inf
 
     def cancel(self) -> None:

@@ -1,7 +1,7 @@
-"""From bytes to requests, without I/O: heads, and bodies of known length or chunked.
+"""Parses bytes into requests, without I/O: heads, and bodies of known length or chunked.
 
-llhttp reads the header fields, with every leniency off. What it leaves to its user is checked here: the
-request line, the single Host, the single transfer coding, and the size.
+llhttp parses the header fields, with every leniency off. What it does not check is checked here: the request
+line, the single Host, the single transfer coding, and the size.
 """
 
 import itertools
@@ -21,12 +21,12 @@ _NOT_IMPLEMENTED: Final = 501
 _VERSION_NOT_SUPPORTED: Final = 505
 
 TARGET_BYTES_MAX: Final = 8 * 1024
-"""The longest target, which is the path and the query."""
+"""The maximum length of a target: the path and the query."""
 FIELDS_MAX: Final = 256
-"""The most header fields. Reading one takes as long as reading a hundred bytes."""
+"""The maximum number of header fields. Parsing one takes as long as parsing a hundred bytes."""
 
 _LINE_BYTES_MAX: Final = TARGET_BYTES_MAX + 256
-"""The bytes after which a request line has ended, or its target is too long; no method is that long."""
+"""A request line without an end in this many bytes has a target that is too long; no method is that long."""
 _HEAD_END: Final = b"\r\n\r\n"
 _BARE_HEAD_END: Final = re.compile(rb"\n\r?\n")
 _EMPTY_LINES: Final = re.compile(rb"(?:\r\n)++")
@@ -37,7 +37,7 @@ _NONE: Final[frozenset[bytes]] = frozenset()
 _FIELD_OVERHEAD_BYTES: Final = 4
 _CLOSE: Final = re.compile(rb"(?:^|,)[ \t]*+close[ \t]*+(?:,|$)", re.IGNORECASE)
 LINE_11: Final = b"POST / HTTP/1.1\r\n"
-"""Replaces the request line for llhttp, which knows only some methods and forms of targets."""
+"""Given to llhttp instead of the request line, because it knows only some methods and forms of targets."""
 
 
 REQUEST_ID: Final = b"x-request-id"
@@ -47,32 +47,32 @@ FIELDS_STATE: Final = "fields"
 """The key of the Fields in a request's ASGI state."""
 
 _ID: Final = re.compile(rb"[A-Za-z0-9._:/=+@-]{1,128}")
-"""Covers what other services and proxies send: UUIDs, Base64, trace ids of several parts."""
+"""The ids that other services and proxies send: UUIDs, Base64, trace ids of several parts."""
 _OF_THIS_PROCESS: Final = secrets.token_hex(6).encode()
 _numbers: Final = itertools.count(1)
 
 
 class RequestError(Exception):
-    """The bytes are not a request that can be served, and the connection has to end. `status` says why."""
+    """The bytes are no request that can be served, and the connection must end. `status` says why."""
 
     def __init__(self, status: int) -> None:
         self.status = status
 
 
 class Fields:
-    """The header fields of a request, whose names are in lower case. Each is read once, here."""
+    """The header fields of a request, with names in lower case."""
 
     __slots__ = ("found", "headers", "repeated", "size_bytes")
 
     def __init__(self, headers: Iterable[Header] = ()) -> None:
         self.headers: list[Header] = []
-        """All, in order."""
+        """All fields, in order."""
         self.found: dict[bytes, bytes] = {}
-        """The last of each name."""
+        """The last field of each name."""
         self.repeated: frozenset[bytes] = _NONE
-        """The names that came more than once."""
+        """The names that occur more than once."""
         self.size_bytes = 0
-        """The size of all, each with a colon, a blank and a line end."""
+        """The size of all fields, each with a colon, a space and a line end."""
         for header in headers:
             self.on_header(*header)
 
@@ -86,7 +86,7 @@ class Fields:
         self.found[name] = value
 
     def only(self, name: bytes) -> bytes | None:
-        """Return the value of a field that came exactly once; None of any other."""
+        """Return the value of a field that occurs exactly once; otherwise None."""
         return None if name in self.repeated else self.found.get(name)
 
 
@@ -105,7 +105,7 @@ class RequestHead(NamedTuple):
 
 
 def skip_empty_lines(data: bytes | bytearray, begin: int = 0) -> int:
-    """Return where the empty lines before a request end, which servers ignore (RFC 9112, 2.2)."""
+    """Return the end of the empty lines before a request, which servers ignore (RFC 9112, 2.2)."""
     lines = _EMPTY_LINES.match(data, begin)
     return lines.end() if lines else begin
 
@@ -138,7 +138,7 @@ def read_head(
 
 
 def _check_begun(data: bytes | bytearray, begin: int, searched: int) -> None:
-    """Raise RequestError if no head can continue the data."""
+    """Raise RequestError if the data cannot be the beginning of a head."""
     begun = bytes(data[begin : begin + 2])
     begins_otherwise = begun < b"!" and begun not in {b"", b"\r"}
     if begins_otherwise or _BARE_HEAD_END.search(data, max(begin, searched - 2)):
@@ -159,7 +159,7 @@ def _header_fields(lines: bytes) -> Fields:
     try:
         HttpRequestParser(fields).feed_data(LINE_11 + lines)
     except HttpParserUpgrade:
-        # An offer to continue with another protocol, which is ignored.
+        # It offers to continue with another protocol, which is ignored.
         pass
     except HttpParserError:
         coding = fields.found.get(b"transfer-encoding", b"chunked")
@@ -194,7 +194,7 @@ def _says_close(headers: list[Header]) -> bool:
 
 
 def request_id(fields: Fields | None) -> bytes:
-    """Return the id in the header fields, else a new one. Two ids identify nothing."""
+    """Return the id in the header fields; a new one if there is none, or more than one."""
     sent = None if fields is None else fields.only(REQUEST_ID)
     if sent is not None and _ID.fullmatch(sent):
         return sent
@@ -205,7 +205,7 @@ _CHUNKED_HEAD: Final = LINE_11 + b"Transfer-Encoding: chunked\r\n\r\n"
 _LINE_END: Final = b"\r\n"
 _CHUNK_SIZE: Final = re.compile(rb"[0-9A-Fa-f]+")
 _LINE_BYTES: Final = 32
-"""How much is kept of a line: more than the digits of any size that llhttp reads."""
+"""How many bytes of a line are kept: more than the digits of any size that llhttp accepts."""
 
 
 class RequestReader:
@@ -213,22 +213,22 @@ class RequestReader:
 
     def __init__(self, head_bytes_max: int) -> None:
         self._data: bytes | bytearray = b""
-        """What has arrived. It grows in place, so that pieces of any size cost no more than their bytes."""
+        """The bytes that have arrived. They grow in place, so that many small pieces cost no more."""
         self._at = 0
-        """The position in `_data` up to which it is read."""
+        """The position in `_data` up to which it is parsed."""
         self._searched = 0
-        """The position in `_data` up to which there is no end of a head."""
+        """The position in `_data` up to which no end of a head was found."""
         self._head_bytes_max = head_bytes_max
         self._chunks: ChunkedBody | None = None
         self._body_left = 0
 
     @property
     def unread_bytes(self) -> int:
-        """How many bytes have arrived and are not read yet."""
+        """How many bytes have arrived and are not parsed yet."""
         return len(self._data) - self._at
 
     def add(self, data: bytes) -> None:
-        """Take what has arrived."""
+        """Add bytes that have arrived."""
         if not self.unread_bytes:
             self._data = data
             return
@@ -241,7 +241,7 @@ class RequestReader:
         self._data += data
 
     def drop(self) -> None:
-        """Drop what was not read."""
+        """Drop the unread bytes."""
         self._data = b""
         self._at = self._searched = 0
 
@@ -264,7 +264,7 @@ class RequestReader:
         return head
 
     def read_body(self) -> tuple[bytes, bool]:
-        """Return what has arrived of the body since the last call, and whether that is its end.
+        """Return the part of the body since the last call, and whether it is the last.
 
         Raises RequestError.
         """
@@ -299,8 +299,8 @@ class _Body:
 class ChunkedBody:
     """A chunked body, with at most `framing_bytes_max` bytes of framing in a row.
 
-    llhttp reads the framing and refuses what is wrong with it. It would read past the end of the body, so the
-    sizes of the chunks are followed here as well, and it gets no more than belongs to the body.
+    llhttp parses the framing and refuses errors in it. It would read beyond the end of the body, so the sizes
+    of the chunks are tracked here as well, and llhttp gets only bytes of the body.
     """
 
     def __init__(self, framing_bytes_max: int) -> None:
@@ -309,16 +309,16 @@ class ChunkedBody:
         self._parser = HttpRequestParser(self._body)
         self._parser.feed_data(_CHUNKED_HEAD)
         self._framing_bytes = 0
-        """How many bytes of framing have come since the last byte of the body."""
+        """How many bytes of framing have arrived since the last byte of the body."""
         self._chunk_left = 0
-        """How much of the chunk is still to come, with the end of its line."""
+        """How many bytes of the chunk are missing, including its line end."""
         self._line = b""
-        """The beginning of a line that is incomplete."""
+        """The beginning of an incomplete line."""
         self._is_behind_chunks = False
-        """Whether the last chunk has come, and trailers or the end follow."""
+        """Whether the last chunk has arrived; trailers or the end follow."""
 
     def read(self, data: bytes | bytearray, at: int = 0) -> tuple[bytes, int, bool]:
-        """Return the part of the body in the data from `at` on, where it ends, and whether it is the last.
+        """Return the part of the body in the data from `at` on, its end, and whether it is the last part.
 
         Raises RequestError if a chunked body cannot continue like this.
         """
@@ -330,14 +330,14 @@ class ChunkedBody:
             except HttpParserError:
                 raise RequestError(BAD_REQUEST) from None
         if body.is_whole != is_whole:
-            # The two have read different sizes, which no valid body can cause.
+            # This code and llhttp disagree about the size, which no valid body can cause.
             raise RequestError(BAD_REQUEST)
         found = b"".join(body.pieces)
         body.pieces.clear()
         return found, end, is_whole
 
     def _end(self, data: bytes | bytearray, at: int) -> tuple[int, bool]:
-        """Return where the body ends, or the data; whether it is the body. Raises RequestError."""
+        """Return the end of the body or of the data, and whether it is the body's. Raises RequestError."""
         while at < len(data):
             if self._chunk_left > len(_LINE_END):
                 taken = min(self._chunk_left - len(_LINE_END), len(data) - at)

@@ -13,35 +13,35 @@ from api.server.limits import Slot
 from engine.runtime.front_end.memory_budget import MemoryBudget
 
 LINGER_S = 1.0
-"""How long the caller has to close the connection after the last response; then the service does."""
+"""How long the service waits for the caller to close the connection after the last response."""
 
 JOINED_BYTES_MAX: Final = 16 * 1024
 """Up to this size, joining head and body costs less than sending them separately. Longer bodies, such as the
-page of /metrics, may be sent to many callers, who share the bytes."""
+page of /metrics, are not copied, since many callers may share the bytes."""
 
 _UNSENT_BYTES = 8 * 1024
-"""How much may be unsent in the transport before a sender waits, and the memory budget counts it."""
+"""How many bytes may be unsent in the transport before a sender waits and the memory budget counts them."""
 
 STALLED_S = 15.0
-"""The interval between two checks that a caller reads what is sent."""
+"""The interval at which it is checked that the caller reads."""
 
 
 _TAKEN_BYTES_MIN: Final = 16 * 1024
-"""The bytes that the caller must read between two checks, if that many are unsent."""
+"""The bytes that a caller must read between two checks, if that many are unsent."""
 
 
 CHECKS_SAVED_MAX: Final = 8
-"""How many checks a caller may fail that has read more before, or has just begun.
+"""How many checks a caller may fail if it has read more before, or has just begun.
 
-Systems tell what their programs have read in steps of up to 128 KiB, which is what one who reads as slowly as
-allowed takes between that many checks.
+Operating systems acknowledge what programs have read in steps of up to 128 KiB, which is what the slowest
+permitted caller reads between that many checks.
 """
 
 
 class StallWatch:
-    """Aborts a connection whose caller reads less than 16 KiB, or what is left, between two checks.
+    """Aborts a connection whose caller reads less than 16 KiB, or than is left, between two checks.
 
-    What is read beyond that counts for later checks, up to CHECKS_SAVED_MAX of them.
+    Bytes read beyond that count for later checks, at most CHECKS_SAVED_MAX of them.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.WriteTransport) -> None:
@@ -54,7 +54,7 @@ class StallWatch:
     def _look(self) -> None:
         before, self._left = self._left, unsent_bytes(self._transport)
         wanted = min(_TAKEN_BYTES_MIN, before) or 1
-        # More may have been sent meanwhile.
+        # More bytes may have been queued meanwhile.
         taken = max(0, before - self._left)
         self._saved = min(CHECKS_SAVED_MAX, self._saved + taken / wanted - 1)
         if self._saved < 0 or not self._left:
@@ -68,9 +68,9 @@ class StallWatch:
 
 
 def unsent_bytes(transport: asyncio.WriteTransport) -> int:
-    """Return how many bytes the caller's system has not acknowledged, those in ours included.
+    """Return how many bytes the caller's system has not acknowledged, including those in our own system.
 
-    The transport alone would tell of a slow caller's progress only once in some MiB.
+    The transport alone would show a slow caller's progress only once in some MiB.
     """
     waiting = transport.get_write_buffer_size()
     connected = transport.get_extra_info("socket")
@@ -86,14 +86,14 @@ def unsent_bytes(transport: asyncio.WriteTransport) -> int:
 
 @dataclass(eq=False)
 class Sender:
-    """Sends bytes, waits for callers who read slowly, and closes once everything is sent."""
+    """Sends bytes, waits for slow callers, and closes once everything is sent."""
 
     _loop: asyncio.AbstractEventLoop
     _transport: asyncio.Transport
     _memory: MemoryBudget
     caller: Slot = field(init=False)
     _held: bytes = b""
-    """The head of a response, held back to be sent with its body in the same round of the loop."""
+    """The head of a response, held back to be sent with its body in the same iteration of the loop."""
     _flushing: asyncio.Handle | None = None
     _writable: asyncio.Future[None] | None = None
     _is_ended: bool = False
@@ -103,16 +103,16 @@ class Sender:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing can be sent any more; what arrives is dropped."""
+        """Whether nothing can be sent any more; arriving bytes are then dropped."""
         return self._is_ended or self._transport.is_closing()
 
     def hold(self, data: bytes) -> None:
-        """Send the data with what is sent next, at the latest in the next round of the loop."""
+        """Send the data together with the next, at the latest in the next iteration of the loop."""
         self._held = data
         self._flushing = self._loop.call_soon(self._flush)
 
     def send(self, data: bytes) -> None:
-        """Send the data. Do nothing if the connection is closed: the application notices when it receives."""
+        """Send the data; do nothing if the connection is closed, which the application notices by itself."""
         if self._held:
             if len(data) <= JOINED_BYTES_MAX:
                 data, self._held = self._held + data, b""
@@ -129,7 +129,7 @@ class Sender:
         self.send(held)
 
     def bound(self) -> None:
-        """Limit what may be unsent in the transport, which then calls `pause` and `resume`."""
+        """Limit the unsent bytes in the transport, which then calls `pause` and `resume`."""
         self._transport.set_write_buffer_limits(_UNSENT_BYTES)
 
     def pause(self) -> None:
@@ -158,10 +158,10 @@ class Sender:
                 unread.release()
 
     def end(self) -> None:
-        """Send nothing more, and close when the caller has closed, or a little later.
+        """Stop sending, and close when the caller has closed, or a little later.
 
-        If the connection were closed while something is unread or still arriving, the system would drop
-        the part of the last response that the caller has not read yet (RFC 9112, 9.6).
+        If the connection were closed while bytes are unread or still arriving, the system would drop the
+        part of the last response that the caller has not read yet (RFC 9112, 9.6).
         """
         self._send_eof()
         self._linger()
