@@ -1,4 +1,4 @@
-"""Reads secrets from files, which keeps them out of the process list and the shell's history."""
+"""Reads secrets from files, to keep them out of the process list and the shell's history."""
 
 import os
 import stat
@@ -6,20 +6,20 @@ from pathlib import Path
 from typing import Final
 
 SECRET_BYTES_MAX: Final = 4096
-"""Largest size of a file with a secret. A larger one holds something else."""
+"""The maximum size of a file with a secret. A larger file holds something else."""
 
 _VISIBLE: Final = b"!~"
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 class SecretFileError(ValueError):
-    """A file does not hold a secret; the message names the file and repeats none of its contents."""
+    """A file does not hold a secret. The message names the file, but shows none of its contents."""
 
 
 def read_secret(path: Path) -> str:
     """Return the secret in a file: its only line, without blanks around it. Raises SecretFileError."""
     try:
-        # Without blocking, in case the path is a pipe without a writer.
+        # Non-blocking, in case the path is a pipe without a writer.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             data = file.read(SECRET_BYTES_MAX + 1) or b""
     except OSError as error:
@@ -39,7 +39,7 @@ def read_secret(path: Path) -> str:
 def readable_by_others(path: Path) -> str | None:
     """Return a warning if users other than the owner can read or change the file, else None.
 
-    Such a file is still used: container platforms mount secrets readable for everyone inside.
+    Such a file is still used, because container platforms mount secrets that everyone inside can read.
     """
     try:
         mode = stat.S_IMODE(path.stat().st_mode)

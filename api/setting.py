@@ -1,4 +1,4 @@
-"""One setting: its name, its type, its default and its help, and how a value of it is read."""
+"""One setting: its name, type, default and help, and how its values are read."""
 
 import dataclasses
 import math
@@ -20,7 +20,7 @@ ADDRESSES: Final = {
         "http://HOST, https://HOST:PORT, or several with commas between, in lower case",
     ),
 }
-"""What settings with addresses look like, and how that is said."""
+"""The patterns of settings with addresses, and how messages describe them."""
 
 
 def variable_of(name: str) -> str:
@@ -34,7 +34,7 @@ def option_of(name: str) -> str:
 
 
 def type_of(annotation: Any, least: Any, most: Any) -> click.ParamType[Any]:
-    """Return the type of a setting, from that of its field and its inclusive bounds."""
+    """Return the type of a setting, given the type of its field and its inclusive bounds."""
     if typing.get_origin(annotation) is Literal:
         return click.Choice(typing.get_args(annotation), case_sensitive=False)
     if annotation is int:
@@ -53,7 +53,7 @@ def setting_field(default: Any, text: str, *, least: float = 1, most: float | No
 
 
 class SettingsError(ValueError):
-    """Settings that the service refuses: every defect, one to a line."""
+    """Invalid settings: all defects, one a line."""
 
     def __init__(self, *defects: str) -> None:
         assert defects, "an error says why"
@@ -83,7 +83,7 @@ class Setting:
 
     @property
     def shown_default(self) -> str:
-        """The default as a user would write it, empty where there is none."""
+        """The default as a user would write it; empty if there is none."""
         return self.written(self.default)
 
     @staticmethod
@@ -100,7 +100,7 @@ class Setting:
                 return str(value)
 
     def read(self, value: object) -> Any:
-        """Return the value that a text stands for, or a valid value unchanged. Raises SettingsError."""
+        """Parse a text, or return a valid value unchanged. Raises SettingsError."""
         try:
             found = self.type.convert(value.strip() if isinstance(value, str) else value, None, None)
         except click.BadParameter:

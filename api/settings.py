@@ -28,7 +28,7 @@ _OF_EACH_SERVICE: Final = frozenset(
         *("max_memory_mb", "max_reading_bytes", "max_discard_bytes", "max_waiting", "max_waiting_bytes"),
     }
 )
-"""The settings that each service has for itself. Services on one data folder share all others."""
+"""The settings that each service has separately. Services on one data folder share all others."""
 _SECRET: Final = re.compile(r"[!-~]{32,}")
 """A bootstrap token; 32 random hexadecimal characters are 128 bits."""
 
@@ -47,7 +47,7 @@ class Settings:
     tls_key: Path | None = _setting(None, "The file with the private key of the certificate, as PEM.")
     probe_port: int = _setting(
         0,
-        "The port at which a thread of its own answers /healthz, /readyz and /metrics, however busy the "
+        "The port at which a separate thread answers /healthz, /readyz and /metrics, however busy the "
         "service is; 0 for none.",
         least=0,
         most=65_535,
@@ -98,7 +98,7 @@ class Settings:
     max_tokens: int = _setting(10_000, "The maximum number of tokens.")
     max_resident: int = _setting(50, "The maximum number of active detectors.")
     detectors_per_worker: int = _setting(
-        1, "The maximum number of active detectors in a process. With 1, each has its own.", most=2_000
+        1, "The maximum number of active detectors in a process; with 1, each has its own.", most=2_000
     )
     changes_kept_days: int = _setting(90, "How many days the changes log keeps a change.")
     spares: int = _setting(2, "The number of idle processes ready to activate a detector.", least=0)
@@ -151,7 +151,7 @@ class Settings:
 
     tick_s: float = _setting(
         1.0,
-        "Seconds within which a detector is ticked once something is due by the server's clock; 0 for never.",
+        "Seconds until a detector is ticked after a timed rule is due by the server's clock; 0 for never.",
         least=0,
     )
 
@@ -176,7 +176,7 @@ class Settings:
     )
     max_relations_bytes: int = _setting(
         DEFAULT_LIMITS.relations_bytes_max,
-        "The memory for all stored relations of a detector, in bytes. They count apart from keys.",
+        "The memory for all stored relations of a detector, in bytes. It is separate from that of keys.",
     )
     max_relation_body_bytes: int = _setting(
         DEFAULT_LIMITS.relation_body_bytes_max,
@@ -196,7 +196,7 @@ class Settings:
     )
     max_discard_bytes: int = _setting(
         32 * _MIB,
-        "How much of a refused body is still read, in bytes, so that the caller gets to read the response.",
+        "How much of a refused body is still read, in bytes, so that the caller can read the response.",
         least=0,
     )
     max_body_depth: int = _setting(64, "The maximum nesting of a body.", least=4, most=200)
@@ -307,7 +307,7 @@ class Settings:
                 f"max_body_bytes: {self.max_body_bytes} is above max_batch_body_bytes "
                 f"({self.max_batch_body_bytes})"
             )
-        # A quarter of a front end's part is for small bodies, and what is left has to hold the largest.
+        # A quarter of a front end's part is for small bodies; the rest must hold the largest body.
         if self.max_reading_bytes // self.front_ends < 2 * self.max_batch_body_bytes:
             defects.append(
                 f"max_reading_bytes: {self.max_reading_bytes}, for {self.front_ends} front ends, is below "
@@ -322,12 +322,12 @@ class Settings:
 
     @property
     def ahead_bytes_max(self) -> int:
-        """How much a front end reads ahead on all connections: a part of its memory for bodies being read."""
+        """The bytes that a front end reads ahead on all connections: a part of its memory for bodies."""
         return self.max_reading_bytes // self.front_ends // _AHEAD_SHARE
 
     @property
     def bodies_bytes_max(self) -> int:
-        """The memory of a front end for the bodies being read that the application has received."""
+        """The memory of a front end for bodies being read, after they are received by the application."""
         return self.max_reading_bytes // self.front_ends - self.ahead_bytes_max
 
     def runtime_settings(self) -> RuntimeSettings:
@@ -342,7 +342,7 @@ class Settings:
         return RuntimeSettings(**{**self._of(RuntimeSettings), **own, **reserved})
 
     def shared_settings(self) -> dict[str, str]:
-        """The options that hold for all services of a data folder, as they are written."""
+        """The options that all services of a data folder share, as text."""
         return {
             one.option: one.written(getattr(self, one.name))
             for one in settings()

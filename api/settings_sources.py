@@ -1,4 +1,4 @@
-"""Where the settings in force come from: options, the environment, and the file of the bootstrap token."""
+"""The sources of settings: options, the environment, and the file of the bootstrap token."""
 
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -11,10 +11,10 @@ from api.settings import Settings, settings
 from engine.language.diagnostics import did_you_mean
 
 _STANDARD_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
-"""The variable that OpenTelemetry has for the collector's address."""
+"""OpenTelemetry's variable for the collector's address."""
 
 TRACING_HINT: Final = "in a checkout, pip install -c constraints.txt '.[tracing]'"
-"""How to install what sends spans."""
+"""How to install the packages that send spans."""
 
 _OTHER_VARIABLES: Final = frozenset(
     PREFIX + name for name in ("TEST_DATA", "URL", "CA_FILE", "TOKEN", "TOKEN_FILE")
@@ -23,9 +23,9 @@ _OTHER_VARIABLES: Final = frozenset(
 
 
 def settings_from(given: Mapping[str, object], environment: Mapping[str, str]) -> Settings:
-    """Return the settings in force: from `given`, by name, else from the environment, else the default.
+    """Return the settings: from `given`, by name, else from the environment, else the defaults.
 
-    None counts as not given, an empty variable as not set. Raises SettingsError with every defect.
+    None counts as not given, an empty variable as not set. Raises SettingsError with all defects.
     """
     known = _names()
     values: dict[str, Any] = {name: value for name in known if (value := environment.get(variable_of(name)))}
@@ -51,7 +51,7 @@ def settings_from(given: Mapping[str, object], environment: Mapping[str, str]) -
 
 
 def _origin(name: str, given: Mapping[str, object], environment: Mapping[str, str]) -> str:
-    """Say which variable a setting is from, if it is from one."""
+    """Name the variable that a setting comes from, if it comes from one."""
     variable = variable_of(name)
     return f" (from {variable})" if given.get(name) is None and environment.get(variable) else ""
 
@@ -69,14 +69,14 @@ def can_trace() -> bool:
 
 
 def tracing_warning(environment: Mapping[str, str], chosen: Settings) -> str | None:
-    """Return what to say of a collector that is set for all programs, and that this one sends nothing."""
+    """Return a warning if a collector is set for all programs but this one sends it no spans."""
     if chosen.otlp_endpoint is None and environment.get(_STANDARD_ENDPOINT):
         return f"{_STANDARD_ENDPOINT} is set, but no spans are sent to it: {TRACING_HINT}"
     return None
 
 
 def unknown_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that begin like settings but name none, each with the end of a sentence about it.
+    """Return the variables with the prefix of settings that name none, each with the end of a warning.
 
     They have no effect.
     """

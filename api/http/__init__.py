@@ -1,1 +1,1 @@
-"""The application: from a request to its response. The only code that uses Quart."""
+"""The application: from a request to its response. Only this package uses Quart."""

@@ -1,4 +1,4 @@
-"""The ASGI application: puts the parts of the front end together over a backend."""
+"""The ASGI application: assembles the parts of the front end over a backend."""
 
 import functools
 from collections.abc import Awaitable, Callable
@@ -67,7 +67,7 @@ class Application(Pipeline):
             service.after_serving(self.tracing.close)
 
     def announce_shutdown(self) -> None:
-        """Have /readyz answer 503 from now on. Requests are still served."""
+        """Make /readyz answer 503 from now on. Requests are still served."""
         self.readiness.announce_shutdown()
 
     async def report(self) -> None:
@@ -88,7 +88,7 @@ class Application(Pipeline):
         return quart_response(await self.metrics_page.answer())
 
     async def _look(self) -> tuple[Status, ClusterFigures]:
-        """Return what /metrics shows; without the scheduler, this front end and the last known counts."""
+        """Return the data of /metrics; without the scheduler, this front end and the last known counts."""
         try:
             await self.report()
             cluster = await self._backend.cluster()
@@ -97,13 +97,13 @@ class Application(Pipeline):
         return await self._backend.status(), cluster
 
     def end_streams(self) -> None:
-        """End streams, which callers could keep open for as long as they like."""
+        """End streams, which callers could keep open forever."""
         self.quart.streams.end()
         self.quart.timelines.end()
         self.quart.feeds.end()
 
     def refuse_all(self) -> None:
-        """Refuse all requests that wait for a detector, and all that come."""
+        """Refuse all requests that wait for a detector, and all later ones."""
         self._backend.refuse_all()
 
 
@@ -115,7 +115,7 @@ def _sending(page: Response) -> Callable[[], Awaitable[quart.Response]]:
 
 
 def _otlp_sender(endpoint: str) -> Sender:
-    # Nobody else needs these packages, and not everybody has them.
+    # Imported here, because only tracing needs these optional packages.
     from api.observability.otlp import OtlpSender  # noqa: PLC0415
 
     return OtlpSender(endpoint, OPERATIONS)

@@ -27,14 +27,14 @@ class Authenticator:
         self._bootstrap = None if bootstrap_token is None else _digest(bootstrap_token.encode())
 
     def permit(self, authorization: bytes | None) -> Permit | None:
-        """Return what the caller may do; None for a token that this front end does not know.
+        """Return the caller's permit; None for a token that this front end does not know.
 
         Raises RequestRefusal 1100 for a missing or malformed header, and 1101 for an expired token; and
         DetectorUnavailable if this front end has not heard from the directory for too long.
         """
         digest = _digest_in(authorization)
-        # Tokens are 256 random bits, so the duration of their look-up reveals nothing. The bootstrap token is
-        # chosen by a person, and is compared in constant time.
+        # Tokens are 256 random bits, so the duration of a look-up reveals nothing. The bootstrap token, which
+        # a person chooses, is compared in constant time.
         if self._bootstrap is not None and hmac.compare_digest(digest, self._bootstrap):
             return _BOOTSTRAP
         permit = self._backend.permit(digest)
@@ -43,7 +43,7 @@ class Authenticator:
         return permit
 
     async def check(self, authorization: bytes | None) -> Permit:
-        """Return what the caller may do, as this front end or the directory knows it.
+        """Return the caller's permit, asking the directory about a token unknown here.
 
         Raises RequestRefusal 1100 or 1101.
         """
@@ -56,7 +56,7 @@ class Authenticator:
         return permit
 
     def objection(self, authorization: bytes | None) -> Exception | None:
-        """Return None for a header with a good token, else the error. Neither waits nor raises."""
+        """Return the error of an Authorization header, None for a valid token. Neither waits nor raises."""
         try:
             return _unknown_token() if self.permit(authorization) is None else None
         except (RequestRefusal, DetectorUnavailable) as error:
@@ -70,13 +70,13 @@ def _digest_in(authorization: bytes | None) -> bytes:
         raise RequestRefusal(1100, missing, headers=_CHALLENGE)
     form = _BEARER.fullmatch(authorization)
     if form is None:
-        said = "the Authorization header is not of the form `Bearer TOKEN`, with one space between the two"
-        raise RequestRefusal(1100, said, headers=_CHALLENGE)
+        message = "the Authorization header is not of the form `Bearer TOKEN`, with one space between the two"
+        raise RequestRefusal(1100, message, headers=_CHALLENGE)
     return _digest(form[1])
 
 
 def _check_end(permit: Permit) -> None:
-    """Raise RequestRefusal 1101 if the time of a permit is over."""
+    """Raise RequestRefusal 1101 if a permit has expired."""
     if permit.is_expired:
         raise RequestRefusal(1101, "the token has expired", headers=_CHALLENGE)
 

@@ -1,4 +1,4 @@
-"""The checks of a request before its view is called, in the order of judgement: the first defect decides."""
+"""The checks of a request before its view is called, in order: the first defect decides."""
 
 import re
 from collections.abc import Awaitable, Callable
@@ -24,7 +24,7 @@ from engine.runtime.contract.errors import no_such_detector
 
 
 async def check_token() -> None:
-    """Raise RequestRefusal 1100 or 1101 without a token under /api, even where the path does not exist."""
+    """Raise RequestRefusal 1100 or 1101 without a valid token under /api, even for unknown paths."""
     path, operation = request.path, request.operation
     is_open = operation is None or operation.is_open
     if path == "/api" or path.startswith("/api/") or not is_open:
@@ -41,7 +41,7 @@ async def check_route() -> None:
 
 
 async def check_scope() -> None:
-    """Raise RequestRefusal 1102 if the token may not do this."""
+    """Raise RequestRefusal 1102 if the token may not execute the operation."""
     operation = request.operation
     if operation is None or operation.is_open or request.permit.is_full:
         return
@@ -75,7 +75,7 @@ async def check_head() -> None:
 
 
 async def check_query() -> None:
-    """Raise RequestRefusal 1006. The query becomes an argument of the view."""
+    """Validate the query, which becomes an argument of the view. Raises RequestRefusal 1006."""
     operation = request.operation
     if operation is None or operation.query is None:
         return
@@ -90,7 +90,7 @@ async def check_query() -> None:
 
 
 async def check_size() -> None:
-    """Raise RequestRefusal 1003 for the announced size. A stream may have any."""
+    """Raise RequestRefusal 1003 if the announced size is too large. Streams have no limit."""
     operation = request.operation
     if request.media_type != NDJSON or (operation is not None and operation.is_upload):
         check_length(request.head, _bytes_max())
@@ -99,7 +99,7 @@ async def check_size() -> None:
 async def check_detector() -> None:
     """Raise Refusal 1200, so that nothing is parsed for an unknown detector. A malformed id is unknown.
 
-    A name in place of the id becomes the id.
+    Replaces a name in place of the id by the id.
     """
     detector_id = _arguments().get("detectorId")
     if detector_id is None:
@@ -116,7 +116,7 @@ async def check_detector() -> None:
 async def take_body() -> None:
     """Read the body, which becomes an argument of the view. Raises RequestRefusal 1003 or 1401.
 
-    Streams and uploads are left to their views. A body that the operation does not take is read and ignored.
+    Streams and uploads are left to their views. A body that the operation does not use is read and ignored.
     """
     operation = request.operation
     if request.media_type == NDJSON or (operation is not None and operation.is_upload):
@@ -129,7 +129,7 @@ async def take_body() -> None:
         request.reservation = reservation
         _arguments()["body"] = await read_body(request.receive, _bytes_max(), reservation)
         if operation.is_evaluation:
-            # The queue of the detector counts the body from here on.
+            # From here on, the queue of the detector counts the body.
             reservation.release()
     request.progress.body_read()
 

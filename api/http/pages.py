@@ -22,11 +22,11 @@ _TYPES: Final = {
 }
 _SWAGGER: Final = ("swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png")
 _PLOTS: Final = {"uplot.js": "uPlot.iife.js", "uplot.css": "uPlot.min.css"}
-"""The files of uPlot, as the package `uplot-python` has them."""
+"""The files of uPlot in the package `uplot-python`."""
 
 
 def _safe(styles: bytes, more_policy: bytes = b"", *more: tuple[bytes, bytes]) -> Headers:
-    """Return the headers of a page that loads everything from this service, and that no other page frames."""
+    """Return the headers of a page that loads only from this service, and that no page may frame."""
     policy = (
         b"default-src 'none'; script-src 'self'; style-src " + styles + b"; img-src 'self' data:; "
         b"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'" + more_policy

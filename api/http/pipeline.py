@@ -1,4 +1,4 @@
-"""What every request passes: the fast path or Quart, headers for other origins, metrics, spans and log."""
+"""The path of every request: the fast path or Quart, CORS headers, metrics, spans and log."""
 
 import re
 from collections.abc import Iterable
@@ -52,12 +52,12 @@ _INGEST: Final = "ingest"
 
 @dataclass(frozen=True)
 class Cors:
-    """The origins whose pages may read responses. No browser adds credentials of its own for them."""
+    """The origins whose pages may read responses. Browsers add no credentials of their own."""
 
     origins: frozenset[bytes]
 
     def preflight(self, method: str, head: Fields) -> Response | None:
-        """Return the response to a listed origin that asks what it may send; None for all other requests."""
+        """Return the response to a preflight request of a listed origin; None for all other requests."""
         if method != "OPTIONS" or (origin := self._listed(head)) is None:
             return None
         if b"access-control-request-method" not in head.found:
@@ -72,7 +72,7 @@ class Cors:
         return Response(200, b"", said, b"text/plain; charset=utf-8")
 
     def headers(self, head: Fields) -> Headers:
-        """Return what is added to the response to any other request."""
+        """Return the headers to add to the response to any other request."""
         origin = self._listed(head)
         if origin is None:
             return (_VARY,)
@@ -85,7 +85,7 @@ class Cors:
 
 
 def cors_of(origins: str | None) -> Cors | None:
-    """Return what the setting says; None if pages of other origins may read nothing."""
+    """Return the origins in the setting; None if pages of other origins may read nothing."""
     return Cors(frozenset(one.strip().encode() for one in origins.split(","))) if origins else None
 
 
@@ -93,8 +93,8 @@ def cors_of(origins: str | None) -> Cors | None:
 class FastPath:
     """Answers evaluations of known detectors by known callers, and refuses those that are wrong.
 
-    It judges by the functions of the checks before Quart's views, and in their order. It leaves everything
-    else untouched: other operations, streams, bodies that are encoded, and what the directory must be asked.
+    It uses the functions of the checks before Quart's views, in the same order. It leaves everything else
+    to Quart: other operations, streams, encoded bodies, and requests that need the directory.
     """
 
     settings: Settings
@@ -104,7 +104,7 @@ class FastPath:
     backend: Backend
     memory: BodyMemory
     _taken: dict[bytes, tuple[Operation, int]] = field(init=False, default_factory=dict)
-    """The operations that it answers, and the most bytes of their bodies, by the ends of their paths."""
+    """The operations that it answers, and the maximum sizes of their bodies, by the ends of their paths."""
     _path: re.Pattern[bytes] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -116,7 +116,7 @@ class FastPath:
     async def answer(
         self, scope: Scope, head: Fields, receive: Receive, progress: RequestTimeout
     ) -> Response | None:
-        """Return the response, or None if Quart has to answer: then nothing was read.
+        """Return the response; None if Quart must answer, and nothing was read.
 
         Raises what the checks raise.
         """
@@ -170,7 +170,7 @@ class FastPath:
     def _detector(self, given: bytes | None, raw_path: bytes, permit: Permit) -> str | None:
         """Return the id of the detector in a path, by its id or its name.
 
-        Returns None if it is not in the cache, or the token is not for it.
+        Returns None if it is not in the cache, or the token may not use it.
         """
         if given is not None:
             detector_id = given.decode()
@@ -181,7 +181,7 @@ class FastPath:
 
 
 def _may_pass(permit: Permit, name: str) -> bool:
-    """Whether a token that is bounded may evaluate. Several events are counted elsewhere."""
+    """Whether a limited token may evaluate. Batches are counted elsewhere."""
     return permit.may("evaluate") and (permit.rate is None or name == _EVALUATE)
 
 
@@ -215,7 +215,7 @@ class Pipeline:
         except CallerGone:
             self._finish(scope, progress, CALLER_GONE)
             return
-        except Exception as error:  # noqa: BLE001 -- whatever it is, the caller is owed a response
+        except Exception as error:  # noqa: BLE001 -- the caller must get a response
             response = error_response(error)
         if response is None:
             await self._answer_by_quart(scope, head, receive, send, progress)
@@ -245,7 +245,7 @@ class Pipeline:
 
         path = canonical_path(scope["raw_path"])
         if path[:1] != "/" or path[1:2] == "/":
-            # Werkzeug would add a missing slash, and drop all but one. This leads nowhere.
+            # Werkzeug would normalize the slashes; this path matches no route.
             path = f"/.{path}"
         state = {**scope.get("state", {}), PROGRESS: progress, FIELDS_STATE: head}
         try:
@@ -264,6 +264,6 @@ class Pipeline:
         if self.tracing is not None and progress.is_authenticated:
             self.tracing.note(scope, progress.operation, status, code, elapsed_s)
         if elapsed_s >= self.log.from_s:
-            # A stream may take any time, and callers without a token must not fill the log.
+            # Streams may take any time, and callers without a token must not fill the log.
             may_be_slow = progress.is_authenticated and progress.operation not in STREAMS
             self.log.write(scope, progress.operation, status, elapsed_s, body=body, may_be_slow=may_be_slow)

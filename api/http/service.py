@@ -1,4 +1,4 @@
-"""The Quart application: its requests, how they are handled, and the responses to errors."""
+"""The Quart application: its requests, their handling, and the responses to errors."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -41,18 +41,18 @@ DECODED_AT_ONCE_BYTES_MAX: Final = 4 * 1024
 _PARSERS: Final = 2
 """Threads that parse conditions; a long text keeps one busy for up to a second."""
 _PROBES: Final = frozenset({"/healthz", "/readyz"})
-"""Load balancers ask for the heads of these."""
+"""The paths for which load balancers send HEAD requests."""
 _DECODERS: Final = 2
 """Threads that decode bodies, so that parsing does not delay them."""
 
 
 class Request(quart.Request):
-    """A request of Quart, and what the checks find out about it."""
+    """A request of Quart, and the results of the checks."""
 
     receive: Receive
     progress: RequestTimeout
     permit: Permit
-    """What the caller's token may do. Requests that need no token have none."""
+    """The caller's permit. Requests that need no token have none."""
     reservation: Reservation | None = None
     """The memory that the body holds until the response is sent."""
     media_type: bytes = b""
@@ -66,12 +66,12 @@ class Request(quart.Request):
 
     @property
     def operation(self) -> Operation | None:
-        """The operation to which the path leads; None for a page and an unknown path."""
+        """The operation at the path; None for a page and an unknown path."""
         return service.operations.get(self.endpoint or "")
 
 
 class _Connection(ASGIHTTPConnection):
-    """Has Quart handle a request until its deadline, or until the caller has gone.
+    """Lets Quart handle a request until its deadline, or until the caller has gone.
 
     Quart's own class would receive the whole body, however large, while the request is still being checked.
     """
@@ -97,7 +97,7 @@ class _Connection(ASGIHTTPConnection):
 
 
 class _ExactMethodsRule(QuartRule):
-    """A rule that takes the methods it names: Werkzeug adds HEAD to GET, which is for probes alone."""
+    """A rule for exactly its methods: Werkzeug adds HEAD to GET, which only probes take."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -107,7 +107,7 @@ class _ExactMethodsRule(QuartRule):
 
 
 class _Streamed(quart.Response):
-    """A response that is begun, or made, while the body of its request still arrives."""
+    """A response that may begin while the body of its request still arrives."""
 
     def __init__(self, stream: NdjsonStream | EventStream | RelationUpload) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ class _Streamed(quart.Response):
 
 
 class Service(quart.Quart):
-    """The application, and what its routes need."""
+    """The application, with the services that its routes need."""
 
     request_class = Request
     asgi_http_class = _Connection  # type: ignore[assignment]
@@ -124,7 +124,7 @@ class Service(quart.Quart):
     def __init__(
         self, settings: Settings, backend: Backend, memory: BodyMemory, operations_: Mapping[str, Operation]
     ) -> None:
-        """`operations_` are those of the routes, by endpoint."""
+        """`operations_` are the operations of the routes, by endpoint."""
         super().__init__("rule_detector", static_folder=None)
         self.url_map.merge_slashes = False
         self.config.update(PROVIDE_AUTOMATIC_OPTIONS=False, BODY_TIMEOUT=None, RESPONSE_TIMEOUT=None)
@@ -152,7 +152,7 @@ class Service(quart.Quart):
             executor.shutdown(wait=False, cancel_futures=True)
 
     def create_url_adapter(self, request: Any) -> MapAdapter | None:
-        """Match by the path alone, whatever `Host` says."""
+        """Match by the path alone, regardless of `Host`."""
         if request is None:
             return None
         return self.url_map.bind("localhost", path_info=request.path, default_method=request.method)
@@ -166,11 +166,11 @@ class Service(quart.Quart):
         return await super().make_response(result)
 
     async def call(self, detector_id: str, operation: operations.Operation) -> Response:
-        """Have a detector execute an operation, and return the response."""
+        """Execute an operation on a detector, and return the response."""
         return answered(await self.backend.call(detector_id, operation))
 
     async def change(self, detector_id: str, operation: operations.Operation) -> Response:
-        """Have a detector execute a change by the caller, which is logged, and return the response."""
+        """Execute and log a change of a detector by the caller, and return the response."""
         changed = operation._replace(by=request.permit.token.label)
         return answered(await self.backend.change(detector_id, changed))
 
@@ -179,7 +179,7 @@ class Service(quart.Quart):
         return await self.work(partial(decode, body, type_, self.limits), len(body))
 
     async def work(self, work: Callable[[], T], bytes_: int) -> T:
-        """Do work on so many bytes, if they are many in a thread."""
+        """Do work on a number of bytes; in a thread if they are many."""
         if bytes_ <= DECODED_AT_ONCE_BYTES_MAX:
             return work()
         done: T = await asyncio.get_running_loop().run_in_executor(self._decoders, work)
@@ -210,7 +210,7 @@ async def _failed(error: Exception) -> quart.Response:
 
 
 def quart_response(response: Response) -> quart.Response:
-    """Return a response as Quart has it."""
+    """Return Quart's form of a response."""
     headers = {name.decode(): value.decode() for name, value in response.all_headers()}
     headers.setdefault("cache-control", "no-store")
     body = _in_pieces(response.pieces) if response.rest else response.body

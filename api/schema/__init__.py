@@ -1,1 +1,1 @@
-"""The description of the API: operations, types of requests and responses, envelope, OpenAPI."""
+"""The description of the API: operations, types of requests and responses, envelope and OpenAPI."""

@@ -1,4 +1,4 @@
-"""The JSON Schemas of conditions and terms, made from the tables of their forms."""
+"""The JSON Schemas of conditions and terms, generated from the tables of their forms."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -93,7 +93,7 @@ _SCHEMAS: Final[dict[Content, dict[str, Any]]] = {
 
 
 def condition_schemas() -> dict[str, dict[str, Any]]:
-    """Return the schemas of all forms, of what they consist of, and of `Condition`, by name."""
+    """Return the schemas of all forms, of their parts, and of `Condition`, by name."""
     objects = [form for form in (*FORMS.values(), *TERM_FORMS.values()) if not form.is_bare]
     additions = enumerated([f"`{form.name}`" for form in FORMS.values() if form.is_addition], "and")
     text = f"A condition: an object with exactly one of these members; {additions} are additions."
@@ -109,13 +109,13 @@ def condition_schemas() -> dict[str, dict[str, Any]]:
         ),
         "ScaledFact": _object(
             "ScaledFact",
-            "The value of a fact at the event, times a number; 1 if there is none.",
+            "The value of a fact at the event, times a number, which is 1 by default.",
             {name: (content, name == "fact") for name, content in SCALED_FACT.items()},
         ),
         "Condition": _one_member("Condition", text, FORMS),
         "Term": {
             "title": "Term",
-            "description": "What `compare` compares: a value, or what is computed from the event and those "
+            "description": "An operand of `compare`: a value, or what is computed from the event and those "
             "before it.",
             "anyOf": [{"type": _SCALARS}, {"$ref": "#/components/schemas/ComputedTerm"}],
         },
@@ -126,7 +126,7 @@ def condition_schemas() -> dict[str, dict[str, Any]]:
 
 
 def _one_member(title: str, text: str, forms: Mapping[str, Form]) -> dict[str, Any]:
-    """Return the schema of an object that has the name of one of these forms as its only member."""
+    """Return the schema of an object whose only member has the name of one of these forms."""
     return {
         "title": title,
         "description": text,
@@ -147,7 +147,7 @@ def _member(form: Form) -> dict[str, Any]:
 
 
 def _fields(form: Form) -> dict[str, tuple[Content, bool]]:
-    """Return what each field holds, and whether it is required."""
+    """Return the content of each field, and whether it is required."""
     return {name: (content, name not in form.optional) for name, content in form.fields.items()}
 
 

@@ -25,7 +25,7 @@ class EntryOfReply(msgspec.Struct):
 
 
 class Failure(msgspec.Struct):
-    """The response to a failed request. All errors are of one kind, and the first sets the status."""
+    """The response to a failed request. All errors are of one kind; the first sets the status."""
 
     success: Literal[False]
     errors: Annotated[list[EntryOfReply], msgspec.Meta(min_length=1)]
@@ -42,11 +42,11 @@ class Code(NamedTuple):
 
 CODES: Final[dict[int, Code]] = {
     1000: Code(400, "The body is not JSON."),
-    1001: Code(400, "The body has a wrong shape; the message names the place."),
-    1002: Code(415, "The Content-Type is present and is not one that the operation takes."),
+    1001: Code(400, "The body has the wrong shape; the message names the place."),
+    1002: Code(415, "The operation does not take this Content-Type."),
     1003: Code(413, "The body is larger than the limit."),
     1004: Code(404, "No such path."),
-    1005: Code(405, "The path does not take this method; `Allow` names those that it takes."),
+    1005: Code(405, "The path does not take this method; `Allow` names the methods that it takes."),
     1006: Code(400, "A query parameter or header has a wrong value."),
     1100: Code(401, "No Authorization header, or not of the form `Bearer TOKEN`."),
     1101: Code(401, "The token is unknown, revoked or expired."),
@@ -63,14 +63,14 @@ CODES: Final[dict[int, Code]] = {
     1400: Code(409, "A count limit is reached, or the answer to a batch is full."),
     1401: Code(
         429,
-        "Too many requests wait for this detector, too many answers are kept for it, a front end has no "
-        "memory left for the request, or the token sends more events a second than it may; nothing was done. "
+        "Too many requests wait for this detector, too many of its answers are stored, a front end has no "
+        "memory left for the request, or the token exceeds its rate of events; nothing was done. "
         "See `Retry-After`.",
     ),
     1402: Code(422, "The event's timestamp is too late or too far ahead."),
     1500: Code(500, "An internal error; the log repeats the reference in the message."),
     1501: Code(503, "The detector is starting, moving or recovering. See `Retry-After`."),
-    1502: Code(504, "The deadline passed; whether the request was carried out is not known."),
+    1502: Code(504, "The deadline passed; whether the request was carried out is unknown."),
     1503: Code(503, "The server is shutting down."),
 }
 """Every code of `errors`, with its status."""
@@ -80,11 +80,11 @@ MESSAGE_CODES: Final[dict[int, str]] = {
     2002: "Keyed state was evicted because the detector reached its limit on keys or on their memory.",
     2003: "A condition names a relation that is neither stored with the detector nor sent with the event.",
     2004: (
-        "A text was too long for patterns to be tried on it, or an array for `some`, or there were too many "
-        "strings for `anywhere`."
+        "A text was too long for patterns, an array too long for `some`, or there were too many strings for "
+        "`anywhere`."
     ),
-    2005: "A rule's history begins anew.",
-    2006: "A condition is valid, but probably not what was meant; the message says what to write.",
+    2005: "A rule's history restarts, wholly or in part.",
+    2006: "A condition is valid, but probably not what was meant; the message suggests what to write.",
     2007: "`timestamp_ms` is probably not in milliseconds: the detector's first event is before 1980 or "
     "after 2100.",
     2008: "Some actions of a tick had no room in the response.",
@@ -107,21 +107,21 @@ _FAILED: Final = b'{"success":false,"errors":[{"code":'
 _CODE_DIGITS: Final = 4
 
 _AGAIN_AFTER_S: Final = {1401: 10.0, 1501: 5.0}
-"""Seconds of `Retry-After` by code: 1401 waits for kept answers to expire, 1501 for space on the disk."""
+"""Seconds of `Retry-After` by code: 1401 waits until stored answers expire, 1501 for space on the disk."""
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
 class Response(NamedTuple):
-    """A whole response. `headers` does not have Content-Type and Content-Length."""
+    """A whole response. `headers` excludes Content-Type and Content-Length."""
 
     status: int
     body: bytes
-    """The whole body, or its beginning if there is a rest."""
+    """The body, or its beginning if there is a rest."""
     headers: Headers = ()
     content_type: bytes = JSON
     rest: tuple[bytes, ...] = ()
-    """The rest of a long body, in pieces: joining them would copy them."""
+    """The rest of a long body, in pieces, because joining would copy them."""
 
     @property
     def pieces(self) -> tuple[bytes, ...]:
@@ -144,7 +144,7 @@ class Response(NamedTuple):
 class RequestRefusal(Refusal):
     """The refusal of a request as HTTP: for its path, method, headers, size or token.
 
-    `headers` go into the response, as `Allow` and `WWW-Authenticate` do.
+    `headers` are added to the response, such as `Allow` and `WWW-Authenticate`.
     """
 
     def __init__(self, code: int, *defects: str, headers: Headers = ()) -> None:
@@ -157,7 +157,7 @@ class DeadlinePassed(Exception):
 
 
 def success(result: bytes, messages: bytes = b"[]") -> Response:
-    """Wrap a result that is JSON already."""
+    """Wrap a result given as JSON."""
     begin = b'{"success":true,"errors":[],"messages":' + messages + b',"result":'
     if len(result) > _JOINED_BYTES_MAX:
         return Response(200, begin, rest=(result, b"}"))
@@ -184,7 +184,7 @@ def failure(status: int, entries: Sequence[Entry], headers: Headers = ()) -> Res
 
 
 def error_code(body: bytes) -> int | None:
-    """Return the first code of `errors` from the beginning of an envelope, None where there is none."""
+    """Return the first code of `errors` from the beginning of an envelope; None if there is none."""
     digits = body[len(_FAILED) : len(_FAILED) + _CODE_DIGITS]
     return int(digits) if body.startswith(_FAILED) and digits.isdigit() else None
 
@@ -207,7 +207,7 @@ def error_response(error: Exception) -> Response:
 
 
 def entries_of(error: Exception) -> Sequence[Entry]:
-    """Return the errors that a caller sees. An unexpected exception is logged, and shown without detail."""
+    """Return the errors for the caller. An unexpected exception is logged, and shown without details."""
     match error:
         case Refusal():
             return error.entries

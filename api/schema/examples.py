@@ -1,4 +1,4 @@
-"""Examples of what requests and responses hold, for the OpenAPI document and the demo."""
+"""Examples of requests and responses, for the OpenAPI document and the demo."""
 
 from typing import Any, Final
 
@@ -61,7 +61,7 @@ LOGS: Final = {
         }
     ]
 }
-"""One log record, as OTLP/HTTP has it in JSON."""
+"""One log record in the JSON of OTLP/HTTP."""
 ACTION: Final = {
     "type": "match",
     "ruleId": RULE_ID,

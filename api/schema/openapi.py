@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, generated from the table of operations and the types of their messages."""
+"""The OpenAPI 3.1 document, generated from the operations and the types of their messages."""
 
 import ast
 import importlib.metadata
@@ -41,10 +41,10 @@ _KEY: Final = {
     "required": False,
     "description": "_An addition to the interface._ Makes the request safe to retry: within ten minutes, "
     "another request with the same key and body gets the answer of the first, and nothing is evaluated "
-    "again. With another body, or for another of the operations that take keys, it is refused with "
-    "`1006`. A refused request is not remembered. Keys belong to one detector. Use a new key, for instance a "
-    "UUID, for each new request.",
-    # Without an example: Swagger UI would send it each time, and be refused the second time.
+    "again. With another body, or for another of the operations that take keys, it is refused with `1006`. "
+    "Refused requests are not remembered. Keys belong to one detector. Use a new key, such as a UUID, for "
+    "each new request.",
+    # No example: Swagger UI would send it each time, and be refused the second time.
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
 }
 
@@ -53,7 +53,7 @@ _ENCODING: Final = {
     "name": "Content-Encoding",
     "in": "header",
     "required": False,
-    "description": "_An addition to the interface._ `gzip`, if the body is. Limits are on what it becomes.",
+    "description": "_An addition to the interface._ `gzip`, if the body is. Limits apply once inflated.",
     "schema": {"enum": ["gzip", "identity"]},
 }
 _IN_PROTOBUF: Final = {
@@ -116,7 +116,7 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
             "version": importlib.metadata.version("rule-detector"),
             "description": _description(),
         },
-        # Relative to this document, so that it works behind a proxy that adds a prefix.
+        # It is relative to this document, so that it works behind a proxy that adds a prefix.
         "servers": [{"url": "."}],
         "tags": [
             {"name": "tokens", "description": "Credentials of callers."},
@@ -137,8 +137,8 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
                 "token": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "A token of this service: `Authorization: Bearer TOKEN`. What an "
-                    "operation lists here is the scope that the token needs, if it has scopes.",
+                    "description": "A token of this service: `Authorization: Bearer TOKEN`. Operations list "
+                    "the scope that the token needs, if it has scopes.",
                 }
             },
         },
@@ -149,14 +149,13 @@ def _description() -> str:
     codes = "\n".join(f"| {code} | {error.status} | {error.meaning} |" for code, error in CODES.items())
     message_codes = "\n".join(f"| {code} | {meaning} |" for code, meaning in MESSAGE_CODES.items())
     return (
-        "Stores detectors, evaluates their rules on events, and returns the actions of the rules "
-        "that fired.\n\n"
-        "Every response is an object of exactly `success`, `errors`, `messages` and `result`. On failure "
-        "`result` is empty, `errors` says why, and the first error sets the status.\n\n"
-        "Every response has an `X-Request-ID`: the one of the request, or a new one. The log of the service "
-        "names requests by it.\n\n"
-        "Where a detector's id stands, `name:` and its name may stand (an addition to the interface).\n\n"
-        # Collapsed: the tables are longer than all operations.
+        "Stores detectors, evaluates their rules at events, and returns the actions of the rules that "
+        "fired.\n\nEvery response is an object of exactly `success`, `errors`, `messages` and `result`. On "
+        "failure `result` is empty, `errors` says why, and the first error sets the status.\n\nEvery "
+        "response has an `X-Request-ID`: that of the request, or a new one. The service's log uses it to "
+        "identify requests.\n\nWherever a path has a detector's id, `name:` and its name work too (an "
+        "addition to the interface).\n\n"
+        # Collapsed, because the tables are longer than all operations.
         "<details>\n<summary>All codes of `errors` and `messages`</summary>\n\n"
         f"| code in `errors` | status | |\n|---|---|---|\n{codes}\n\n"
         f"| code in `messages` | |\n|---|---|\n{message_codes}\n\n</details>\n"
@@ -358,7 +357,7 @@ _EXAMPLES: Final = {
 
 
 def field_texts(message: type[msgspec.Struct]) -> dict[str, str]:
-    """Return the docstring under each field that has one, by the field's name; fields of bases included."""
+    """Return the docstrings of fields by the fields' names, including fields of base classes."""
     found: dict[str, str] = {}
     for base in reversed(message.__mro__):
         if base is msgspec.Struct or not issubclass(base, msgspec.Struct):

@@ -13,7 +13,7 @@ from api.schema.messages.catalogue import Identified
 from engine.runtime.contract.tokens import Scope
 
 ID_PATTERN: Final = "[0-9a-f]{32}"
-"""What the ids of detectors and tokens look like."""
+"""The form of the ids of detectors and tokens."""
 _OF_DETECTOR: Final = re.compile(f"/api/detectors/({ID_PATTERN})(?:/|$)".encode())
 
 ANY: Final = "any"
@@ -21,8 +21,8 @@ NONE: Final = "none"
 Needed = Scope | Literal["any", "none"]
 
 _ANYWHERE: Final = (1003, 1006, 1500, 1502)
-"""The codes of all operations; 1003 and 1502 too, because even a body that the operation ignores is read, up
-to a limit and a deadline."""
+"""The codes of all operations. They include 1003 and 1502, because even an ignored body is read, up to a
+limit and a deadline."""
 _WITH_TOKEN: Final = (1100, 1101, 1501, 1503)
 _WITH_BODY: Final = (1000, 1001, 1002, 1401)
 
@@ -36,21 +36,21 @@ class Operation:
     """Its method and its path, as in `GET /api/detectors`."""
 
     scope: Needed
-    """What the token must be allowed, ANY if every token may do it, NONE if no token is needed."""
+    """The scope that the token needs, ANY if every token may do it, NONE if no token is needed."""
     dry_run_scope: Scope | None = None
-    """What it must be allowed with `dry_run=true`, if that is something else."""
+    """The scope that it needs with `dry_run=true`, if that differs."""
     is_of_all: bool = False
-    """Whether it concerns all detectors, and so is not for a token that is for some only."""
+    """Whether it concerns all detectors, so that tokens limited to some may not do it."""
     is_for_itself: bool = False
-    """Whether a token may always do it to itself: its id is the parameter `id` of the path."""
+    """Whether a token may always do it to itself, if its id is the parameter `id` of the path."""
 
     summary: str
     text: str = ""
     query: type[msgspec.Struct] | None = None
-    """The query parameters, None for an operation that ignores a query."""
+    """The query parameters; None for an operation that ignores the query."""
     body: Any = None
     result: Any = Identified
-    """The type of the result; by default the id of what was created, deleted or revoked."""
+    """The type of the result; by default the id of the created, deleted or revoked object."""
 
     own_codes: tuple[int, ...] = ()
     body_example: Any = None
@@ -59,16 +59,16 @@ class Operation:
     """The media types of the body; the first is the default."""
 
     is_upload: bool = False
-    """Whether the view reads the body itself, while it arrives."""
+    """Whether the view itself reads the body, while it arrives."""
 
     takes_any_type: bool = False
-    """Whether the body is judged by itself, whatever its Content-Type says."""
+    """Whether the Content-Type is ignored, and the body itself shows its format."""
 
     is_bare: bool = False
-    """Whether the result of a success stands without an envelope."""
+    """Whether a successful result has no envelope."""
 
     says_more: bool = False
-    """Whether it needs no token, but answers more to a caller with one."""
+    """Whether it needs no token, but gives callers with a token more information."""
 
     is_addition: bool = True
 
@@ -84,7 +84,7 @@ class Operation:
 
     @property
     def is_evaluation(self) -> bool:
-        """Whether the body goes to the detector undecoded, and an Idempotency-Key may come with it."""
+        """Whether the body goes to the detector undecoded, and the request may have an Idempotency-Key."""
         return "/evaluate" in self.route or self.route.endswith("/ingest")
 
     @property
@@ -105,7 +105,7 @@ class Operation:
 
     @property
     def codes(self) -> tuple[int, ...]:
-        """Every code that `errors` of this operation can have."""
+        """All codes that `errors` of this operation may have."""
         found = {*_ANYWHERE, *self.own_codes}
         if not self.is_open:
             found.update(_WITH_TOKEN)
@@ -125,5 +125,5 @@ def detector_in(path: bytes) -> str | None:
 
 
 def asks_for(query: bytes, name: str) -> bool:
-    """Whether a query has a parameter that is `true`."""
+    """Whether a parameter of a query is `true`."""
     return bool(query) and (name, "true") in parse_qsl(query.decode("latin-1"), keep_blank_values=True)

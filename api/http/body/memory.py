@@ -1,4 +1,4 @@
-"""The memory of the bodies being read: one limit over all connections, within the front end's budget."""
+"""The memory for bodies being read: one limit over all connections, within the front end's budget."""
 
 import time
 from collections.abc import Callable
@@ -9,10 +9,10 @@ from api.schema.envelope import RequestRefusal
 from engine.runtime.front_end.memory_budget import READING, MemoryBudget
 
 SMALL_BYTES_MAX: Final = 64 * 1024
-"""Bodies up to this size have a share of their own, so that large bodies cannot starve them."""
+"""Bodies up to this size have their own share, so that large bodies cannot starve them."""
 
 STALLED_S: Final = 1.0
-"""A body that receives nothing for this long may lose its memory to others."""
+"""A body of which nothing arrives for this long may lose its memory to others."""
 PACE_S: Final = 10.0
 """A body that arrives too slowly to be complete within this time may lose its memory, too."""
 
@@ -24,12 +24,12 @@ _RETRY_AFTER_S: Final = 1
 
 
 class BodyMemory:
-    """Keeps the bodies being read within `bytes_max` bytes together, and within what the budget has left.
+    """Limits the bodies being read to `bytes_max` bytes together, and to the rest of the budget.
 
     Received bytes count, not announced ones. When a body needs memory and none is left, others lose theirs
-    and are refused: first those that have stalled, then those that arrive too slowly, then the youngest,
-    until there is room or the asking body is itself the youngest. So no caller holds memory for long without
-    sending, and the oldest bodies always complete.
+    and are refused: first stalled ones, then slow ones, then the youngest, until there is room or the asking
+    body is itself the youngest. So no caller holds memory for long without sending, and the oldest bodies
+    always complete.
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class BodyMemory:
         return self.small.held_bytes + self.large.held_bytes
 
     def reserve(self, announced: int | None, lose: Callable[[RequestRefusal], None]) -> "Reservation":
-        """Return a reservation for a body of the announced length, if that is known. It holds nothing yet.
+        """Return an empty reservation for a body of the announced length, None if unknown.
 
-        `lose` is called with the refusal for the caller if the memory goes to another body.
+        `lose` is called with the refusal for the caller if the body loses its memory.
         """
         is_small = announced is None or announced <= SMALL_BYTES_MAX
         return Reservation(self.small if is_small else self.large, self.large, announced, lose)
@@ -69,7 +69,7 @@ class Reservation:
     is_lost: bool = False
 
     def hold(self, bytes_: int) -> None:
-        """Hold `bytes_` from now on. Raises RequestRefusal 1401 if there is no room."""
+        """Change the reservation to `bytes_`. Raises RequestRefusal 1401 if there is no room."""
         if self.is_lost:
             raise no_room()
         if bytes_ > SMALL_BYTES_MAX and self._share is not self._large:
@@ -78,7 +78,7 @@ class Reservation:
         self._share.hold(self, bytes_)
 
     def complete(self) -> None:
-        """Mark the body as complete: it cannot lose its memory, and counts until `release`."""
+        """Mark the body as complete: it can no longer lose its memory, but counts until `release`."""
         self._share.exempt(self)
 
     def release(self) -> None:
@@ -93,7 +93,7 @@ class Reservation:
 
 @dataclass(eq=False)
 class _Share:
-    """The memory that all small bodies, or all large ones, have together."""
+    """The memory shared by all small bodies, or by all large ones."""
 
     bytes_max: int
     budget: MemoryBudget
@@ -101,13 +101,13 @@ class _Share:
     is_small: bool
     held_bytes: int = 0
     _by_age: dict[Reservation, None] = field(default_factory=dict)
-    """The reservations that may be lost, oldest first."""
+    """The revocable reservations, oldest first."""
     _by_progress: dict[Reservation, None] = field(default_factory=dict)
     """The same reservations, longest without progress first."""
     _scanned_s: float = -_SCAN_S
 
     def hold(self, reservation: Reservation, bytes_: int) -> None:
-        """Let a reservation hold `bytes_`; others may lose theirs. Raises RequestRefusal 1401."""
+        """Change a reservation to `bytes_`; others may lose theirs. Raises RequestRefusal 1401."""
         now_s = self.clock_s()
         if not reservation.held:
             reservation.begun_s = now_s
@@ -138,7 +138,7 @@ class _Share:
             self.budget.change_bodies(-released)
 
     def _make_room(self, reservation: Reservation, more: int, now_s: float) -> bool:
-        """Take memory from others until there is room. Return whether there is."""
+        """Take memory from other bodies until there is room; return whether there is."""
         room = self.bytes_max - more
         while self.held_bytes > room and (stalled := self._stalled(reservation, now_s)) is not None:
             self._take_from(stalled)
@@ -153,7 +153,7 @@ class _Share:
         return self.held_bytes <= room
 
     def _stalled(self, asking: Reservation, now_s: float) -> Reservation | None:
-        """Return the reservation that is longest without progress, if that is at least STALLED_S."""
+        """Return the reservation longest without progress, if that is at least STALLED_S."""
         for reservation in self._by_progress:
             if now_s - reservation.progressed_s < STALLED_S:
                 return None

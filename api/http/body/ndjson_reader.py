@@ -1,4 +1,4 @@
-"""The NDJSON reader: the lines of a body that is still arriving, at most one batch ahead."""
+"""Reads the lines of an NDJSON body that is still arriving, at most one batch ahead."""
 
 import asyncio
 import re
@@ -11,17 +11,17 @@ from engine.evaluation.wire.decoding import BLANKS
 from engine.language.diagnostics import Entry, Refusal
 
 LINES_MAX: Final = 1_000
-"""The most lines in a batch."""
+"""The maximum number of lines in a batch."""
 _BATCH_BYTES: Final = 1024 * 1024
 """The size at which a batch is full."""
 _OVERDUE: Final = 1502
 
 
 class NdjsonReader:
-    """The lines of one body, for one task that reads and one that takes what has arrived.
+    """The lines of one body, for one task that reads and another that takes the lines.
 
     Holds at most a batch, an incomplete line, and the rest of the last message. Once a batch is full, nothing
-    more is received until it is taken. None stands for a line of more than `line_bytes_max` bytes.
+    more is received until it is taken. A line of more than `line_bytes_max` bytes becomes None.
     """
 
     def __init__(self, receive: Receive, line_bytes_max: int, patience_s: float, memory: BodyMemory) -> None:
@@ -30,7 +30,7 @@ class NdjsonReader:
         self._receive = receive
         self._line_bytes_max = line_bytes_max
         self._blank_lines = re.compile(rb"(?:[ \t\r]{0,%d}\n)++" % line_bytes_max)
-        """Matches blank lines in a row, which are skipped together because there may be very many."""
+        """Matches consecutive blank lines, which are skipped together because there may be very many."""
         self._patience_s = patience_s
         self._ready: list[bytes | None] = []
         self._ready_bytes = 0
@@ -46,9 +46,9 @@ class NdjsonReader:
         self._given_up = False
         self._reservation = memory.reserve(None, self.lose)
         self._lost: Exception | None = None
-        """Why the held lines were dropped."""
+        """The reason given to `lose`."""
         self._over: Exception | None = None
-        """Why no more lines are given, though more may arrive."""
+        """The reason given to `end`."""
         self._heard_s = asyncio.get_running_loop().time()
 
     @property
@@ -66,14 +66,14 @@ class NdjsonReader:
         while True:
             await self._room.wait()
             try:
-                # No local variable: the traceback of an error would keep the message alive.
+                # Without a local variable, since the traceback of an error would keep the message alive.
                 self._take_message(await self._receive())
             except RequestRefusal as refusal:
                 # The body is not what its encoding says.
                 self.lose(refusal)
 
     async def take(self) -> list[bytes | None]:
-        """Wait for a line, then give all that have arrived, at most a batch; none at the end of the body.
+        """Wait for a line; return all lines that have arrived, at most a batch, none at the end of the body.
 
         Raises Refusal 1502 if no line is completed within `patience_s`, and the reason given to `end` or
         `lose`.
@@ -89,7 +89,7 @@ class NdjsonReader:
                 async with asyncio.timeout_at(self._heard_s + self._patience_s):
                     await self._news.wait()
             except TimeoutError:
-                # On a busy machine, a line may arrive in the same turn of the loop in which its time is up.
+                # On a busy machine, a line may arrive in the same loop iteration in which its time is up.
                 if not self._ready and not self.ended and self.patience_left_s <= 0:
                     said = f"no line arrived for {self._patience_s:g} s, and all earlier ones were answered"
                     raise Refusal(Entry(_OVERDUE, said)) from None
@@ -99,27 +99,27 @@ class NdjsonReader:
         self._reservation.release()
         self._split()
         self._hold()
-        # The time in which nothing was read does not count against the caller.
+        # Time in which the service did not read does not count against the caller.
         self._heard_s = asyncio.get_running_loop().time()
         return taken
 
     def excuse(self) -> None:
-        """Count the time until now not against the caller: it waited for the service."""
+        """Do not count the time until now against the caller, who waited for the service."""
         self._heard_s = asyncio.get_running_loop().time()
 
     def end(self, reason: Exception) -> None:
-        """Give no more lines, unless the body has ended."""
+        """Return no more lines, unless the body has ended."""
         self._over = reason
         self._news.set()
 
     def lose(self, reason: Exception) -> None:
-        """Drop the held lines and give nothing more, even if the body has ended."""
+        """Drop the held lines and return no more, even if the body has ended."""
         # The traceback would keep alive the frames that hold the last message.
         self._lost = reason.with_traceback(None)
         self.give_up()
 
     def give_up(self) -> None:
-        """Drop the held lines and all that arrive, but read on to notice the end of the connection."""
+        """Drop the held lines and all later ones, but keep reading to notice the end of the connection."""
         self._given_up = True
         self._ready, self._ready_bytes = [], 0
         self._partial.clear()
@@ -133,7 +133,7 @@ class NdjsonReader:
         if message["type"] == "http.disconnect":
             raise CallerGone
         body = message.get("body", b"")
-        # An incomplete line does not count: a caller could send a byte now and then for ever.
+        # An incomplete line does not count: otherwise a caller could send a byte now and then forever.
         if b"\n" in body:
             self._heard_s = asyncio.get_running_loop().time()
         if not message.get("more_body", False):
@@ -145,7 +145,7 @@ class NdjsonReader:
         self._news.set()
 
     def _hold(self) -> None:
-        """Reserve memory for what is held; drop it if there is none."""
+        """Reserve memory for the held bytes; drop them if there is none."""
         self._reservation.is_paused = not self._room.is_set()
         held_bytes = self.held_bytes
         if not held_bytes:

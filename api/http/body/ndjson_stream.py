@@ -23,10 +23,10 @@ from engine.runtime.front_end.backend import Backend
 from engine.runtime.front_end.permits import UNBOUNDED, Permit, Rate
 
 TOKEN_CHECK_S: Final = 0.2
-"""The interval between two checks of the tokens of open streams. A revocation takes up to 0.5 s to arrive."""
+"""The interval at which the tokens of open streams are checked. A revocation takes up to 0.5 s to arrive."""
 
 _RESULTS_BYTES: Final = 1024 * 1024
-"""After results, so many lines are evaluated together that theirs have about this size."""
+"""The approximate size of the results of lines that are evaluated together."""
 
 _START: Final = {
     "type": "http.response.start",
@@ -55,13 +55,13 @@ class NdjsonStreams:
         return NdjsonStream(self, detector_id, authorization, permit)
 
     def end(self) -> None:
-        """Shut down: end each stream, now and later, once the lines that it has taken are answered."""
+        """End all streams, present and future, once the lines that they have taken are answered."""
         self._ending = True
         for reader in self._open:
             reader.end(_shutting_down())
 
     def _check_tokens(self) -> None:
-        """End the streams whose tokens are no longer known, and schedule the next check."""
+        """End the streams whose tokens are no longer valid, and schedule the next check."""
         for reader, authorization in self._open.items():
             if (objection := self.authenticator.objection(authorization)) is not None:
                 reader.lose(objection)
@@ -74,7 +74,7 @@ class NdjsonStreams:
 
     @contextmanager
     def reading(self, receive: Receive, authorization: bytes | None) -> Iterator[NdjsonReader]:
-        """Yield the reader of a stream, and keep the stream among the open ones meanwhile."""
+        """Yield the reader of a stream, which counts as open within this context."""
         reader = NdjsonReader(receive, self.settings.max_body_bytes, self.settings.deadline_s, self.memory)
         self._open[reader] = authorization
         self._schedule_check()
@@ -96,10 +96,10 @@ def _shutting_down() -> DetectorUnavailable:
 
 @dataclass(eq=False)
 class NdjsonStream:
-    """One stream. The lines that arrive while a batch is evaluated become the next batch: one operation.
+    """One stream. The lines that arrive while a batch is evaluated become the next batch, one operation.
 
-    A stream holds at most two batches: one that is being evaluated or whose results are being sent, and one
-    being read. If the caller does not take results, nothing more is evaluated, and then nothing more is read.
+    A stream holds at most two batches: one that is evaluated or whose results are sent, and one that is read.
+    If the caller does not read results, evaluation stops, and then reading stops.
     """
 
     streams: NdjsonStreams
@@ -141,8 +141,8 @@ class NdjsonStream:
                     results, count = await self._evaluate(batch[:lines])
                     batch = batch[count:]
                     done += count
-                    # Results are sent before the next ones are made. The system takes those of a caller who
-                    # reads, so that both go on at once; a caller who does not read gets no more.
+                    # Results are sent before the next lines are evaluated. If the caller reads, the system
+                    # takes the results at once; a caller who does not read gets no more.
                     lines = max(1, min(most, count * _RESULTS_BYTES // max(1, len(results))))
                     await self._send_results(results, reader, send)
         except Exception as error:  # noqa: BLE001 -- the status is sent, so the last line reports the error
@@ -152,16 +152,16 @@ class NdjsonStream:
         await self._send_results(b'{"done":%d' % done + closing + b"}", reader, send)
 
     async def _await_turn(self, rate: Rate, events: int, reader: NdjsonReader) -> None:
-        """Wait until so many events may be evaluated: a stream that is too fast is slowed, not refused."""
+        """Wait until the events may be evaluated: a stream that is too fast is slowed down, not refused."""
         while wait_s := rate.take(events, time.monotonic()):
             await asyncio.sleep(min(wait_s, TOKEN_CHECK_S))
             reader.check()
             reader.excuse()
 
     async def _evaluate(self, batch: list[bytes | None]) -> tuple[bytes, int]:
-        """Return the result lines of a batch, or of as many as one answer has room for, and their number.
+        """Return the result lines, and their number, of a batch or of the part of it that fits one answer.
 
-        Raises what the last line reports.
+        Raises the error that the last line reports.
         """
         whole = [line for line in batch if line is not None]
         try:
@@ -184,7 +184,7 @@ class NdjsonStream:
         return refused_result(Refusal(Entry(1003, said)))
 
     async def _send_results(self, results: bytes, reader: NdjsonReader, send: Send) -> None:
-        # A caller who takes no results blocks `send`. Reading on shows whether the caller is gone.
+        # A caller who does not read results blocks `send`. Reading shows whether the caller is gone.
         timer = asyncio.get_running_loop().call_later(self.streams.settings.deadline_s, reader.give_up)
         try:
             await send({"type": "http.response.body", "body": results + b"\n", "more_body": True})

@@ -1,4 +1,4 @@
-"""Reading bodies within their limits, also compressed ones, and sending whole responses."""
+"""Reads bodies, also compressed ones, within their limits, and sends whole responses."""
 
 import asyncio
 import io
@@ -14,8 +14,8 @@ from api.server.exchange import Message, Receive, Send, part_of
 async def read_body(receive: Receive, bytes_max: int, reservation: Reservation) -> bytes:
     """Return the whole body, of at most `bytes_max` bytes; `reservation` accounts for its memory.
 
-    Raises RequestRefusal 1003 as soon as more arrives, and 1401 if there is no memory for it: the
-    connection reads the rest. Raises CallerGone if it ends first.
+    Raises RequestRefusal 1003 as soon as more arrives, and 1401 if there is no memory for it; the connection
+    reads the rest. Raises CallerGone if the connection ends first.
     """
     return await read_rest(await receive(), receive, bytes_max, reservation)
 
@@ -33,7 +33,7 @@ async def read_rest(message: Message, receive: Receive, bytes_max: int, reservat
         _check_size(body.tell(), bytes_max)
         reservation.hold(body.tell())
     except BaseException:
-        # The traceback keeps this frame alive, but must not keep the body.
+        # The traceback keeps this frame alive, and must not keep the body.
         body.close()
         reservation.release()
         raise
@@ -47,7 +47,7 @@ def _check_size(size_bytes: int, bytes_max: int) -> None:
 
 
 async def skip_body(receive: Receive, bytes_max: int) -> None:
-    """Read a body that is ignored to its end. Raises RequestRefusal 1003 past the limit, CallerGone."""
+    """Read and ignore a body. Raises RequestRefusal 1003 beyond the limit, and CallerGone."""
     size_bytes = 0
     more = True
     while more:
@@ -67,27 +67,27 @@ async def send_response(response: Response, send: Send) -> None:
 
 GZIP: Final = b"gzip"
 PIECE_BYTES: Final = 256 * 1024
-"""The most that one piece becomes. The event loop turns between two of them."""
+"""The maximum size of an inflated piece. The event loop runs between two pieces."""
 _WINDOW_BITS: Final = 31
-"""Those of zlib for gzip."""
+"""The window bits with which zlib reads gzip."""
 
 
 class Inflating:
-    """Receives a body in pieces of what it becomes, which whoever reads them bounds.
+    """Receives a gzip body in inflated pieces, whose total size the reader must limit.
 
-    Raises RequestRefusal 1000 where it is not gzip. What follows is then received as nothing.
+    Raises RequestRefusal 1000 where the body is not gzip; the rest is then received as empty.
     """
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
         self._inflater = zlib.decompressobj(_WINDOW_BITS)
         self._left = b""
-        """What nothing has become of yet. Until all has, this is the end at least, with its checksum."""
+        """The compressed bytes left. They include the checksum at the end until everything is inflated."""
         self._more = True
         self._over = False
 
     async def __call__(self) -> Message:
-        """Receive the next piece, or that the connection has ended."""
+        """Receive the next piece, or the end of the connection."""
         if self._over:
             message = await self._receive()
             return message if message["type"] == "http.disconnect" else {**message, "body": b""}
@@ -106,7 +106,7 @@ class Inflating:
 
     def _inflated(self) -> bytes:
         if self._inflater.eof and self._left:
-            # Several files of gzip, one behind the other, are one.
+            # Concatenated gzip files are one file.
             self._inflater = zlib.decompressobj(_WINDOW_BITS)
         try:
             piece = self._inflater.decompress(self._left, PIECE_BYTES)

@@ -1,1 +1,1 @@
-"""What the longer operations do, from the query or body of a request to the response."""
+"""The handling of the longer operations, from the query or body of a request to the response."""

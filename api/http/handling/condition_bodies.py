@@ -1,4 +1,4 @@
-"""Bodies with conditions: one to parse without storing it, or many rules to put."""
+"""Bodies with conditions: a condition to parse without storing it, or many rules to put."""
 
 import json
 import re
@@ -28,11 +28,11 @@ _NOT_JSON: Final = 1000
 _WRONG_SHAPE: Final = 1001
 
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{},:]', re.DOTALL)
-"""A string or a punctuation mark of JSON. An unterminated string is one token too: otherwise each quote in it
-would start another attempt, and the search would be quadratic in the size of the body."""
+"""A string or a punctuation mark of JSON. An unterminated string is one token, too: otherwise each quote in
+it would start another attempt, and the search would take quadratic time."""
 _OTHER_KINDS: Final = {b"[": "an array", b"n": "null", b"t": "a boolean", b"f": "a boolean"}
 _NESTED: Final = 2
-"""How many objects and arrays are around a rule."""
+"""How many objects and arrays enclose a rule."""
 
 
 class _Rest(ConditionToParse):
@@ -73,8 +73,8 @@ def parse_condition(body: bytes, limits: Limits) -> tuple[bytes, bytes]:
 def _condition_in(body: bytes, limits: Limits) -> bytes:
     """Return the JSON of the member `condition`.
 
-    The validator of conditions checks its depth and its numbers, so the limits of bodies apply to the rest
-    only. The whole is JSON exactly if both parts are.
+    The validator of conditions checks its depth and numbers, so the limits of bodies apply only to the rest.
+    The body is JSON exactly if both parts are.
     """
     start, end = _span(body)
     rest = body[:start] + b"null" + body[end:] if start < end else body
@@ -85,7 +85,7 @@ def _condition_in(body: bytes, limits: Limits) -> bytes:
 
 
 def _span(body: bytes) -> tuple[int, int]:
-    """Return the span of the last top-level member `condition`, an empty one where there is none."""
+    """Return the span of the last top-level member `condition`, an empty one if there is none."""
     depth = 0
     start = end = 0
     is_wanted = False
@@ -110,7 +110,7 @@ def _span(body: bytes) -> tuple[int, int]:
 def _check_grammar(source: bytes) -> None:
     """Raise Refusal 1000 unless this is grammatical JSON, whatever its numbers, surrogates and depth."""
     try:
-        # The values of numbers are skipped: they can take long.
+        # Numbers are not converted, which could take long.
         json.loads(source.decode(), parse_int=_skipped, parse_float=_skipped, parse_constant=_refuse_constant)
     except RecursionError:
         return
@@ -127,7 +127,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 class _Apart(RulesToPut, forbid_unknown_fields=True):
-    """The body with its rules as JSON, each of which is decoded by itself: all together may be too large."""
+    """The body with its rules as JSON, which are decoded one by one: together they may be too large."""
 
     rules: list[msgspec.Raw]  # type: ignore[assignment]
 
@@ -156,7 +156,7 @@ def put_rules_operation(body: bytes, limits: Limits) -> Operation:
 
 
 def _not_deep(depth_max: int, apart: _Apart) -> int:
-    """Return how many objects and arrays are in rules that have too few of them to nest too deep."""
+    """Return how many objects and arrays are in rules with too few of them to exceed the depth."""
     counts = (raw.count(b"{") + raw.count(b"[") for raw in map(bytes, apart.rules))
     return sum(count for count in counts if count <= depth_max - _NESTED)
 
@@ -165,5 +165,5 @@ def _labels(labels: Labels) -> str:
     try:
         return msgspec.json.encode(labels).decode()
     except OverflowError:
-        # It has an integer of more than 64 bits.
+        # The labels have an integer of more than 64 bits.
         return json_bytes(labels).decode()

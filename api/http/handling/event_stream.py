@@ -1,4 +1,4 @@
-"""Server-sent events: a response that goes on until its caller leaves, the service ends it, or it fails."""
+"""Server-sent events: a response that lasts until its caller leaves, the service ends it, or it fails."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -31,14 +31,14 @@ _START: Final = {
 }
 
 ALIVE: Final = b":\n\n"
-"""A comment: the stream is alive."""
+"""A comment, which shows that the stream is alive."""
 LOOK_S: Final = 0.5
-"""The interval between two looks at a timeline, or two questions which feeds have grown: one for all streams
-of a front end."""
+"""The interval at which a timeline is read, and at which a front end asks, for all its streams, which feeds
+have grown."""
 ALIVE_S: Final = 15.0
-"""How long a stream is silent at most."""
+"""The longest silence of a stream."""
 PAGE: Final = 100
-"""The most firings that are read at once."""
+"""The maximum number of firings that are read at once."""
 
 
 @dataclass(eq=False)
@@ -51,7 +51,7 @@ class EventStreams:
     ending: bool = False
 
     def end(self) -> None:
-        """Shut down: end each stream, now and later."""
+        """End all streams, present and future."""
         self.ending = True
         for stream in self.open:
             stream.end()
@@ -59,27 +59,27 @@ class EventStreams:
 
 @dataclass(eq=False)
 class EventStream(ABC):
-    """One stream of what happens to a detector."""
+    """A stream of events about a detector."""
 
     streams: EventStreams
     detector_id: str
     authorization: bytes | None
-    stirred: asyncio.Event = field(default_factory=asyncio.Event)
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there may be something to send, and at the end."""
     _ended: bool = False
 
     def end(self) -> None:
-        """End without waiting for what comes next."""
+        """End the stream at once."""
         self._ended = True
-        self.stirred.set()
+        self.woken.set()
 
     @property
     def ended(self) -> bool:
-        """Whether it is over: the caller has gone, or the service ends."""
+        """Whether the stream is over: the caller has gone, or the service ends."""
         return self._ended or self.streams.ending
 
     async def serve(self, receive: Receive, send: Send, progress: RequestTimeout) -> None:
-        """Send what happens until the service or an error ends it. Raises CallerGone."""
+        """Send events until the service or an error ends the stream. Raises CallerGone."""
         leaving = asyncio.create_task(until_gone(receive))
         leaving.add_done_callback(lambda _: self.end())
         self.streams.open.add(self)
@@ -103,16 +103,16 @@ class EventStream(ABC):
 
     @abstractmethod
     async def tell(self, send: Send) -> None:
-        """Send what happens until the stream is over. An error that it raises is the last event."""
+        """Send events until the stream is over. An error that this raises becomes the last event."""
 
     async def wait(self, seconds: float) -> None:
-        """Wait until the stream is stirred, at most so long."""
+        """Wait until the stream is woken, at most some seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self.stirred.wait()
+                await self.woken.wait()
 
     def check_caller(self) -> None:
-        """Raise the error that ends the stream if its token is no longer good."""
+        """Raise the error that ends the stream if its token is no longer valid."""
         if (objection := self.streams.authenticator.objection(self.authorization)) is not None:
             raise objection
 
@@ -126,13 +126,13 @@ class EventStream(ABC):
 
 
 def event(data: bytes, number: int | None = None) -> bytes:
-    """Return a server-sent event; a reader that comes back may go on after its number."""
+    """Return a server-sent event; a reader that reconnects may continue after its number."""
     identity = b"" if number is None else b"id: %d\n" % number
     return b"".join((identity, b"data: ", data, b"\n\n"))
 
 
 def body(sent: bytes) -> dict[str, Any]:
-    """Return the message that sends a part of a stream."""
+    """Return the ASGI message that sends a part of a stream."""
     return {"type": "http.response.body", "body": sent, "more_body": True}
 
 
@@ -149,20 +149,20 @@ class Continuation(msgspec.Struct):
 
 @dataclass(eq=False)
 class TimelineStream(EventStream):
-    """One stream. Each server-sent event has what is new; comments show that the stream is alive."""
+    """A stream of a rule's timeline. Each server-sent event has the new moments."""
 
     rule_id: str = ""
     key: dict[str, Any] = field(default_factory=dict)
 
     async def tell(self, send: Send) -> None:
-        """Send what is new at each look."""
+        """Send the new moments periodically."""
         after: int | None = None
         while not self.ended:
             found = await self.ask(timeline(self.rule_id, self.key, after or 0))
             moments = msgspec.json.decode(found, type=Continuation).moments
             new = event(found) if moments or after is None else ALIVE
             after = moments[-1].number if moments else after or 0
-            # While it is not read, it is there once, and nothing more is asked for.
+            # If the caller does not read, one copy is in memory, and no more is requested.
             del found, moments
             await send(body(new))
             del new
@@ -176,15 +176,15 @@ class _Page(msgspec.Struct):
 
 @dataclass(eq=False)
 class FeedStreams(EventStreams):
-    """The open streams of a front end, and what tells them that there is something to read.
+    """The open feed streams of a front end, which are woken when their feeds have grown.
 
-    Detectors are read only where there is: a passive one is not activated, and an idle one becomes passive.
+    Only grown feeds are read, so that passive detectors are not activated and idle ones become passive.
     """
 
     _watching: asyncio.Task[None] | None = field(default=None, init=False)
 
     def watch(self) -> None:
-        """Look for news as long as there are streams."""
+        """Watch for grown feeds as long as there are streams."""
         if self._watching is None:
             self._watching = asyncio.create_task(self._watch(), name="feeds that grow")
 
@@ -197,27 +197,27 @@ class FeedStreams(EventStreams):
             self._watching = None
 
     async def _look(self) -> None:
-        """Stir the streams for which there is news, and those that are to end."""
+        """Wake the streams whose feeds have grown, and those that must end."""
         streams = [one for one in self.open if isinstance(one, FeedStream)]
         newest: dict[str, int] = {}
-        # Without an answer, the next look may get one.
+        # If there is no answer now, the next poll may get one.
         with suppress(DetectorUnavailable):
             newest = await self.backend.newest_firings([*{one.detector_id for one in streams}])
         for one in streams:
             if newest.get(one.detector_id, 0) > one.after or one.objectionable:
-                one.stirred.set()
+                one.woken.set()
 
 
 @dataclass(eq=False)
 class FeedStream(EventStream):
-    """One stream: an event for each firing, whose `id` is its number."""
+    """A stream of a feed: an event for each firing, whose `id` is its number."""
 
     after: int = 0
     """The number of the last firing that was sent."""
 
     @property
     def objectionable(self) -> bool:
-        """Whether the detector is gone or the token no longer good."""
+        """Whether the detector is gone or the token no longer valid."""
         streams = self.streams
         return (
             not streams.backend.exists(self.detector_id)
@@ -228,26 +228,26 @@ class FeedStream(EventStream):
         """Send the firings after a number, as they come."""
         assert isinstance(self.streams, FeedStreams), "they watch"
         self.streams.watch()
-        # Without data, it only says after which number to go on if the stream ends.
+        # An event without data tells the reader where to continue if the stream ends.
         await send(body(b"id: %d\n\n" % self.after))
         while not self.ended:
-            self.stirred.clear()
+            self.woken.clear()
             page = msgspec.json.decode(await self.ask(firings(self.after, PAGE)), type=_Page)
             self.after = page.next
             if page.firings:
                 events = _events(page)
                 del page
-                # While it is not read, it is there once, and nothing more is asked for.
+                # If the caller does not read, one copy is in memory, and no more is requested.
                 await send(body(events))
                 continue
-            while not (self.ended or self.stirred.is_set()):
+            while not (self.ended or self.woken.is_set()):
                 await self.wait(ALIVE_S)
-                if not self.stirred.is_set():
+                if not self.woken.is_set():
                     await send(body(ALIVE))
 
 
 def next_of(page: bytes) -> int:
-    """Return the number after which to go on behind a page."""
+    """Return the number after which the next page begins."""
     return msgspec.json.decode(page, type=_Page).next
 
 

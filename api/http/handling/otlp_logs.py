@@ -1,4 +1,4 @@
-"""Log records of OpenTelemetry: their form in JSON, and the events that they become."""
+"""Log records of OpenTelemetry: their JSON form, and their conversion to events."""
 
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +15,7 @@ from engine.language.limits import Limits
 Attributes = Mapping[str, Any]
 
 _NANOSECONDS: Final = 1_000
-"""Those of a microsecond, to which times are held."""
+"""The nanoseconds of a microsecond, to which times are rounded down."""
 
 
 _INT64: Final = 1 << 63
@@ -23,7 +23,7 @@ _EXPECTED: Final = {"expected": "a whole number of 64 bits, which may be a text"
 
 
 class LogRecord(NamedTuple):
-    """A log record. What it does not have is 0, empty or None."""
+    """A log record. Missing values are 0, empty or None."""
 
     time_ns: int
     observed_ns: int
@@ -48,8 +48,8 @@ class ScopeLogs(NamedTuple):
 def lines_of(logs: Iterable[ScopeLogs], now_us: int, limits: Limits, bytes_max: int) -> bytes:
     """Return the event of each log record, as a line of JSON. A record without a time gets `now_us`.
 
-    Raises Refusal 1400 if there are too many records, and 1003 if the lines would be too large: each repeats
-    the attributes of its resource.
+    Raises Refusal 1400 if there are too many records, and 1003 if the lines would be too large, because each
+    repeats the attributes of its resource.
     """
     lines: list[bytes] = []
     size = 0
@@ -77,7 +77,7 @@ def _line(record: LogRecord, common: Attributes, now_us: int) -> bytes:
         "span_id": record.span_id,
         "event_name": record.event_name,
     }
-    # What the record itself says counts, whatever its attributes are called.
+    # The record's own members take precedence over attributes of the same name.
     fields = {**record.attributes, **common, **_present(own)}
     if record.body is not None:
         fields["body"] = record.body
@@ -86,19 +86,19 @@ def _line(record: LogRecord, common: Attributes, now_us: int) -> bytes:
 
 
 def _present(fields: Attributes) -> Attributes:
-    # What is not sent is 0 or empty.
+    # Members that were not sent are 0 or empty.
     return {name: value for name, value in fields.items() if value}
 
 
 def number(value: float) -> float | str:
-    """Return a number as an event has it: as in OTLP's JSON, what JSON has no number for is a text."""
+    """Return a number for an event: as in OTLP's JSON, infinities and NaN are texts."""
     if isfinite(value):
         return value
     return "NaN" if isnan(value) else ("Infinity" if value > 0 else "-Infinity")
 
 
 def binary(value: bytes) -> str:
-    """Return bytes as an event has them: as in OTLP's JSON, in base64."""
+    """Return bytes for an event, in base64 as in OTLP's JSON."""
     return b64encode(value).decode()
 
 
@@ -109,7 +109,7 @@ _Whole = (
 
 
 class AnyValue(Struct, rename="camel"):
-    """A value: the one of its members that is there."""
+    """A value, in one of its members."""
 
     string_value: str | None = None
     bool_value: bool | None = None
@@ -141,13 +141,13 @@ class KeyValueList(Struct):
 
 
 class Resource(Struct):
-    """What the records are of."""
+    """The resource that the records describe."""
 
     attributes: list[KeyValue] = []
 
 
 class Scope(Struct):
-    """What made the records."""
+    """The instrumentation scope that made the records."""
 
     name: str = ""
     version: str = ""
@@ -182,16 +182,16 @@ class RecordsOfResource(Struct, rename="camel"):
 
 
 class ExportLogs(Struct, rename="camel"):
-    """Log records, as OTLP has them."""
+    """Log records in OTLP's JSON."""
 
     resource_logs: list[RecordsOfResource] = []
 
 
 class PartialSuccess(Struct, rename="camel"):
-    """What was refused: how many log records, and why."""
+    """How many log records were refused, and why."""
 
     rejected_log_records: str
-    """A number, which OTLP's JSON has as a text."""
+    """A number, as text, as in OTLP's JSON."""
     error_message: str
 
 

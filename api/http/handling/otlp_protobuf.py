@@ -1,7 +1,7 @@
-"""Reads the protobuf form of OTLP logs, and writes that of the answer.
+"""Reads OTLP logs in protobuf, and writes the answer in protobuf.
 
-It reads those few messages only (opentelemetry/proto/logs/v1/logs.proto, common/v1/common.proto): each field
-by its tag, which is its number and its wire type. Other fields are skipped, as protobuf demands.
+It reads only the messages of opentelemetry/proto/logs/v1/logs.proto and common/v1/common.proto, each field by
+its tag, which is its number and its wire type. Other fields are skipped, as protobuf demands.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _WIRE_TYPE: Final = 7
 _VARINT: Final = 0
 _BYTES: Final = 2
 _SIZES: Final = {1: 8, 5: 4}
-"""The bytes of a number, for the wire types that fix them."""
+"""The size of a number in bytes, for the fixed-size wire types."""
 _MORE: Final = 0x80
 _VARINT_BYTES_MAX: Final = 10
 _UINT64: Final = (1 << 64) - 1
@@ -24,11 +24,11 @@ _SIGN: Final = 1 << 63
 _DOUBLE: Final = Struct("<d")
 
 _FIRST: Final = 0x0A
-"""A first field that is bytes. In a request it has the logs of a resource; in these, the resource; in the
-logs of a scope, the scope; in a scope and an attribute, the name; in an array and an object, an element."""
+"""Field 1 as bytes: in a request, the logs of a resource; in these, the resource; in the logs of a scope, the
+scope; in a scope or an attribute, the name; in an array or an object, an element."""
 _SECOND: Final = 0x12
-"""A second field that is bytes. In the logs of a resource it has those of a scope; in these, a log record; in
-a scope, the version; in an attribute, the value."""
+"""Field 2 as bytes: in the logs of a resource, the logs of a scope; in these, a log record; in a scope, the
+version; in an attribute, the value."""
 
 
 class _Record:
@@ -46,7 +46,7 @@ class _Record:
 
 
 class _Value:
-    """The tags of a value, one of which it has."""
+    """The tags of a value, which has one of them."""
 
     TEXT: Final = 0x0A
     BOOLEAN: Final = 0x10
@@ -114,7 +114,7 @@ class LogsReader:
         )
 
     def _attributes(self, data: bytes, depth: int = 0) -> dict[str, Any]:
-        """Return the attributes in a message, each of which is its first field."""
+        """Return the attributes of a message, in its field 1."""
         attributes: dict[str, Any] = {}
         for tag, value in self._fields(data):
             if tag == _FIRST:
@@ -195,7 +195,7 @@ class LogsReader:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the number at a place and the place after it. Raises IndexError if it ends early."""
+    """Return the number at an offset and the offset after it. Raises IndexError if it ends early."""
     value = data[at]
     if value < _MORE:
         return value, at + 1

@@ -1,4 +1,4 @@
-"""Uploads of relations: parts of a body, cut between tuples, go to the detector's worker while it arrives."""
+"""Uploads of relations: while a body arrives, its parts, cut between tuples, go to the detector's worker."""
 
 import asyncio
 import contextlib
@@ -26,10 +26,10 @@ from engine.runtime.contract.requests.tuples import TuplesPart
 from engine.runtime.front_end.backend import Backend
 
 PART_BYTES: Final = 16 * 1024
-"""The most of a part that has several tuples. A worker stages it in about two milliseconds, for which events
-of the same detector wait."""
+"""The maximum size of a part with several tuples. A worker stages it in about two milliseconds, for which
+events of the same detector wait."""
 TUPLE_BYTES_MAX: Final = 64 * 1024
-"""No tuple may be longer."""
+"""The maximum size of a tuple."""
 
 _STRING: Final = rb'"(?:[^"\\]|\\.)*+"'
 _TUPLE: Final = rb'(?:\[(?:[^"\[\]{}]++|' + _STRING + rb")*+\]|" + _STRING + rb'|[^",\[\]{}\s]++)'
@@ -39,7 +39,7 @@ _LAST: Final = re.compile(rb"(?:\s*+" + _TUPLE + rb")?+\s*+\]\s*+\}\s*+", re.DOT
 _BEGIN: Final = re.compile(rb'\s*+\{\s*+"tuples"\s*+:\s*+\[')
 
 _CELL: Final = rb'(?:"(?:[^"]|"")*+"[^,\r\n]*+|[^",\r\n][^,\r\n]*+)?+'
-"""A quote has a meaning only if the cell begins with it, as for `csv.reader`."""
+"""A quote is special only at the beginning of a cell, as for `csv.reader`."""
 _ROWS: Final = re.compile(rb"(?:" + _CELL + rb"(?:," + _CELL + rb")*+[\r\n])*+")
 
 
@@ -51,15 +51,15 @@ class NewRelation(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(eq=False)
 class TupleParts:
-    """Reads a body, and holds no more of it than a part and what arrived with its end."""
+    """Reads a body, and holds only one part of it and the bytes that arrived with the part's end."""
 
     _receive: Receive
     _reservation: Reservation
     _form: TuplesPart
-    """How the body is written."""
+    """The format of the body."""
     bytes_max: int
     part_s: float
-    """Within which each part has to arrive."""
+    """The time within which each part must arrive."""
     limits: Limits
     _held: bytearray = field(default_factory=bytearray)
     _size_bytes: int = 0
@@ -74,7 +74,7 @@ class TupleParts:
             yield part
 
     async def _fill(self, bytes_: int) -> None:
-        """Receive until there is more than that, or the body ends."""
+        """Receive until there are more bytes than that, or the body ends."""
         try:
             async with asyncio.timeout(self.part_s):
                 while not self._ended and len(self._held) <= bytes_:
@@ -90,9 +90,9 @@ class TupleParts:
             raise RequestRefusal(1502, said) from None
 
     async def _next(self, end_of: Callable[[int], int]) -> bytes:
-        """Cut the next part off; empty if there is no end of a tuple where one must be.
+        """Cut off the next part; empty if there is no end of a tuple where one must be.
 
-        `end_of` gives where the last whole tuple within so many bytes ends, or 0.
+        `end_of` returns the end of the last whole tuple within a number of bytes, or 0.
         """
         for bytes_ in (PART_BYTES, TUPLE_BYTES_MAX):
             await self._fill(bytes_)
@@ -103,7 +103,7 @@ class TupleParts:
     def _cut(self, end: int) -> bytes:
         body = bytes(memoryview(self._held)[:end])
         del self._held[:end]
-        # The queue of the detector counts it from here on, and the age of the rest counts from now.
+        # From here on, the queue of the detector counts the part, and the age of the rest counts from now.
         self._reservation.release()
         return body
 
@@ -128,7 +128,7 @@ class TupleParts:
     async def _of_json(self) -> AsyncIterator[TuplesPart]:
         await self._fill(TUPLE_BYTES_MAX)
         if self._ended and len(self._held) <= TUPLE_BYTES_MAX:
-            # A whole body may have its members in any order, and what is wrong with it can be told exactly.
+            # A whole body may have its members in any order, and its defects can be reported exactly.
             tuples = decode(bytes(self._held), NewRelation, self.limits).tuples
             yield msgspec.structs.replace(self._form, body=bytes(tuples))
             return
@@ -141,7 +141,7 @@ class TupleParts:
         while body := await self._next(self._end_of_tuples):
             part = b"[" + body.rstrip()[:-1] + b"]"
             yield msgspec.structs.replace(self._form, body=part, first=count)
-            # The next part says how many tuples there were, so that a message can name the place.
+            # The next part carries the number of earlier tuples, so that messages can name places.
             with contextlib.suppress(msgspec.DecodeError):
                 count += len(msgspec.json.decode(part, type=list[msgspec.Raw]))
         if not self._ended or _LAST.fullmatch(self._held) is None:
@@ -168,7 +168,7 @@ class TupleParts:
 
 @dataclass(eq=False)
 class RelationUpload:
-    """One upload: the worker stages the parts, and the relation is replaced once all of them are there."""
+    """One upload: the worker stages the parts, and replaces the relation once all have arrived."""
 
     backend: Backend
     authenticator: Authenticator
@@ -178,15 +178,15 @@ class RelationUpload:
     parts: TupleParts
     deadline_s: float
     by: str = ""
-    """The id of the caller's token, a blank and its name."""
+    """The id of the caller's token, a space and its name."""
 
     async def serve(self, _receive: Receive, send: Send, _progress: RequestTimeout) -> None:
-        """Read the body and answer. Raises CallerGone, and the relation is then as it was."""
+        """Read the body and answer. Raises CallerGone; the relation is then unchanged."""
         try:
             response = await self._uploaded()
         except CallerGone:
             raise
-        except Exception as error:  # noqa: BLE001 -- whatever it is, the caller is owed a response
+        except Exception as error:  # noqa: BLE001 -- the caller must get a response
             response = error_response(error)
         await send_response(response, send)
 

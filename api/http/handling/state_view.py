@@ -1,4 +1,4 @@
-"""Requests for a detector's state, page by page, and their answers."""
+"""Answers requests for a detector's state, page by page."""
 
 from collections.abc import Awaitable, Callable
 from heapq import nsmallest
@@ -15,7 +15,7 @@ from engine.evaluation.wire.events import Answer, Done
 from engine.runtime.contract.requests.operations import Operation, state
 
 CALLS_MAX = 100
-"""The most calls for one page of keys in an order of their own."""
+"""The maximum number of calls for one page of keys in their internal order."""
 
 Call = Callable[[Operation], Awaitable[Answer]]
 
@@ -23,7 +23,7 @@ _SORTED: Final[dict[tuple[str, object], Literal["costs", "seen"]]] = {
     ("rules", "cost"): "costs",
     ("keys", "seen"): "seen",
 }
-"""What to ask for a list, by list and order, where all of it has to be read for a page."""
+"""The request for a list, by list and order, for lists that must be read whole for a page."""
 
 
 async def state_view(call: Call, query: StateQuery) -> Response:
@@ -48,7 +48,7 @@ async def state_view(call: Call, query: StateQuery) -> Response:
 
 
 async def _placed(call: Call, query: StateQuery, asked: StateAsked) -> Response:
-    """Read a page of keys in an order of their own, in several calls."""
+    """Read a page of keys in their internal order, in several calls."""
     place = (
         KeyPlace() if isinstance(query.after, msgspec.UnsetType) else KeyPlace(*after_of(query.after)[::-1])
     )

@@ -1,1 +1,1 @@
-"""What belongs to one request: head, query, timeout, log line."""
+"""The parts of one request: head, query, timeout and log record."""

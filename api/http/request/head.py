@@ -1,4 +1,4 @@
-"""The head of a request: what its header fields say, and its path in canonical form."""
+"""The head of a request: the meaning of its header fields, and its path in canonical form."""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _ENCODINGS: Final = frozenset({b"gzip", b"identity"})
 _LENGTH_DIGITS_MAX: Final = 18
 _KEY: Final = re.compile(rb"[!-~]{1,255}")
 _SEGMENTS_MAX: Final = 16
-"""No path of the service has more; what has is not decoded, which takes a microsecond for each."""
+"""The maximum number of segments. Longer paths are unknown, and not decoded, to save time."""
 _ORIGIN: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/]*")
 
 
@@ -31,11 +31,11 @@ _NDJSON_TOO: Final = frozenset(
         *(b"application/x-json-stream", b"text/x-ndjson", b"text/ndjson", b"text/jsonl"),
     }
 )
-"""Other names of NDJSON. None was ever registered, and programs send each of them."""
+"""Other media types of NDJSON. None is registered, and programs use all of them."""
 
 
 def authorization(head: Fields) -> bytes | None:
-    """Return the Authorization header; None if it is absent; empty, which is malformed, if it is repeated."""
+    """Return the Authorization header: None if absent, empty, which is malformed, if repeated."""
     value = head.found.get(b"authorization")
     return b"" if b"authorization" in head.repeated else value
 
@@ -48,7 +48,7 @@ def accepts(head: Fields, media_type: bytes) -> bool:
 
 
 def last_event_id(head: Fields) -> int | None:
-    """Return the number in Last-Event-ID, None where it is absent. Raises RequestRefusal 1006."""
+    """Return the number in Last-Event-ID; None if absent. Raises RequestRefusal 1006."""
     value = next((value for name, value in head.headers if name == b"last-event-id"), None)
     if value is None:
         return None
@@ -58,7 +58,7 @@ def last_event_id(head: Fields) -> int | None:
 
 
 def announced_length(head: Fields) -> int | None:
-    """Return the Content-Length, None where it is absent or not a number."""
+    """Return the Content-Length; None if absent or not a number."""
     value = head.found.get(b"content-length", b"")
     return int(value[:_LENGTH_DIGITS_MAX]) if value.isdigit() else None
 
@@ -72,7 +72,7 @@ def check_length(head: Fields, bytes_max: int) -> int | None:
 
 
 def body_bytes_max(operation: Operation | None, settings: Settings) -> int:
-    """Return the most bytes of a body that an operation takes, or that are read and ignored."""
+    """Return the maximum size of an operation's body, or of a body that is read and ignored."""
     if operation is None or operation.body is None:
         return settings.max_discard_bytes
     if operation.is_upload:
@@ -86,7 +86,7 @@ def too_large(bytes_max: int) -> RequestRefusal:
 
 
 def idempotency_key(head: Fields) -> str:
-    """Return the Idempotency-Key, empty where there is none. Raises RequestRefusal 1006."""
+    """Return the Idempotency-Key, empty if there is none. Raises RequestRefusal 1006."""
     if defects := _defects_of_key(head):
         raise RequestRefusal(1006, *defects)
     return head.found.get(b"idempotency-key", b"").decode("ascii")
@@ -111,7 +111,7 @@ def check_headers(
     takes_key: bool = False,
     takes_any_type: bool = False,
 ) -> bytes:
-    """Validate the headers and give the media type of the body, by default the first of `media_types`.
+    """Validate the headers; return the media type of the body, by default the first of `media_types`.
 
     `media_types` is empty for an operation without a body. Without `takes_key`, an Idempotency-Key is
     ignored, and with `takes_any_type` the Content-Type. Raises RequestRefusal 1006, with every defect, or
@@ -159,13 +159,13 @@ def content_encoding(head: Fields) -> bytes:
 
 
 def media_type_of(content_type: bytes) -> bytes:
-    """Return a Content-Type without its parameters, in lower case; any name of NDJSON as NDJSON."""
+    """Return a Content-Type without its parameters, in lower case; all types of NDJSON as the same one."""
     media_type = content_type.partition(b";")[0].strip().lower()
     return NDJSON if media_type in _NDJSON_TOO else media_type
 
 
 def detector_name(raw_path: bytes) -> str | None:
-    """Return the name in a path that names a detector by it, as `/api/detectors/name:logins/rules` does."""
+    """Return the name of a detector in a path such as `/api/detectors/name:logins/rules`; else None."""
     origin = _ORIGIN.match(raw_path)
     segments = raw_path[origin.end() if origin else 0 :].split(b"/", _DETECTOR_SEGMENT + 1)
     if len(segments) <= _DETECTOR_SEGMENT:
@@ -177,10 +177,10 @@ def detector_name(raw_path: bytes) -> str | None:
 def canonical_path(raw_path: bytes) -> str:
     """Return a path with its percent-escapes decoded, except `%2F`, which is part of a segment.
 
-    A path of more than _SEGMENTS_MAX segments leads nowhere, and stays as it is.
+    A path of more than _SEGMENTS_MAX segments is unknown anyway, and is returned unchanged.
     """
     if not raw_path.startswith(b"/"):
-        # The absolute form, which clients send to proxies.
+        # It has the absolute form, which clients send to proxies.
         origin = _ORIGIN.match(raw_path)
         raw_path = raw_path[origin.end() :] if origin else raw_path
     text = raw_path.decode("latin-1")

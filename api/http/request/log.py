@@ -18,7 +18,7 @@ _log = logging.getLogger("rule_detector.requests")
 _log.setLevel(logging.INFO)
 
 SLOW_LINES_MAX: Final = 10
-"""The most lines a second about slow requests. If all requests are slow, a few lines are enough."""
+"""The maximum number of lines a second about slow requests. If all are slow, a few lines are enough."""
 
 _CHARS_MAX: Final = 300
 
@@ -49,7 +49,7 @@ class RequestLog:
         body: bytes = b"",
         may_be_slow: bool = True,
     ) -> None:
-        """Log the current request if it is to be logged. `body` is the beginning of its response."""
+        """Log the current request if required. `body` is the beginning of its response."""
         is_slow = may_be_slow and elapsed_s >= self._slow_s
         if not self._all and not (is_slow and self._take_line()):
             return
@@ -77,7 +77,7 @@ class RequestLog:
         _log.log(level, "a slow request" if is_slow else "a request", extra={FIELDS: fields})
 
     def _take_line(self) -> bool:
-        """Take one of this second's lines about slow requests. Return whether one was left."""
+        """Take one of this second's lines about slow requests; return whether one was left."""
         now_s = self._now_s()
         if now_s - self._since_s >= 1:
             self._since_s = now_s
@@ -93,7 +93,7 @@ def _ms(seconds: float | None) -> float | None:
 
 
 def _path(scope: Mapping[str, Any]) -> str:
-    # Without the query, in which a caller may have put a secret.
+    # The query is left out, because a caller may have put a secret in it.
     return canonical_path(scope["raw_path"][: 4 * _CHARS_MAX])[:_CHARS_MAX]
 
 

@@ -1,4 +1,4 @@
-"""Query strings: the parameters that an operation takes, parsed and validated."""
+"""Parses and validates query strings."""
 
 import re
 from typing import Any, Final, TypeVar
@@ -12,7 +12,7 @@ from engine.language.condition import Scalar
 Q = TypeVar("Q", bound=msgspec.Struct)
 
 PARAMETERS_MAX: Final = 64
-"""The most parameters of a query; no operation takes a quarter of them."""
+"""The maximum number of parameters in a query; no operation takes a quarter of them."""
 _SHOWN_CHARS: Final = 80
 _WHOLE: Final = re.compile("-?[0-9]+")
 
@@ -53,7 +53,7 @@ def _converted(text: str, type_: Any) -> Any:
     """Return the value of a parameter. Raises msgspec.ValidationError."""
     value = msgspec.convert(text, type_, strict=False)
     if isinstance(value, int) and not _WHOLE.fullmatch(text):
-        # msgspec takes `1e3` and `1.0` for whole numbers, too.
+        # msgspec would accept `1e3` and `1.0` as whole numbers.
         raise msgspec.ValidationError(text)
     return value
 

@@ -15,10 +15,10 @@ from engine.runtime.front_end.permits import Permit
 _TICK_S: Final = 0.05
 
 BACKSTOP_S: Final = 2.0
-"""How long past its deadline a request may take, so that the component that works on it can report first."""
+"""How long a request may exceed its deadline, so that the component that works on it can report first."""
 
 OTHER: Final = "other"
-"""The operation of a request for which none was recognised."""
+"""The operation name of a request that matches no operation."""
 EVALUATIONS_STREAM: Final = "evaluate_stream"
 TIMELINE_STREAM: Final = "timeline_stream"
 FIRINGS_STREAM: Final = "firings_stream"
@@ -28,14 +28,14 @@ STREAMS: Final = frozenset({EVALUATIONS_STREAM, TIMELINE_STREAM, FIRINGS_STREAM}
 
 @dataclass(eq=False)
 class RequestTimeouts:
-    """The requests under way.
+    """The requests in progress.
 
     Most requests are answered within a few milliseconds. A timer for each, or a task that waits for the end
-    of each connection, would cost more than the request. So a shared tick finds the requests that are still
-    there after one to two ticks, and starts both for these only.
+    of each connection, would cost more than the request. So a shared tick starts both only for the requests
+    that are still in progress after one to two ticks.
 
-    A body must arrive within `deadline_s`. The work after it may take BACKSTOP_S longer, and that on a long
-    operation `more_s` longer still.
+    A body must arrive within `deadline_s`. The work after it may take BACKSTOP_S longer, and a long operation
+    `more_s` longer still.
     """
 
     deadline_s: float
@@ -44,14 +44,14 @@ class RequestTimeouts:
     _ticking: bool = False
 
     def add(self, request_timeout: "RequestTimeout") -> None:
-        """Register a request that begins."""
+        """Register a new request."""
         self._young.add(request_timeout)
         if not self._ticking:
             self._ticking = True
             asyncio.get_running_loop().call_later(_TICK_S, self._tick)
 
     def remove(self, request_timeout: "RequestTimeout") -> None:
-        """Remove a request that ends."""
+        """Remove a finished request."""
         self._young.discard(request_timeout)
         self._older.discard(request_timeout)
 
@@ -68,7 +68,7 @@ class RequestTimeouts:
 class RequestTimeout:
     """Cancels its blocks at the deadline or when the caller has gone, and raises the reason instead.
 
-    Also holds what is known of the request so far, for its metrics and its log.
+    Also holds the facts about the request for its metrics and its log.
     """
 
     _timeouts: RequestTimeouts
@@ -80,9 +80,9 @@ class RequestTimeout:
     operation: str = OTHER
     """The name of the operation, once it is known."""
     more_s: float = 0.0
-    """How much longer than others the work on it may take."""
+    """How much longer than others the operation may take."""
     stream_error: bytes = b""
-    """The error that ended a stream after its status was sent, as another operation answers it."""
+    """The error that ended a stream after its status was sent, as a response."""
     _started: bool = False
     _timer: asyncio.TimerHandle | None = None
     _receiver: asyncio.Task[None] | None = None
@@ -105,14 +105,14 @@ class RequestTimeout:
         return time.monotonic() - self._since_s
 
     def mark_authenticated(self, permit: Permit) -> None:
-        """Record that the caller's token is known. The connection is then kept until the response."""
+        """Record that the caller's token is valid. The connection is then not evicted until the response."""
         self.is_authenticated = True
         current_request().token_id = permit.known_as
         if self._slot is not None:
             self._slot.mark_authenticated()
 
     def body_read(self) -> None:
-        """Record that the body has been read: only the end of the connection can be received from now on."""
+        """Record that the body has been read, so that only the end of the connection can be received."""
         self.body_is_read = True
         if self._started:
             self._watch_connection()
@@ -125,7 +125,7 @@ class RequestTimeout:
             self._timer.cancel()
         if self._receiver is not None:
             self._receiver.cancel()
-        # A cancellation from elsewhere may have come at the same time, and takes precedence.
+        # A cancellation from elsewhere at the same time takes precedence.
         reason, self._reason = self._reason, None
         if reason is not None and self._task is not None:
             others = self._task.uncancel()
@@ -133,7 +133,7 @@ class RequestTimeout:
                 try:
                     raise reason from None
                 finally:
-                    # Its traceback holds this frame; without this line there would be a reference cycle.
+                    # Avoids a reference cycle, because its traceback holds this frame.
                     del reason
 
     def start(self) -> None:

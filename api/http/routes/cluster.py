@@ -20,8 +20,8 @@ blueprint = Operations("cluster")
 @describe(
     scope="admin",
     summary="Show what runs where",
-    text="Nodes, front ends, detector workers with their detectors, what waits, memory, and disk room. "
-    "The numbers are at most a second old. With `limit` or `after`, only a page of the workers, by name.",
+    text="Nodes, front ends, detector workers with their detectors, queues, memory, and disk space. The "
+    "numbers are at most a second old. With `limit` or `after`, only a page of the workers, by name.",
     query=messages.ClusterQuery,
     result=messages.Cluster,
     result_example=examples.CLUSTER,
@@ -38,7 +38,7 @@ async def show_cluster(query: messages.ClusterQuery) -> Response:
 
 
 def _seen(cluster: ClusterFigures, permit: Permit) -> ClusterFigures:
-    """Return what runs where, without the detectors that a token does not see."""
+    """Return the figures without the detectors that a token may not use."""
     if permit.detectors is None:
         return cluster
     replace = msgspec.structs.replace
@@ -54,9 +54,9 @@ def _seen(cluster: ClusterFigures, permit: Permit) -> ClusterFigures:
     scope="admin",
     is_of_all=True,
     summary="Drain a node",
-    text="No worker is started there from now on, its detectors are moved to other nodes one after the "
-    "other, and its workers end; the directory moves too. `GET /api/cluster` shows the progress. "
-    "Repeating it changes nothing.",
+    text="No more workers are started there, its detectors are moved to other nodes one after another, and "
+    "its workers end; the directory moves too. `GET /api/cluster` shows the progress. Repeating it changes "
+    "nothing.",
     result=NodeFigures,
     own_codes=(1204,),
     result_example={**examples.CLUSTER["nodes"][0], "draining": "operator"},
@@ -70,7 +70,7 @@ async def drain_node(id: str) -> Response:
     scope="admin",
     is_of_all=True,
     summary="Let a node take detectors again",
-    text="Ends a drain that an operator asked for, not one by Ray.",
+    text="Ends a drain by an operator, not one by Ray.",
     result=NodeFigures,
     own_codes=(1204,),
     result_example=examples.CLUSTER["nodes"][0],
@@ -82,7 +82,7 @@ async def undrain_node(id: str) -> Response:
 @blueprint.get("/healthz")
 @describe(
     scope="none",
-    summary="Tell whether the process is alive",
+    summary="Check that the process is alive",
     result=messages.Alive,
     result_example={"alive": True},
 )
@@ -93,10 +93,10 @@ async def health() -> Response:
 @blueprint.get("/readyz")
 @describe(
     scope="none",
-    summary="Tell whether requests are served",
-    text="With a token, the response also says why they are not, or what is wrong although they are: "
-    "`problems`, which names detectors and files. An unknown token counts as none here, so that a "
-    "revoked one does not make a probe fail.",
+    summary="Check that requests are served",
+    text="With a token, the response also says why they are not, or lists problems that do not prevent it: "
+    "`problems`, which names detectors and files. An unknown token counts as none here, so that a probe "
+    "does not fail because of a revoked one.",
     result=messages.Ready,
     own_codes=(1501, 1503),
     result_example={"ready": True, "problems": []},
@@ -107,6 +107,6 @@ async def readiness() -> Response:
         permit = service.authenticator.permit(authorization(request.head))
     except (RequestRefusal, DetectorUnavailable):
         permit = None
-    # What it says names detectors.
+    # Problems name detectors.
     tells = permit is not None and permit.may("read") and permit.detectors is None
     return await service.readiness.answer(has_token=tells)

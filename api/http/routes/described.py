@@ -13,11 +13,11 @@ View = Callable[..., Awaitable[Any]]
 _DESCRIBED: Final[dict[View, Operation]] = {}
 
 
-def describe(**said: Any) -> Callable[[View], View]:
-    """Describe the operation of a view by the fields of Operation. Its name is the view's."""
+def describe(**fields: Any) -> Callable[[View], View]:
+    """Describe the operation of a view by fields of Operation. Its name is that of the view."""
 
     def keep(view: View) -> View:
-        _DESCRIBED[view] = Operation(name=view.__name__, route="", **said)
+        _DESCRIBED[view] = Operation(name=view.__name__, route="", **fields)
         return view
 
     return keep

@@ -21,7 +21,7 @@ from engine.runtime.front_end.permits import Permit
 blueprint = Operations("detectors")
 
 _PIECE: Final = 1000
-"""Entries of a list that are encoded at once, in less than a millisecond."""
+"""The entries of a list that are encoded at once, in less than a millisecond."""
 _LIST_TOO_LONG: Final = (
     f"the detectors take more than {LIST_BYTES_MAX} bytes together, which is the limit of one answer; "
     "ask for pages, with `limit` and `after`"
@@ -55,13 +55,13 @@ async def list_detectors(query: catalogue.DetectorsQuery) -> Response:
 
 
 async def _all() -> Response:
-    # One after another: each of many at once would take a part of every turn of the loop.
+    # Lists are made one at a time: many at once would each take a part of every loop iteration.
     async with service.listing:
         return await _listed(await service.backend.detectors())
 
 
 async def _own(permit: Permit, query: catalogue.DetectorsQuery) -> list[tuple[str, str]]:
-    """Return those that a token sees that is for some detectors only. Raises RequestRefusal 1006."""
+    """Return the detectors that a limited token may use. Raises RequestRefusal 1006."""
     seen = [one for one in await service.backend.detectors() if permit.sees(one[0])]
     after, begin = given(query.after), 0
     if after is not None:
@@ -120,8 +120,8 @@ async def delete_detector(detectorId: str) -> Response:
 @describe(
     scope="write",
     summary="Copy a detector",
-    text="Makes another detector, with the same rules under new ids and with all that they remember. "
-    "From then on the two are independent. The original goes on while it is copied.",
+    text="Creates another detector with the same rules, under new ids, and with their whole state. From then "
+    "on the two are independent. The original keeps working while it is copied.",
     body=catalogue.NewDetector,
     body_example={"name": "logins, with other rules"},
     own_codes=(1400,),
@@ -137,8 +137,8 @@ async def fork_detector(detectorId: str, body: bytes) -> Response:
 @describe(
     scope="admin",
     summary="Move a detector to another node",
-    text="The detector is saved here and activated there. Waiting requests follow it in order, and each "
-    "is answered once. A detector that is already there stays.",
+    text="The detector is saved here and activated there. Waiting requests follow it in order, and each is "
+    "answered once. If the detector is already there, nothing changes.",
     body=cluster.Move,
     body_example={"node": 2 * "9f3c1d"},
     result=cluster.Moved,
@@ -152,7 +152,7 @@ async def move_detector(detectorId: str, body: bytes) -> Response:
 
 
 def _check_room() -> None:
-    """Raise Refusal 1400 if the token is for so many detectors that none can be added."""
+    """Raise Refusal 1400 if the token has the maximum number of detectors."""
     if not request.permit.has_room:
         said = f"the token is for {TOKEN_DETECTORS_MAX} detectors, which is the limit"
         raise Refusal(Entry(TOO_MANY, said))
@@ -172,7 +172,7 @@ async def _listed(entries: Sequence[tuple[str, str]]) -> Response:
             size += len(pieces[-1])
             if size > LIST_BYTES_MAX:
                 raise Refusal(Entry(TOO_MANY, _LIST_TOO_LONG))
-            # It is there twice when it is put together.
+            # The list is in memory twice when its pieces are joined.
             if not room.grow(2 * len(pieces[-1])):
                 message = "there is no memory for the list beside the requests of others; ask for pages"
                 raise DetectorUnavailable(TOO_MANY_WAIT, message, retry_after_s=1.0)

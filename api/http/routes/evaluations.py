@@ -1,6 +1,6 @@
-"""The routes of evaluations, and of what shows their course: events in, actions out.
+"""The routes of evaluations, explanations, feeds and state: events in, actions out.
 
-The detector itself decodes the bodies. Nearly all evaluations take the fast path and never come here.
+The detector itself decodes the bodies. Nearly all evaluations take the fast path and never get here.
 """
 
 from functools import partial
@@ -42,9 +42,9 @@ blueprint = Operations("evaluations")
     scope="evaluate",
     dry_run_scope="read",
     summary="Evaluate an event",
-    text="Gives one action for each enabled rule whose condition is true now, by priority. A detector's "
+    text="Returns one action for each enabled rule whose condition is true now, by priority. A detector's "
     "clock never runs backwards, and a much older event is refused with `1402`. The example suits a new "
-    "detector, and the detector of the demo, where rules fire.",
+    "detector and the detector of the demo, where rules fire.",
     query=messages.EvaluateQuery,
     body=EvaluateBody,
     body_example={"event": examples.EVENT, "context": {"vars": {"blocklist": ["203.0.113.7"]}}},
@@ -68,10 +68,10 @@ async def evaluate(detectorId: str, body: bytes, query: messages.EvaluateQuery) 
     scope="evaluate",
     dry_run_scope="read",
     summary="Evaluate many events in order",
-    text="A refused event has its errors in its place, and the others are evaluated. As msgpack the body "
-    "is the same document, and the response is JSON. As NDJSON each line is the body of one "
-    "evaluation, or its event alone, and lines are answered while others are still arriving; a stream "
-    "takes no Idempotency-Key and no query.",
+    text="The result of a refused event has its errors; the other events are evaluated. In msgpack the body "
+    "is the same document, and the response is JSON. In NDJSON each line is the body of one evaluation, or "
+    "its event alone, and lines are answered while others are still arriving; a stream takes no "
+    "Idempotency-Key and no query.",
     query=messages.BatchQuery,
     body=BatchBody,
     body_example={"events": [examples.EVENT], "context": {"vars": {}}},
@@ -103,10 +103,10 @@ async def evaluate_batch(
 @describe(
     scope="evaluate",
     summary="Evaluate plain records",
-    text="Takes what log shippers send, whatever the Content-Type says of it: a JSON object, an array of "
-    "objects, or an object a line. Each is the fields of an event. The records of a body are evaluated in "
-    "the order of their times. Those that are refused are counted, and the others evaluated; if all are, the "
-    "answer is the first refusal, so that a shipper keeps what it could not deliver.",
+    text="Takes what log shippers send, whatever its Content-Type: a JSON object, an array of objects, or an "
+    "object a line. Each object has the fields of an event. The records of a body are evaluated in the order "
+    "of their times. Refused records are counted, and the others evaluated; if all are refused, the answer "
+    "is the first refusal, so that a shipper keeps what it could not deliver.",
     query=messages.IngestQuery,
     body=dict[str, Any] | list[dict[str, Any]],
     body_example=[examples.EVENT["fields"]],
@@ -127,9 +127,9 @@ async def ingest(detectorId: str, query: messages.IngestQuery, body: bytes) -> R
 @describe(
     scope="evaluate",
     summary="Evaluate OpenTelemetry logs",
-    text="Takes logs as OTLP/HTTP exporters send them, as protobuf or JSON, and answers as OTLP says: no "
-    "envelope, unless it is an error. Each log record is an event at its `timeUnixNano`, or else when it "
-    "was observed. Its fields are the attributes of the record, those of its resource as `resource.NAME`, "
+    text="Takes logs as OTLP/HTTP exporters send them, as protobuf or JSON, and answers as OTLP demands: "
+    "without an envelope, except for errors. Each log record is an event at its `timeUnixNano`, or else when "
+    "it was observed. Its fields are the attributes of the record, those of its resource as `resource.NAME`, "
     "`scope.name`, `scope.version`, `body`, `severity`, `severity_number`, `trace_id`, `span_id` and "
     "`event_name`. Refused records are counted in `partialSuccess`.",
     body=ExportLogs,
@@ -154,9 +154,9 @@ async def export_logs(detectorId: str, body: bytes) -> Response:
 @describe(
     scope="evaluate",
     summary="Let time pass without an event",
-    text="Moves the detector's clock to `timestamp_ms`, and gives the actions of the timed rules that fire "
-    "because of it, in order of time. A time that is not after the clock changes nothing. The service "
-    "itself ticks each detector when something is due (`--tick-s`).",
+    text="Moves the detector's clock to `timestamp_ms`, and returns the actions of the timed rules that fire "
+    "because of it, in order of time. A time that is not after the clock changes nothing. The service itself "
+    "ticks each detector when a timed rule is due (`--tick-s`).",
     query=messages.RecordedQuery,
     body=TickBody,
     body_example={"timestamp_ms": examples.EVENT["timestamp_ms"]},
@@ -174,9 +174,9 @@ async def tick(detectorId: str, query: messages.RecordedQuery, body: bytes) -> R
 @describe(
     scope="read",
     summary="Explain why rules fire, or not",
-    text="Tells what an evaluation of the event would do, and records nothing. Gives for each rule, or "
-    "for the one named, the tree of its condition: what is true, what was looked up, which event settled "
-    "it, and until when it stays so.",
+    text="Shows what an evaluation of the event would do, without recording it. Returns for each rule, or "
+    "for the given one, the tree of its condition: what is true, what was looked up, which event settled "
+    "it, and until when that holds.",
     body=ExplainBody,
     body_example={"event": examples.EVENT},
     result=inspecting.Explanation,
@@ -191,12 +191,12 @@ async def explain(detectorId: str, body: bytes) -> Response:
 @describe(
     scope="read",
     summary="Read the feed of a detector",
-    text="The actions of rules whose `notify` is true, in order, each with a number that is never used "
-    "again: what fired, when, for which keys, and why. At most `limit`, after the number `after`; go on "
-    "with `next`. The last ones are kept (setting `max_firings`); where some are gone, the first entry is "
-    "a `gap`. With `Accept: text/event-stream`, firings follow as they come, each an event whose `id` is "
-    "its number, from the next one on, or after `after` or the header `Last-Event-ID`. Reading delays no "
-    "evaluation.",
+    text="The actions of rules whose `notify` is true, in order, each with a number that is never reused: "
+    "what fired, when, for which keys, and why. Returns at most `limit` firings after the number `after`; "
+    "continue with `next`. Only the latest firings are kept (setting `max_firings`); if some are gone, the "
+    "first entry is a `gap`. With `Accept: text/event-stream`, firings follow as they occur, each as an "
+    "event whose `id` is its number, after `after` or the header `Last-Event-ID`, by default new ones. "
+    "Reading delays no evaluation.",
     query=messages.FiringsQuery,
     result=messages.Firings,
     own_codes=(1006, 1401),
@@ -208,7 +208,7 @@ async def firings(detectorId: str, query: messages.FiringsQuery) -> Response | F
         return await service.call(detectorId, operations.firings(after or 0, limit))
     if (last := last_event_id(request.head)) is not None:
         after = last
-    # What is wrong with the request has a status of its own.
+    # Errors of the request must be found before the stream begins, to set the status.
     answer = await service.backend.call(detectorId, operations.firings(after, 1))
     if not isinstance(answer, Done):
         return answered(answer)
@@ -221,10 +221,10 @@ async def firings(detectorId: str, query: messages.FiringsQuery) -> Response | F
 @describe(
     scope="read",
     summary="Look inside a detector",
-    text="Gives the detector in numbers: clock, events, rules, keys, bytes, journal, snapshot, worker. "
-    "With `list`, one page of its keys, its memories or its rules; with `rule` and `key`, the standing "
-    "verdict of a rule, as a tree; with `rule`, `list=keys` and `true=true`, the keys for which it is "
-    "true. It delays events by a few milliseconds at most.",
+    text="Returns the detector in numbers: clock, events, rules, keys, bytes, journal, snapshot, worker. "
+    "With `list`, returns a page of its keys, memories or rules; with `rule` and `key`, the current verdict "
+    "of a rule, as a tree; with `rule`, `list=keys` and `true=true`, the keys for which the rule is true. "
+    "It delays events by a few milliseconds at most.",
     query=StateQuery,
     result=State,
     own_codes=(1201, 1400, 1401),
@@ -235,7 +235,7 @@ async def state(detectorId: str, query: StateQuery) -> Response:
 
 
 ERRORS_MAX: Final = 20
-"""How many errors are told."""
+"""The maximum number of errors in the answer."""
 
 
 class _Result(msgspec.Struct):
@@ -247,7 +247,7 @@ class _Results(msgspec.Struct):
 
 
 def check_accepted(result: bytes) -> None:
-    """Raise Refusal with the first error of a batch and those of its kind, if no event was accepted."""
+    """If no event was accepted, raise Refusal with the first error of a batch and others of its kind."""
     if b'"errors":' not in result:
         return
     refused = [one.errors for one in msgspec.json.decode(result, type=_Results).results]
@@ -260,11 +260,11 @@ def check_accepted(result: bytes) -> None:
 
 
 _TOLD: Final = 3
-"""How many refusals the message of the answer tells."""
+"""The maximum number of refusals in the message of the answer."""
 
 
 def events_in(body: bytes, now_us: int, limits: Limits, bytes_max: int, *, in_protobuf: bool) -> bytes:
-    """Return the events of the log records in a body, a line each. Raises Refusal."""
+    """Return the events of the log records in a body, one a line. Raises Refusal."""
     if in_protobuf:
         logs = otlp_protobuf.LogsReader(limits).logs(body)
     else:
@@ -273,7 +273,7 @@ def events_in(body: bytes, now_us: int, limits: Limits, bytes_max: int, *, in_pr
 
 
 def exported(answer: Done, *, in_protobuf: bool) -> Response:
-    """Return the response to records that were evaluated, and of which some may have been refused."""
+    """Return the response to evaluated log records, of which some may have been refused."""
     said = msgspec.json.decode(answer.result)
     refused, message = said["refused"], _message(said["errors"])
     if in_protobuf:

@@ -1,4 +1,4 @@
-"""The routes of relations: tuples that are stored with a detector, which its conditions look up."""
+"""The routes of relations: tuples stored with a detector, which its conditions look up."""
 
 from typing import Final
 from urllib.parse import unquote_to_bytes
@@ -46,8 +46,8 @@ async def list_relations(detectorId: str) -> Response:
 @describe(
     scope="read",
     summary="Show the tuples of a relation",
-    text="A page of them, in an order of the service. Tuples that are added or removed between two pages may "
-    "be missed; all others come once.",
+    text="Returns a page, in an internal order. Tuples that are added or removed between two pages may be "
+    "missed; all others occur once.",
     query=messages.TuplesQuery,
     result=messages.RelationPage,
     own_codes=(1203, 1401),
@@ -62,10 +62,10 @@ async def get_relation(detectorId: str, name: str, query: messages.TuplesQuery) 
 @describe(
     scope="write",
     summary="Create or replace a relation",
-    text="All at once: every event that is evaluated after the answer sees the new tuples, and none sees "
-    "half of them. A body may be JSON, NDJSON with a tuple in each line, or CSV with one in each row; "
-    "it may have up to 256 MiB and a million tuples, none longer than 64 KiB, and is read while it arrives. "
-    "A JSON body of more than 64 KiB has to begin with its member `tuples`. Equal tuples count once.",
+    text="The change is atomic: every event evaluated after the answer sees the new tuples, and no event "
+    "sees only some of them. The body is JSON, NDJSON with a tuple in each line, or CSV with one in each "
+    "row. It may have up to 256 MiB and a million tuples, none longer than 64 KiB, and is read while it "
+    "arrives. A JSON body of more than 64 KiB must begin with its member `tuples`. Equal tuples count once.",
     query=messages.RelationQuery,
     body=messages.NewRelation,
     body_example={"tuples": examples.TUPLES},
@@ -83,7 +83,7 @@ async def put_relation(detectorId: str, name: str, query: messages.RelationQuery
         types=msgspec.convert(types.split(",") if types else (), tuple[CellType, ...]),
         header=query.header == "true",
     )
-    # A body that loses its memory finds out when it next asks for some.
+    # A body that loses its memory learns of it when it next needs some.
     reservation = request.reservation = service.memory.reserve(None, lambda _: None)
     settings = service.settings
     parts = TupleParts(
@@ -110,8 +110,8 @@ async def put_relation(detectorId: str, name: str, query: messages.RelationQuery
 @describe(
     scope="write",
     summary="Change a relation",
-    text="Removes tuples and adds others, as one change; a tuple that is in both is there afterwards. To add "
-    "one that is there, or to remove one that is not, changes nothing and succeeds.",
+    text="Removes tuples and adds others, as one change; a tuple in both lists is present afterwards. Adding "
+    "a present tuple, or removing an absent one, changes nothing and succeeds.",
     body=messages.RelationChange,
     body_example={"add": [["ada", "10.0.0.7"]], "remove": [["bob", "10.0.0.9"]]},
     result=messages.Relation,
@@ -128,7 +128,7 @@ async def change_relation(detectorId: str, name: str, body: bytes) -> Response:
 @describe(
     scope="write",
     summary="Delete a relation",
-    text="Conditions that name it are false from then on, with message 2003, unless the event brings it.",
+    text="Conditions that use it are then false, with message 2003, unless the event brings the relation.",
     result=messages.NamedRelation,
     own_codes=(1203, 1401),
     result_example={"name": examples.RELATION["name"]},
@@ -138,9 +138,9 @@ async def delete_relation(detectorId: str, name: str) -> Response:
 
 
 def _named(name: str) -> str:
-    """Return the name of the relation from the path that was matched. Raises RequestRefusal 1004.
+    """Return the name of the relation in the matched path. Raises RequestRefusal 1004.
 
-    That path has a segment with an escaped slash as it was sent.
+    In that path, a segment with an escaped slash is still escaped.
     """
     if "%" not in name and "\ufffd" not in name:
         return name

@@ -30,10 +30,10 @@ _CONDITION: Final = (1300, 1301, 1302, 1303)
 @describe(
     scope="read",
     summary="List the rules of a detector",
-    text="By priority, the lowest number first. With `limit` or `after`, only a page: continue after the "
-    "priority of its last rule, until a page is empty. With `source=true`, it is a page, too, and each "
-    "rule has its condition as text; with `name`, it is a page of the rules of that name. Without them, a "
-    "list of more than 64 MiB is refused with 1400.",
+    text="By priority, lowest number first. With `limit` or `after`, returns only a page: continue after "
+    "the priority of its last rule, until a page is empty. With `source=true`, also returns a page, in "
+    "which each rule has its condition as text; with `name`, a page of the rules of that name. Without any "
+    "of these, a list of more than 64 MiB is refused with 1400.",
     query=messages.RulesQuery,
     result=messages.Rules,
     own_codes=(1006, 1400, 1401),
@@ -52,9 +52,9 @@ async def list_rules(detectorId: str, query: messages.RulesQuery) -> Response:
 @describe(
     scope="write",
     summary="Create a rule",
-    text="Its history begins with the first event evaluated after this. Its priority is one more than "
-    "the highest ever given in the detector. A `shadow` rule is evaluated and counted, and yields no "
-    "action; with `draftOf`, it is compared with that rule.",
+    text="Its history begins with the first event evaluated after this. Its priority is one more than the "
+    "highest ever assigned in the detector. A `shadow` rule is evaluated and counted, but causes no actions; "
+    "with `draftOf`, it is compared with that rule.",
     body=messages.NewRule,
     body_example={"condition": examples.CONDITION_TEXT, "name": "a failed login", "notify": False},
     own_codes=(1201, *_CONDITION, 1400),
@@ -74,11 +74,11 @@ async def create_rule(detectorId: str, body: bytes) -> Response:
 @blueprint.put("/api/detectors/<detectorId>/rules")
 @describe(
     scope="write",
-    summary="Make rules what a list says",
-    text="Makes the rules with the names in the body what the body says, as one change: all of them, or "
-    "none if anything is wrong. A member that is left out has its default. A rule whose condition stays "
-    "keeps its history. With `prune`, all other rules are removed; with `dryRun`, nothing is changed. "
-    "Thousands of new conditions take a while to read, so this may take ten minutes longer than others.",
+    summary="Create and change many rules",
+    text="Creates or changes the rules in the body, by name, as one change: all of them, or none if anything "
+    "is wrong. Absent members get their defaults. A rule whose condition does not change keeps its history. "
+    "With `prune`, all other rules are removed; with `dryRun`, nothing is changed. Parsing thousands of new "
+    "conditions takes a while, so this may take ten minutes longer than other operations.",
     body=messages.RulesToPut,
     body_example={"rules": [{"name": "a failed login", "condition": examples.CONDITION_TEXT}]},
     own_codes=(*_CONDITION, 1400),
@@ -96,7 +96,7 @@ async def put_rules(detectorId: str, body: bytes) -> Response:
 @describe(
     scope="read",
     summary="Show one rule",
-    text="Also gives the condition as text: the canonical text, and the text as it was written, with its "
+    text="Also returns the condition as text: the canonical text, and the text as it was written, with its "
     "comments.",
     result=messages.ShownRule,
     own_codes=(1201, 1401),
@@ -114,9 +114,9 @@ async def get_rule(detectorId: str, id: str) -> Response:
 @describe(
     scope="write",
     summary="Change a rule",
-    text="Absent members keep their values. Changing the condition to a different one, or enabling the "
-    'rule, starts its history anew. `shadow` does not. With `history: "keep"`, only what a different '
-    "condition does not have in common with the old one begins anew; message 2005 names it.",
+    text="Absent members keep their values. Changing the condition to a different one, or enabling the rule, "
+    'restarts its history; changing `shadow` does not. With `history: "keep"`, only those parts of the '
+    "history restart that the two conditions do not have in common; message 2005 names them.",
     body=messages.RuleChange,
     body_example={"enabled": True, "notify": False},
     result=messages.Rule,
@@ -146,8 +146,8 @@ async def delete_rule(detectorId: str, id: str) -> Response:
 @describe(
     scope="read",
     summary="Show the versions of a rule",
-    text="The last 100, newest first: what the rule was, since when, and whose token made it so. To go back "
-    "to a version, change the rule to what it was.",
+    text="The last 100, newest first: the rule as it was, since when, and whose token made the change. To go "
+    "back to a version, change the rule to what it was.",
     result=messages.Versions,
     own_codes=(1201, 1401),
     result_example={"versions": [examples.VERSION]},
@@ -160,10 +160,10 @@ async def versions(detectorId: str, id: str) -> Response:
 @describe(
     scope="read",
     summary="Watch a rule at each event",
-    text="Gives the last 500 events since the timeline was first asked for, oldest first: whether the "
-    "rule fired, and which of its temporal conditions were true. With `key`, only events with these "
-    "values count. With `Accept: text/event-stream`, events follow as they happen. Each event that is "
-    "watched costs an explanation; a timeline that nobody reads for 30 s ends.",
+    text="Returns the last 500 events since the timeline was first requested, oldest first: whether the rule "
+    "fired, and which of its temporal conditions were true. With `key`, only events with these values count. "
+    "With `Accept: text/event-stream`, events follow as they happen. Each watched event costs an "
+    "explanation; a timeline that nobody reads for 30 s ends.",
     query=inspecting.TimelineQuery,
     result=inspecting.Timeline,
     own_codes=(1006, 1201, 1400),
@@ -181,11 +181,10 @@ async def timeline(detectorId: str, id: str, query: inspecting.TimelineQuery) ->
 @describe(
     scope="read",
     summary="Compare a rule with its draft",
-    text="Gives how often both fired, only the rule, and only the draft, with examples. "
-    "Counting begins when both exist and are enabled, and anew when either gets a different condition. "
-    "With `after`, the answer also has each event after that number at which only one fired, with the "
-    "trees of both. The last 500 such events are kept from the first request with `after`, until nobody "
-    "has sent one for 30 s.",
+    text="Returns how often both fired, only the rule, and only the draft, with examples. Counting begins "
+    "when both exist and are enabled, and restarts when either gets a different condition. With `after`, "
+    "the answer also has each event after that number at which only one fired, with the trees of both. The "
+    "last 500 such events are kept from the first request with `after` until there was none for 30 s.",
     query=ComparisonQuery,
     result=Comparison,
     own_codes=(1006, 1201, 1400, 1401),
@@ -198,9 +197,9 @@ async def comparison(detectorId: str, id: str, query: ComparisonQuery) -> Respon
 @blueprint.post("/api/detectors/<detectorId>/rules/<id>/promote")
 @describe(
     scope="write",
-    summary="Exchange a rule and its draft",
-    text="The rule gets the draft's condition with its history, and the draft gets the rule's; a second "
-    "call undoes the first. Names, ids and priorities stay. A body is ignored.",
+    summary="Swap a rule and its draft",
+    text="The rule gets the draft's condition and history, and the draft gets the rule's; a second call "
+    "undoes the first. Names, ids and priorities do not change. A body is ignored.",
     result=messages.Rule,
     own_codes=(1201, 1401),
     result_example=examples.RULE,
@@ -213,7 +212,7 @@ async def promote(detectorId: str, id: str) -> Response:
 @describe(
     scope="read",
     summary="Parse a condition",
-    text="Gives the Condition object, its canonical text and an estimate of its cost; stores nothing.",
+    text="Returns the Condition object, its canonical text and an estimate of its cost; stores nothing.",
     body=messages.ConditionToParse,
     body_example={"condition": examples.CONDITION_TEXT},
     result=messages.ParsedCondition,

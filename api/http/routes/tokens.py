@@ -1,4 +1,4 @@
-"""The routes of tokens, the credentials of callers, and of the log of what callers changed."""
+"""The routes of tokens, the credentials of callers, and of the log of changes."""
 
 import re
 import time
@@ -31,8 +31,8 @@ _UNBOUNDED: Final = {"scopes": None, "detectors": None, "expires_ms": None, "eve
 @describe(
     scope="admin",
     summary="Create a token",
-    text="Only this response shows the secret. A body is ignored. The token may do everything, so "
-    "one that may not cannot make it.",
+    text="Only this response shows the secret. A body is ignored. The new token may do everything, so only a "
+    "token that may do everything can create it.",
     own_codes=(1400,),
     result=catalogue.Token,
     result_example=examples.TOKEN,
@@ -71,9 +71,9 @@ async def revoke_token(id: str) -> Response:
 @describe(
     scope="admin",
     summary="List the tokens",
-    text="In order of creation, without their secrets. `used_ms` is when a token was last used, to about "
-    "a minute; a restart may lose it. A token from the settings is not listed, and a token that is for some "
-    "detectors only sees those that are for no others.",
+    text="In order of creation, without their secrets. `used_ms` is when a token was last used, to about a "
+    "minute; a restart may lose it. A token from the settings is not listed. A token that is limited to some "
+    "detectors sees only tokens that are limited to these.",
     result=catalogue.Tokens,
     result_example={
         "tokens": [
@@ -108,7 +108,7 @@ async def list_tokens() -> Response:
 @describe(
     scope="any",
     summary="Show the token of the request",
-    text="What it may do, without its secret. Every token may ask this.",
+    text="Shows what it may do, without its secret. Every token may request this.",
     result=catalogue.OwnToken,
     result_example={**_UNBOUNDED, "id": examples.ID, "name": "shop", "scopes": ["evaluate"]},
 )
@@ -122,8 +122,8 @@ async def show_own_token() -> Response:
 @describe(
     scope="admin",
     summary="Create a token with a name, and perhaps bounds",
-    text="Only this response shows the secret. What the body leaves out has no bound. A token that is "
-    "bounded makes only tokens that may do no more.",
+    text="Only this response shows the secret. Absent members mean no bound. A token with bounds can create "
+    "only tokens that may do no more than itself.",
     own_codes=(1200, 1400),
     body=catalogue.NewToken,
     body_example={"name": "shop", "scopes": ["evaluate"], "events_per_s": 500},
@@ -150,17 +150,17 @@ async def create_named_token(body: bytes) -> Response:
 
 
 def _check_within(grant: Grant) -> None:
-    """Raise RequestRefusal 1102 if a grant exceeds what the caller's token may do."""
+    """Raise RequestRefusal 1102 if a grant exceeds that of the caller's token."""
     own = request.permit.grant
     member = grant.beyond(own)
-    # A detector that the token does not see is one that is not there.
+    # For the token, detectors that it may not use do not exist.
     if member is not None and not (member == "detectors" and grant.detectors is not None):
         shown = _MEMBERS.get(member, member)
         raise RequestRefusal(1102, f"{shown}: the token makes only tokens that may do no more than it")
 
 
 def _visible(tokens: Iterable[TokenEntry]) -> list[TokenEntry]:
-    """Return the tokens that the caller's token sees: those that are for none but its detectors."""
+    """Return the tokens that the caller's token sees: those limited to its own detectors."""
     own = request.permit.detectors
     return [
         token
@@ -187,8 +187,8 @@ _OF_DETECTORS = ("rule", "relation")
     scope="admin",
     summary="Read the changes log",
     text="Who changed which token, detector, rule, relation or node, oldest first: at most `limit` changes "
-    "after the number `after`; go on with `next`. A change is there once it was answered. To a token that is "
-    "for some detectors only, it shows the changes of those. It has no secrets.",
+    "after the number `after`; continue with `next`. A change is in the log once it is answered. A token "
+    "that is limited to some detectors sees only their changes. The log has no secrets.",
     query=catalogue.ChangesQuery,
     result=catalogue.Changes,
     result_example=examples.CHANGES,
@@ -200,7 +200,7 @@ async def list_changes(query: catalogue.ChangesQuery) -> Response:
         seen = [one for one in page.changes if _is_seen(one)]
         if seen or not page.changes:
             return success_of(catalogue.Changes([_shown(one) for one in seen], page.next))
-        # None of a whole page is for this caller.
+        # This caller may see no change of a full page.
         after = page.next
 
 

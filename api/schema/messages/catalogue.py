@@ -1,4 +1,4 @@
-"""The messages about tokens, detectors, relations, and who changed them."""
+"""The messages about tokens, detectors, relations, and their changes."""
 
 from typing import Annotated, Any, Final, Literal, TypeVar
 
@@ -20,13 +20,13 @@ Name = Annotated[
     ),
 ]
 PAGE_MAX: Final = 1000
-"""Entries in one page of a list."""
+"""The maximum number of entries in one page of a list."""
 YesOrNo = Annotated[Literal["true", "false"], Meta(extra={"expected": "`true` or `false`"})]
 PageSize = Annotated[int, Meta(ge=1, le=PAGE_MAX, extra={"expected": f"a whole number from 1 to {PAGE_MAX}"})]
 
 
 def given(value: T | UnsetType) -> T | None:
-    """Return the value of an optional member, None where it is absent."""
+    """Return the value of an optional member; None if it is absent."""
     return None if isinstance(value, UnsetType) else value
 
 
@@ -56,14 +56,14 @@ DetectorId = Annotated[str, Meta(pattern="^[0-9a-f]{32}$", extra={"expected": "t
 
 
 class NewToken(Struct, forbid_unknown_fields=True):
-    """The body that creates a token with a name. What is left out has no bound."""
+    """The body that creates a token with a name. Absent members mean no bound."""
 
     name: Name
     scopes: list[_Scope] | UnsetType = UNSET
-    """What it may do: `evaluate` events; `read`, which dry runs and explanations belong to; `write`: change
+    """What it may do. `evaluate`: events; `read`: includes dry runs and explanations; `write`: change
     detectors, rules and relations; `admin`: manage tokens and the cluster."""
     detectors: Annotated[list[DetectorId], Meta(max_length=TOKEN_DETECTORS_MAX)] | UnsetType = UNSET
-    """The ids of the detectors that it is for; those that it creates are added. It sees no others."""
+    """The ids of the detectors that it may use; those that it creates are added. It sees no others."""
     expires_ms: (
         Annotated[int, Meta(ge=0, le=8_640_000_000_000_000, extra={"expected": "milliseconds since 1970"})]
         | UnsetType
@@ -73,15 +73,15 @@ class NewToken(Struct, forbid_unknown_fields=True):
         Annotated[float, Meta(gt=0, le=1_000_000_000, extra={"expected": "a number above 0, up to 1e9"})]
         | UnsetType
     ) = UNSET
-    """How many events it may evaluate a second; past that it gets 1401."""
+    """How many events it may evaluate a second; beyond that it gets 1401."""
 
 
 class Bounds(Struct):
-    """What a token may do; null is no bound."""
+    """What a token may do; null means no bound."""
 
     scopes: list[Scope] | None
     detectors: list[str] | None
-    """The ids of the detectors that it is for, as far as they exist."""
+    """The ids of the existing detectors that it may use."""
     expires_ms: int | None
     events_per_s: float | None
 
@@ -94,7 +94,7 @@ class OwnToken(Bounds):
 
 
 class ListedToken(Bounds):
-    """A token as lists show it. `used_ms` is when it was last used, to about a minute; null if not known."""
+    """A token in a list. `used_ms` is when it was last used, to about a minute; null if unknown."""
 
     id: str
     hint: str
@@ -116,14 +116,14 @@ class NewDetector(Struct, forbid_unknown_fields=True):
 
 
 class Detector(Struct):
-    """A detector as lists show it."""
+    """A detector in a list."""
 
     id: str
     name: str
 
 
 class DetectorsQuery(Struct):
-    """The page of a list of detectors. Without either parameter, the list is whole."""
+    """The page of a list of detectors. Without either parameter, the whole list."""
 
     limit: PageSize | UnsetType = UNSET
     """The maximum number of detectors; 1000 if only `after` is given."""
@@ -151,7 +151,7 @@ class RelationChange(Struct, forbid_unknown_fields=True):
 
 
 class Relation(Struct):
-    """A relation without its tuples: how many there are, their length, and when it was changed last."""
+    """A relation without its tuples: their number and length, and when it was last changed."""
 
     name: str
     tuples: int
@@ -171,11 +171,11 @@ class RelationPage(Struct):
 
     tuples: list[list[Scalar]]
     next: int | None
-    """What to send as `after` for the next page; null at the end."""
+    """The `after` of the next page; null at the end."""
 
 
 class NamedRelation(Struct):
-    """The name of what was deleted."""
+    """The name of the deleted relation."""
 
     name: str
 
@@ -190,7 +190,7 @@ _Types = Annotated[
 
 
 class RelationQuery(Struct):
-    """How CSV is read."""
+    """How to read CSV."""
 
     header: Annotated[Literal["true", "false"], Meta(extra={"expected": "`true` or `false`"})] = "false"
     """Whether the first line of CSV names the columns."""
@@ -206,7 +206,7 @@ class TuplesQuery(Struct):
     after: (
         Annotated[int, Meta(ge=0, le=2**63 - 1, extra={"expected": "the `next` of a page"})] | UnsetType
     ) = UNSET
-    """The `next` of the page before."""
+    """The `next` of the previous page."""
 
 
 class ChangesQuery(Struct):
@@ -228,13 +228,13 @@ class TokenOfChange(Struct):
 
 
 class LoggedChange(Struct):
-    """A change that has happened."""
+    """A completed change."""
 
     seq: int
-    """Its number, which grows from change to change."""
+    """Its number, higher with each change."""
     time_ms: int
     token: TokenOfChange | None
-    """Whose token made it; null for what the service did at its start, or `rule-detector token new`."""
+    """The token that made it; null for the service's start and for `rule-detector token new`."""
     request: str | None
     """The `X-Request-ID` of the request."""
     kind: Literal["token", "detector", "rule", "relation", "node"]
@@ -242,14 +242,14 @@ class LoggedChange(Struct):
     """`create`, `change` or `delete`; for a rule also `promote`, for a detector `move`, for a node `drain`
     and `undrain`."""
     id: str
-    """The id of what was changed; of a relation, its name."""
+    """The id of the changed object; the name of a relation."""
     name: str
     detectorId: str | UnsetType = UNSET
     """The detector of a rule or a relation."""
     old: Any = UNSET
-    """What it was: all of what was deleted, the members that differ of what was changed."""
+    """The old value: the whole deleted object, or the members that differ."""
     new: Any = UNSET
-    """What it is now, likewise."""
+    """The new value, likewise."""
 
 
 class Changes(Struct):
@@ -257,4 +257,4 @@ class Changes(Struct):
 
     changes: list[LoggedChange]
     next: int
-    """The number after which to go on."""
+    """The number after which the next page begins."""

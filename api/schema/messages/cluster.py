@@ -1,4 +1,4 @@
-"""The messages about what runs where and how it is: the cluster, detectors that move, and health."""
+"""The messages about the cluster, moves of detectors, and health."""
 
 from collections.abc import Callable, Iterable
 from heapq import nlargest
@@ -19,7 +19,7 @@ from engine.runtime.contract.figures import (
 
 
 class ClusterQuery(Struct):
-    """The page of the workers. Without either parameter, all of them are shown."""
+    """The page of the workers. Without either parameter, all workers are shown."""
 
     limit: PageSize | UnsetType = UNSET
     """The maximum number of workers; 1000 if only `after` is given."""
@@ -31,7 +31,7 @@ class ClusterQuery(Struct):
 
 
 class Move(Struct, forbid_unknown_fields=True):
-    """Where a detector is to move."""
+    """The target of a move."""
 
     node: Annotated[str, Meta(max_length=200)] | UnsetType = UNSET
     """The id of a node. Without it, the detector moves to the other node with the most room."""
@@ -46,7 +46,7 @@ class Moved(Struct):
 
 
 class BusyDetector(Struct):
-    """An active detector, where it is, and how busy it is."""
+    """An active detector, its place, and its load."""
 
     id: str
     name: str
@@ -57,21 +57,21 @@ class BusyDetector(Struct):
     events_per_s: float
     """Events a second, in the last five to ten seconds."""
     cpu: float
-    """The processors that it takes in the same time: 1 is all of one."""
+    """The processors that it uses then: 1 is one whole processor."""
 
 
 BUSIEST_MAX: Final = 10
 
 
 class Busiest(Struct):
-    """The detectors that are busiest in the whole service, at most ten each, the busiest first."""
+    """The busiest detectors of the whole service, at most ten of each kind, busiest first."""
 
     by_events: list[BusyDetector] = []
     by_cpu: list[BusyDetector] = []
 
     @classmethod
     def of(cls, workers: Iterable[WorkerFigures], most: int = BUSIEST_MAX) -> Self:
-        """Return the busiest detectors of workers. Those that do nothing are left out."""
+        """Return the busiest detectors of workers, without idle ones."""
         found = [
             BusyDetector(one.id, one.name, worker.name, worker.address, one.events_per_s, one.cpu)
             for worker in workers
@@ -88,12 +88,12 @@ _CPU: Final[Callable[[BusyDetector], float]] = attrgetter("cpu")
 
 
 class Cluster(Struct):
-    """What runs where. A worker that did not answer within a second has its last known figures."""
+    """The cluster's figures. A worker that did not answer within a second has its last known figures."""
 
     nodes: list[NodeFigures]
     """The machines, as Ray knows them."""
     directory: ProcessFigures
-    """The process of the directory, which decides which detector is active where."""
+    """The process of the directory, which places the detectors."""
     front_ends: list[FrontEndFigures]
     workers: list[WorkerFigures]
     activating: list[str]
@@ -101,13 +101,13 @@ class Cluster(Struct):
     folder: FolderFigures | None
     """The data folder's file system; `null` if it does not answer."""
     other_settings: list[OtherSetting]
-    """Settings that another service on this folder was given and that are not in force, because the service
-    that came first decides.
+    """Settings of other services on this folder that are not in force, because the service that was started
+    first decides.
     """
     busiest: Busiest = field(default_factory=Busiest)
-    """The busiest detectors, also of workers that are not in this page."""
+    """The busiest detectors, also of workers that are not on this page."""
     no_room: str = ""
-    """Says that no node has room for a worker that is needed; otherwise empty."""
+    """The message that no node has room for a needed worker; otherwise empty."""
 
 
 class Alive(Struct):
@@ -120,5 +120,5 @@ class Ready(Struct):
     """Requests are served. `problems`, shown only with a token, lists problems that do not prevent this."""
 
     ready: Literal[True]
-    # Its sentences name detectors and files, so they are not shown to everyone.
+    # Problems name detectors and files, so they are not shown to everyone.
     problems: list[str] | UnsetType = UNSET

@@ -14,26 +14,26 @@ _PageSize = Annotated[
     int, Meta(ge=1, le=FIRINGS_PAGE_MAX, extra={"expected": f"a whole number from 1 to {FIRINGS_PAGE_MAX}"})
 ]
 FIRINGS_DEFAULT: Final = 100
-"""How many firings a page has at most if the caller does not say."""
+"""The default for the maximum number of firings on a page."""
 
 
 class DetailsQuery(Struct):
-    """Whether an evaluation is a dry run, and how much its actions say."""
+    """Whether an evaluation is a dry run, and how detailed its actions are."""
 
     dry_run: YesOrNo | UnsetType = UNSET
-    """`true` returns what the answer would be, and records nothing. Evictions are not predicted, and an
-    Idempotency-Key is ignored.
+    """`true` returns what the answer would be, without recording the event. Evictions are not predicted, and
+    an Idempotency-Key is ignored.
     """
     details: YesOrNo | UnsetType = UNSET
     """`true` adds `keys` and `found` to each action."""
 
 
 class BatchQuery(DetailsQuery):
-    """Whether a batch is a dry run, how much its actions say, and what is a failure."""
+    """Whether a batch is a dry run, how detailed its actions are, and what counts as a failure."""
 
     strict: YesOrNo | UnsetType = UNSET
-    """`true` fails a batch of which no event was accepted, with the errors of its events. By default it
-    succeeds, and the results have the errors.
+    """`true` makes a batch fail, with the errors of its events, if none was accepted. By default it succeeds,
+    and the results have the errors.
     """
 
 
@@ -45,7 +45,7 @@ class EvaluateQuery(DetailsQuery):
 
 
 class RecordedQuery(Struct):
-    """That what is sent is recorded, as it always is."""
+    """The query of an operation without a dry run."""
 
     dry_run: (
         Annotated[
@@ -53,11 +53,11 @@ class RecordedQuery(Struct):
         ]
         | UnsetType
     ) = UNSET
-    """There is no dry run of this operation: `true` is refused."""
+    """This operation has no dry run; `true` is refused."""
 
 
 class IngestQuery(RecordedQuery):
-    """Where the time of a record is, and whether the answer has the actions."""
+    """Which field has the time of a record, and whether the answer has the actions."""
 
     time: (
         Annotated[str, Meta(min_length=1, max_length=255, extra={"expected": "the name of a field"})]
@@ -79,13 +79,13 @@ class Action(Struct):
     priority: int
     notify: bool
     labels: Labels | UnsetType = UNSET
-    """Those of the rule, if it has any."""
+    """The labels of the rule, if it has any."""
     suppressed: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
-    """How many actions for the same values were held back since the one before; see `every_secs`."""
+    """How many actions for the same values were suppressed since the previous one; see `every_secs`."""
     keys: dict[str, Any] | UnsetType = UNSET
     """The values of the rule's keys, with `details=true`; long ones are cut."""
     found: dict[str, Any] | UnsetType = UNSET
-    """What its counting members and terms found, by their texts, with `details=true`."""
+    """The values of its counting members and terms, by their texts, with `details=true`."""
     node: ExplainedNode | UnsetType = UNSET
     """Why the rule fires, with `explain=true`."""
 
@@ -113,7 +113,7 @@ class ActionsByTime(Struct):
 
 
 class EventResult(Struct):
-    """The result of one event of a batch. A refused event has no actions, and `errors` say why."""
+    """The result of one event of a batch. A refused event has no actions; `errors` say why."""
 
     actions: list[Action]
     errors: list[EntryOfReply] | UnsetType = UNSET
@@ -127,7 +127,7 @@ class BatchResults(Struct):
 
 
 class RefusedRecord(Struct, kw_only=True):
-    """A record that was refused; `index` counts the records of the body from 0."""
+    """A refused record; `index` counts the records of the body from 0."""
 
     index: int = 0
     code: int
@@ -135,12 +135,12 @@ class RefusedRecord(Struct, kw_only=True):
 
 
 class Ingested(Struct):
-    """What became of the records of a body."""
+    """The outcome of the records of a body."""
 
     accepted: int
     refused: int
     fired: int
-    """How many actions there were."""
+    """The number of actions."""
     errors: list[RefusedRecord]
     """The first 20 refusals."""
     results: list[EventResult] | UnsetType = UNSET
@@ -148,23 +148,23 @@ class Ingested(Struct):
 
 
 class FiringsQuery(Struct):
-    """Which firings of a feed are asked for."""
+    """The page of a feed."""
 
     after: (
         Annotated[int, Meta(ge=0, le=1 << 53, extra={"expected": "the number of a firing, or 0"})] | UnsetType
     ) = UNSET
-    """Only firings after the one with this number: the `next` of a page. By default from the oldest that is
-    kept, as a stream from the next one on.
+    """Only firings after the one with this number: the `next` of a page. By default, a page begins with the
+    oldest stored firing, and a stream with the next one.
     """
     limit: _PageSize | UnsetType = UNSET
     """The maximum number of firings, 100 by default; a stream ignores it."""
 
 
 class Why(Struct):
-    """In short, why a rule fired."""
+    """Why a rule fired, in short."""
 
     version: int
-    """The version of the rule then; see the versions of a rule."""
+    """The version of the rule at that time; see the versions of a rule."""
 
 
 class Gap(Struct, rename={"from_": "from"}):
@@ -175,24 +175,24 @@ class Gap(Struct, rename={"from_": "from"}):
 
 
 class Firing(Struct):
-    """A firing: what its rule was then, and what it fired for. Or, as the first of a page, a gap alone."""
+    """A firing: the rule as it was then, and the keys it fired for. A page may begin with a gap instead."""
 
     gap: Gap | UnsetType = UNSET
-    """What was asked for and is not kept any more. Then there is nothing else."""
+    """The requested firings that are no longer stored. Such an entry has no other members."""
     seq: int | UnsetType = UNSET
-    """Its number: 1 for the first firing of the detector, then one more each."""
+    """Its number, counting the detector's firings from 1."""
     time_ms: float | UnsetType = UNSET
-    """The detector's time of the event, or when time alone made the rule true."""
+    """The time of the event by the detector's clock, or the time at which time alone made the rule true."""
     ruleId: str | UnsetType = UNSET
     name: str | UnsetType = UNSET
     priority: int | UnsetType = UNSET
     keys: dict[str, Any] | UnsetType = UNSET
     """The values of the rule's keys; long ones are cut."""
     found: dict[str, Any] | UnsetType = UNSET
-    """What its counting members and terms found, by their texts."""
+    """The values of its counting members and terms, by their texts."""
     labels: Labels | UnsetType = UNSET
     suppressed: int | UnsetType = UNSET
-    """How many firings for the same keys were held back since the one before."""
+    """How many firings for the same keys were suppressed since the previous one."""
     timed: bool | UnsetType = UNSET
     """True if time alone made the rule true."""
     why: Why | UnsetType = UNSET
@@ -203,4 +203,4 @@ class Firings(Struct):
 
     firings: list[Firing]
     next: int
-    """The number after which to go on."""
+    """The number after which the next page begins."""

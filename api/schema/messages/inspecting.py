@@ -1,4 +1,4 @@
-"""The messages about the inside of a detector: what it holds, and why its rules fire, or not."""
+"""The messages about the inside of a detector: its state, and why its rules fire, or not."""
 
 from typing import Annotated, Any, Final, Literal
 
@@ -6,7 +6,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 
 class ExplainedNode(Struct):
-    """A condition at an event; in the state of a detector, at an event now that has only the rule's keys."""
+    """A condition at an event; in the state of a detector, at a current event with only the rule's keys."""
 
     text: str
     """The canonical text."""
@@ -14,26 +14,26 @@ class ExplainedNode(Struct):
     nodes: list["ExplainedNode"] | UnsetType = UNSET
     """The nodes of the conditions inside."""
     values: dict[str, Any] | UnsetType = UNSET
-    """What was looked up, by name; a missing value is absent."""
+    """The values that were looked up, by name; missing values are absent."""
     key: dict[str, Any] | UnsetType = UNSET
     """The slice of a `keyed`: its key and those around it."""
     witness_ms: float | UnsetType = UNSET
     """The time of the event that settles a temporal condition."""
     until_ms: float | UnsetType = UNSET
-    """Until when the verdict stays if nothing else happens."""
+    """Until when the verdict holds if nothing else happens."""
     found: float | dict[str, Any] | UnsetType = UNSET
-    """What an aggregate found. Where it counts, no more than the comparison needs. Of a comparison of terms,
+    """The value of an aggregate; a count only as far as the comparison needs it. For a comparison of terms,
     their values by their texts.
-    Absent past the range of a double; `note` says so then.
+    Absent beyond the range of a double, which `note` then says.
     """
     since_ms: float | UnsetType = UNSET
-    """Only in the state: all later events so far had this verdict, and perhaps earlier ones, too."""
+    """Only in the state: all later events so far had this verdict, perhaps also earlier ones."""
     note: str | UnsetType = UNSET
-    """A remark, such as that a value has another type than the one it is compared with."""
+    """A remark, for example that the compared values have different types."""
 
 
 class ExplainedRule(Struct):
-    """A rule at the event that is explained."""
+    """A rule at the explained event."""
 
     ruleId: str
     name: str
@@ -42,10 +42,10 @@ class ExplainedRule(Struct):
     node: ExplainedNode
     shadow: Literal[True] | UnsetType = UNSET
     why_not: list[str] | UnsetType = UNSET
-    """The smallest set of predicates that an event could change to turn the verdict; absent if none does."""
+    """The smallest set of predicates whose change would flip the verdict; absent if there is none."""
     fires_ms: float | UnsetType = UNSET
-    """When the timed rule fires by time for the event's keys, if the event comes and then nothing else does.
-    Absent if it does not."""
+    """When the timed rule fires by time for the event's keys, if only this event happens. Absent if it does
+    not."""
 
 
 class Explanation(Struct):
@@ -55,7 +55,7 @@ class Explanation(Struct):
 
 
 class TimelineQuery(Struct):
-    """Which events of a timeline are asked for."""
+    """The requested events of a timeline."""
 
     key: Annotated[str, Meta(extra={"expected": "a JSON object of strings, numbers and booleans"})] = "{}"
     """Only events with these values, as a JSON object: `{"user": "ada"}`."""
@@ -74,7 +74,7 @@ class Moment(Struct):
 
 
 class Timeline(Struct):
-    """A rule at the last events. `rows` are its temporal conditions, outer ones first."""
+    """A rule at the latest events. `rows` are its temporal conditions, outer ones first."""
 
     ruleId: str
     text: str
@@ -86,7 +86,7 @@ class Example(Struct):
     """An event at which a rule or its draft fired."""
 
     number: int
-    """Counts the events of the detector, from 1."""
+    """The number of the event in the detector, from 1."""
     timestamp_ms: float
     key: dict[str, Any]
     """The values of the keys in both conditions."""
@@ -94,7 +94,7 @@ class Example(Struct):
     cut: Literal[True] | UnsetType = UNSET
     """Long values were cut."""
     rule: ExplainedNode | UnsetType = UNSET
-    """The tree of the rule's condition before the event was recorded, if only one fired and it was kept."""
+    """The tree of the rule's condition before the event was recorded, if only one fired and it was stored."""
     draft: ExplainedNode | UnsetType = UNSET
     """The tree of the draft's condition, likewise."""
 
@@ -103,7 +103,7 @@ class Examples(Struct):
     """Up to ten events of each kind, the last one first.
 
     After the first hundred events of a kind, one in a hundred becomes an example. The last five examples with
-    conditions are kept, too.
+    conditions are stored, too.
     """
 
     both: list[Example]
@@ -112,7 +112,7 @@ class Examples(Struct):
 
 
 class Difference(Example, kw_only=True):
-    """An event at which only one fired, and the trees of both as they were before it was recorded.
+    """An event at which only one fired, with the trees of both before it was recorded.
 
     The trees are absent if the conditions are large, and after the first 50 such events of a second.
     """
@@ -133,9 +133,9 @@ class Comparison(Struct):
     ruleId: str
     draftId: str
     since_event: int
-    """How many events came before the comparison began."""
+    """The number of events before the comparison began."""
     events: int
-    """How many events were compared."""
+    """The number of compared events."""
     both: int
     only_rule: int
     only_draft: int
@@ -147,33 +147,33 @@ class Comparison(Struct):
     both have seen the same.
     """
     differences: list[Difference] | UnsetType = UNSET
-    """With `after`: where only one fired, oldest first."""
+    """With `after`: the events at which only one fired, oldest first."""
 
 
 STATE_PAGE_MAX: Final = 100
-"""The most entries in one page of a list."""
+"""The maximum number of entries in one page of a list."""
 
 
 class StateQuery(Struct):
-    """Which part of a state is asked for. Without parameters, the answer is an overview in numbers."""
+    """The requested part of a state. Without parameters, the answer is an overview in numbers."""
 
     list: (
         Annotated[Literal["keys", "nodes", "rules"], Meta(extra={"expected": "`keys`, `nodes` or `rules`"})]
         | UnsetType
     ) = UNSET
-    """Asks for a page: of the live keys; of the temporal conditions that are remembered; or of the rules,
-    with what they cost.
+    """Requests a page of the live keys, of the stored temporal conditions, or of the rules with their
+    costs.
     """
     prefix: Annotated[str, Meta(max_length=1000, extra={"expected": "at most 1000 characters"})] = ""
-    """Leaves only keys with a value, or rules with a name, that begins with this text."""
+    """Only keys with a value, or rules with a name, that begins with this text."""
     sort: (
         Annotated[
             Literal["priority", "cost", "seen"], Meta(extra={"expected": "`priority`, `cost` or `seen`"})
         ]
         | UnsetType
     ) = UNSET
-    """The order of `list=rules`: by `priority`, or with `cost` the most expensive first. That of `list=keys`:
-    one of their own, or with `seen` the most recently seen first, for which every page reads all keys.
+    """The order of `list=rules`: by `priority`, or with `cost`, most expensive first. That of
+    `list=keys`: an internal one, or with `seen`, most recently seen first; every page then reads all keys.
     """
     limit: Annotated[
         int, Meta(ge=1, le=STATE_PAGE_MAX, extra={"expected": f"a whole number from 1 to {STATE_PAGE_MAX}"})
@@ -187,7 +187,7 @@ class StateQuery(Struct):
     ) = UNSET
     """The `after` of the previous page."""
     rule: Annotated[str, Meta(extra={"expected": "the id of a rule"})] | UnsetType = UNSET
-    """The standing verdict of the rule with this id, as a tree."""
+    """The current verdict of the rule with this id, as a tree."""
     true: Annotated[Literal["true"], Meta(extra={"expected": "`true`"})] | UnsetType = UNSET
     """With `rule` and `list=keys`: a page of the keys for which the rule is true now."""
     key: Annotated[str, Meta(extra={"expected": "a JSON object of strings, numbers and booleans"})] = "{}"
@@ -195,7 +195,7 @@ class StateQuery(Struct):
 
 
 class StateKey(Struct):
-    """A live key: its values by name, the number of its last event, and how many memories hold something."""
+    """A live key: its values by name, the number of its last event, and how many memories it occupies."""
 
     key: dict[str, Any]
     last_event: int
@@ -203,18 +203,18 @@ class StateKey(Struct):
 
 
 class StateNode(Struct):
-    """A memory, once for all rules whose temporal conditions read it."""
+    """A memory, shared by all rules whose temporal conditions read it."""
 
     text: str
     """The first of these conditions. Others may have another window or threshold."""
     per: list[str]
     """The keys around it, outermost first."""
     since_event: int
-    """How many events came before its history began."""
+    """The number of events before its history began."""
     entries: int
-    """The number of keys for which something is remembered: estimated beyond about 4 000."""
+    """The number of keys with entries in it; an estimate beyond about 4 000."""
     bytes: int
-    """The estimated bytes of what is remembered, without the keys themselves."""
+    """Its estimated bytes, without the keys themselves."""
     uses: int
     """How many temporal conditions of rules read it."""
     ruleIds: list[str]
@@ -232,25 +232,25 @@ class StateRule(Struct):
     times_true: int
     """How often it fired, without the actions that `every_secs` held back."""
     held_back: int | UnsetType = UNSET
-    """How many those are, if there are any."""
+    """The number of these actions, if there are any."""
     shadow: Literal[True] | UnsetType = UNSET
     evaluated_share: float | UnsetType = UNSET
-    """The share of events for which it was evaluated."""
+    """The share of events at which it was evaluated."""
     time_share: float | UnsetType = UNSET
-    """Its share of the time that all rules took."""
+    """Its share of the evaluation time of all rules."""
 
 
 class CountedSince(Struct):
-    """Where the figures of rules begin: at the first event, unless an older version had the detector."""
+    """Where the figures of rules begin: at the first event, unless an older version created the detector."""
 
     event: int
-    """The number of events before."""
+    """The number of events before that."""
     clock_ms: float | UnsetType = UNSET
     """The time of the last of them; absent if there was none."""
 
 
 class State(Struct):
-    """What a detector holds, in numbers; or a page of a list; or the tree of a rule."""
+    """The state of a detector in numbers; or a page of a list; or the tree of a rule."""
 
     clock_ms: float | UnsetType = UNSET
     """Absent before the first event."""
@@ -264,20 +264,20 @@ class State(Struct):
     relations: dict[str, Any] | UnsetType = UNSET
     """The stored relations, the first ones with tuples, arity and bytes. They count apart from keys."""
     feed: dict[str, int] | UnsetType = UNSET
-    """The number of the newest firing in the feed, and how many are kept."""
+    """The number of the newest firing in the feed, and how many are stored."""
     samples: int | UnsetType = UNSET
-    """At how many events the time of indexed rules was measured."""
+    """The number of events at which the time of indexed rules was measured."""
     counted_since: CountedSince | UnsetType = UNSET
-    """Since when `times_true`, `evaluated_share` and `time_share` of rules are counted."""
+    """When the counts for `times_true`, `evaluated_share` and `time_share` of rules began."""
     journal: dict[str, Any] | UnsetType = UNSET
     snapshot: dict[str, int] | UnsetType = UNSET
     worker: dict[str, Any] | UnsetType = UNSET
     after: str | UnsetType = UNSET
-    """Where the next page begins."""
+    """The `after` of the next page."""
     ruleId: str | UnsetType = UNSET
     name: str | UnsetType = UNSET
     enabled: bool | UnsetType = UNSET
     shadow: Literal[True] | UnsetType = UNSET
     fires_ms: float | UnsetType = UNSET
-    """When the timed rule fires because time passes, if no event comes. Absent if it does not."""
+    """When the timed rule fires because time passes, if no event happens. Absent if it does not."""
     node: ExplainedNode | UnsetType = UNSET

@@ -16,20 +16,20 @@ from engine.evaluation.rules import (
 )
 
 Condition = Annotated[Any, Meta(extra_json_schema={"$ref": "#/components/schemas/Condition"})]
-"""The OpenAPI document has the schema, which `condition_schemas` makes."""
+"""Its schema in the OpenAPI document comes from `condition_schemas`."""
 
 
 class Memory(Struct):
-    """What a condition remembers for each key."""
+    """The state of a condition for each key."""
 
     per: list[str]
-    """The keys, outermost first; none for all events together."""
+    """The keys, outermost first; empty if all events share the state."""
     entries_max: int
-    """The most times, values or parts of a sum."""
+    """The maximum number of times, values or parts of a sum."""
 
 
 class CostEstimate(Struct):
-    """What a condition may cost as a rule of its own, roughly."""
+    """A rough estimate of the cost of a condition as a rule."""
 
     event_ns: int
     """Nanoseconds for each event at which the rule is evaluated."""
@@ -40,13 +40,13 @@ ConditionSource = Annotated[
     str, Meta(description="A condition in the text language, or the JSON of a Condition object, as a string.")
 ]
 Shadow = Annotated[
-    bool, Meta(description="An addition. A shadow rule is evaluated and counted, and yields no action.")
+    bool, Meta(description="An addition. A shadow rule is evaluated and counted, but causes no actions.")
 ]
 KeepHistory = Annotated[
     Literal["keep"],
     Meta(
-        description="An addition. A different condition begins anew only where it has nothing in common with "
-        "the old one.",
+        description="An addition. The history of a different condition restarts only where it has nothing in "
+        "common with the old one.",
         extra={"expected": "`keep`"},
     ),
 ]
@@ -86,9 +86,9 @@ _UP_TO_YEARS: Final = Meta(
 EverySecs = Annotated[
     Annotated[int, _UP_TO_YEARS] | Annotated[float, _UP_TO_YEARS],
     Meta(
-        description="An addition. At most once in so many seconds, the rule acts for the same values of "
-        "`every_by`; the next action says in `suppressed` how many were held back. 0, the default: it acts "
-        "whenever its condition is true."
+        description="An addition. The rule acts at most once in so many seconds for the same values of "
+        "`every_by`; `suppressed` of the next action says how many actions were suppressed. 0, the default: "
+        "it acts whenever its condition is true."
     ),
 ]
 _KeyName = Annotated[
@@ -104,8 +104,8 @@ EveryBy = Annotated[
     Meta(
         max_length=EVERY_BY_MAX,
         description=f"An addition. At most {EVERY_BY_MAX} names of facts, for `every_secs`; an empty list "
-        "takes all actions of the rule together. Default: the rule's keys, which are the names of the `per` "
-        "in its condition that stand under no temporal member.",
+        "counts all actions of the rule together. Default: the rule's keys, the names of those `per` "
+        "in its condition that are not inside a temporal member.",
     ),
 ]
 
@@ -118,7 +118,7 @@ class NewRule(Struct, forbid_unknown_fields=True):
     notify: bool = False
     shadow: Shadow = False
     draftOf: str | UnsetType = UNSET
-    """The id of the rule that this is a draft of: their firings are compared."""
+    """The id of the rule of which this is a draft: their firings are compared."""
     description: Description = ""
     labels: Labels = {}
     timed: Timed = False
@@ -127,7 +127,7 @@ class NewRule(Struct, forbid_unknown_fields=True):
 
 
 class RuleToPut(Struct, forbid_unknown_fields=True):
-    """What the rule of a name is to be. Members that are left out have their defaults."""
+    """A rule to create or change, by name. Absent members get their defaults."""
 
     condition: ConditionSource
     name: Name
@@ -135,7 +135,7 @@ class RuleToPut(Struct, forbid_unknown_fields=True):
     enabled: bool = True
     shadow: Shadow = False
     draftOf: str | UnsetType = UNSET
-    """The name of the rule that this is a draft of."""
+    """The name of the rule of which this is a draft."""
     description: Description = ""
     labels: Labels = {}
     timed: Timed = False
@@ -145,15 +145,15 @@ class RuleToPut(Struct, forbid_unknown_fields=True):
 
 
 class RulesToPut(Struct, forbid_unknown_fields=True):
-    """The body that changes many rules as one change. No two have one name."""
+    """The body that creates and changes many rules as one change. Names must be unique."""
 
     rules: list[RuleToPut]
     prune: bool = False
     """Whether rules with other names are removed."""
     dryRun: bool = False
-    """Whether only the result is returned, and nothing changed."""
+    """Whether only to return the result, without any change."""
     details: bool = False
-    """Whether the result also has how each changed rule differs."""
+    """Whether the result also shows how each changed rule differs."""
 
 
 class RuleDifference(Struct):
@@ -161,36 +161,36 @@ class RuleDifference(Struct):
 
     name: str
     members: list[str]
-    """The members that differ; `text` if the condition is only written in another way."""
+    """The members that differ; `text` if only the writing of the condition differs."""
     history: Literal["kept", "partly kept", "begins anew"]
     before: str | UnsetType = UNSET
-    """The condition before as canonical text, if it is a different one. Past 16 Mi characters in all, it is
-    left out, with `after` and `begins_anew`."""
+    """The old condition as canonical text, if it differs. Omitted, with `after` and `begins_anew`, beyond 16
+    Mi characters in all."""
     after: str | UnsetType = UNSET
     begins_anew: list[str] | UnsetType = UNSET
-    """Of a history that is partly kept, the parts of the condition that begin anew."""
+    """If the history is partly kept, the parts of the condition whose history restarts."""
 
 
 class RulesChanged(Struct):
-    """The names of the rules that a change of many adds, changes, removes, and leaves as they are."""
+    """The names of the rules that were created, changed, removed, and left unchanged."""
 
     created: list[str]
     changed: list[str]
     removed: list[str]
     unchanged: list[str]
     details: list[RuleDifference] | UnsetType = UNSET
-    """How each changed rule differs, if `details` was asked for."""
+    """How each changed rule differs, with `details`."""
 
 
 class RulesQuery(Struct):
-    """The page of a list of rules. Without any parameter, the list is whole."""
+    """The page of a list of rules. Without any parameter, the whole list."""
 
     limit: PageSize | UnsetType = UNSET
     """The maximum number of rules; 1000 if only others are given. A page also ends at about 1 MiB."""
     after: Annotated[int, Meta(ge=0, le=2**63 - 1, extra={"expected": "a priority"})] | UnsetType = UNSET
     """Only rules after this priority, that of the last rule on the previous page."""
     source: YesOrNo | UnsetType = UNSET
-    """Whether each rule of the page has its condition as text, too: `text` and `source`."""
+    """Whether each rule of the page also has its condition as text: `text` and `source`."""
     name: Annotated[str, Meta(min_length=1, extra={"expected": "a name"})] | UnsetType = UNSET
     """Only rules of this name."""
 
@@ -206,10 +206,10 @@ class RuleChange(Struct, forbid_unknown_fields=True):
     description: Description | UnsetType = UNSET
     """An empty text removes it."""
     labels: Labels | UnsetType = UNSET
-    """They replace all labels; an empty object removes them."""
+    """The labels, which replace all old ones; an empty object removes them."""
     timed: Timed | UnsetType = UNSET
     every_secs: EverySecs | UnsetType = UNSET
-    """0 removes `every_by`, too."""
+    """0 also removes `every_by`."""
     every_by: EveryBy | UnsetType = UNSET
     history: KeepHistory | UnsetType = UNSET
 
@@ -227,7 +227,7 @@ class Rule(Struct):
     shadow: Literal[True] | UnsetType = UNSET
     """Only in shadow rules."""
     draftOf: str | UnsetType = UNSET
-    """The id of the rule that this is a draft of."""
+    """The id of the rule of which this is a draft."""
     description: Description | UnsetType = UNSET
     labels: Labels | UnsetType = UNSET
     timed: Literal[True] | UnsetType = UNSET
@@ -236,21 +236,21 @@ class Rule(Struct):
 
 
 class ListedRule(Rule, kw_only=True):
-    """A rule of a list. With `source=true`, it has its condition as text, as a rule that is shown."""
+    """A rule in a list. With `source=true`, it has its condition as text, like a shown rule."""
 
     text: str | UnsetType = UNSET
     source: str | UnsetType = UNSET
 
 
 class ShownRule(Rule, kw_only=True):
-    """A rule with its condition as text: the canonical one, and as it was written, comments included."""
+    """A rule with its condition as text: canonical, and as written, comments included."""
 
     text: str
     source: str
 
 
 class VersionOfRule(Rule, kw_only=True):
-    """A rule with its condition as it was written. It does not say what the rule was a draft of."""
+    """A rule with its condition as written, without the rule of which it was a draft."""
 
     source: str
 
@@ -269,7 +269,7 @@ class Version(Struct):
     time_ms: int | None
     """When it was made; null if an earlier release made it."""
     token: TokenOfChange | None
-    """Whose token made it; null if it is not known."""
+    """The token that made it; null if unknown."""
     rule: VersionOfRule
 
 
@@ -295,7 +295,7 @@ class ConditionToParse(Struct, forbid_unknown_fields=True):
 
 
 class ParsedCondition(Struct):
-    """A condition as an object and as canonical text, and what it may cost."""
+    """A condition as an object and as canonical text, with an estimate of its cost."""
 
     condition: Condition
     text: str
