@@ -1,19 +1,19 @@
-"""The command `rule-detector` as it is installed, with its packages or without them."""
+"""The installed command `rule-detector`, which also works if its packages are missing."""
 
 import gc
 import sys
 from typing import Final
 
 NOT_NEEDED: Final = ("httpx._main", "httpcore._sync.http2", "httpcore._async.http2")
-"""What httpx does without: a command of its own, and HTTP/2. To import rich, pygments and h2 takes long."""
+"""Optional imports of httpx, for its own command and HTTP/2: importing rich, pygments and h2 takes long."""
 OWN: Final = ("api", "engine", "snapshots", "rule_detector_client")
 
 
 def main() -> None:
-    """Run the command. Say what to do if one of its packages is missing."""
+    """Run the command; if one of its packages is missing, print how to install it."""
     for name in NOT_NEEDED:
         sys.modules[name] = None  # type: ignore[assignment]  # as `import` documents it
-    # What is imported stays; to look for garbage among it meanwhile takes a fifth of the time.
+    # Imported modules stay; collecting garbage during imports would take a fifth of the time.
     gc.disable()
     try:
         from api.cli import main as run  # noqa: PLC0415 -- imports the packages
@@ -29,5 +29,5 @@ def main() -> None:
             "`pip install` without `--no-deps` installs what the command needs, too."
         )
     finally:
-        # At its end, Python would search all that is there for circles, a large file among it.
+        # On exit, Python would search all objects, also those of a large file, for reference cycles.
         gc.freeze()

@@ -47,14 +47,14 @@ COMMANDS: Final[dict[str, dict[str, str]]] = {
         "restore": "running.offline:restore",
     },
 }
-"""The commands by their headings in --help: module and function of each, which only its use imports."""
+"""The commands by their headings in --help, each as module and function, which are imported when used."""
 
 _INTERRUPTED: Final = 130
-"""The exit status that shells give a program that SIGINT ends."""
+"""The exit status that shells report for a program ended by SIGINT."""
 
 
 class _Headed(click.Group):
-    """A group that lists its commands under headings, and imports a command when it is asked for."""
+    """A group that lists its commands under headings, and imports a command when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*(name for names in COMMANDS.values() for name in names), *super().list_commands(ctx)]
@@ -74,12 +74,12 @@ class _Headed(click.Group):
                 formatter.write_dl([(name, one.get_short_help_str(100)) for name, one in commands if one])
 
     def main(self, *args: Any, **given: Any) -> Any:
-        """Run the program, and escape all that it prints, messages about wrong usage included."""
+        """Run the program, and escape all its output, including messages about wrong usage."""
         with escaping_streams():
             return super().main(*args, **given)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command. Ctrl-C ends it silently: a command that follows a stream ends in no other way."""
+        """Run a command. Ctrl-C ends it silently, as commands that follow a stream have no other end."""
         try:
             return super().invoke(ctx)
         except (ServiceError, StorageError) as error:
@@ -99,7 +99,7 @@ def _show_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     context_settings={
         "help_option_names": ["-h", "--help"],
         "max_content_width": 100,
-        # Otherwise click would remove control sequences, where it does not write to a terminal.
+        # Otherwise click would remove control sequences when it does not write to a terminal.
         "color": True,
     },
     epilog="Start with `rule-detector demo`. `rule-detector COMMAND --help` explains each command.",
@@ -113,8 +113,8 @@ def _show_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     help="Show the version and exit.",
 )
 def main() -> None:
-    """Evaluate rules over streams of events, with memory of what came before.
+    """Evaluate rules over streams of events, with memory of earlier events.
 
-    A detector has rules and receives events; each reply names the rules that are true now. A rule can look
+    A detector has rules and receives events; each reply names the rules that are true now. Rules can look
     back in time: "a payment within fifteen minutes of a new password, with no logout in between".
     """

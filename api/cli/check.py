@@ -27,7 +27,7 @@ from engine.language.text.parser import parse
 from engine.language.text.printer import format as canonical
 
 SAMPLE_EVENTS: Final = 100_000
-"""How many events of a recording are compared with the conditions."""
+"""The number of events of a recording that are compared with the conditions."""
 
 
 def _show_schema(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
@@ -52,8 +52,8 @@ Examples:
     "recordings",
     metavar="FILE",
     multiple=True,
-    help="Recorded events (NDJSON or CSV) to compare with: warn about fields that no event has "
-    f"and comparisons whose types never match. Reads the first {SAMPLE_EVENTS}. Can be repeated.",
+    help="Recorded events (NDJSON or CSV) to compare with: warn about fields that no event has and "
+    f"comparisons whose types never match. Reads the first {SAMPLE_EVENTS} events. Can be repeated.",
 )
 @click.option(
     "--relation",
@@ -74,11 +74,11 @@ Examples:
 def check(file: str, recordings: tuple[str, ...], relations: tuple[str, ...], *, code: bool) -> None:
     """Check conditions without a service, and print each as canonical text and as JSON.
 
-    A FILE named .yaml, .yml or .json is a rules file. Any other FILE holds conditions as text, one a line;
-    indent continuation lines. Without FILE, or with -, text is read from standard input.
+    A FILE named .yaml, .yml or .json is a rules file. Any other FILE holds conditions as text, one a line,
+    with indented continuation lines. Without FILE, or with -, text is read from standard input.
 
     Defects are printed on standard error with line and column, and the exit status is 1. Warnings are
-    printed there, too: a valid condition can still be one that is never true.
+    printed there, too: a valid condition may still never be true.
     """
     if file == "-" and sys.stdin.isatty():
         click.echo("Reading conditions, one a line; end with Ctrl-D.", err=True)
@@ -117,7 +117,7 @@ def check(file: str, recordings: tuple[str, ...], relations: tuple[str, ...], *,
 
 
 def _sample(recordings: tuple[str, ...]) -> Sample | None:
-    """Return the fields and types of the events in these files, None without files. Raises RecordingError."""
+    """Return the fields and types of the events in files; None without files. Raises RecordingError."""
     if not recordings:
         return None
     sample = Sample()

@@ -1,4 +1,4 @@
-"""`rule-detector explain`: why rules of a running service would fire at an event, or not."""
+"""`rule-detector explain`: why rules of a detector would fire at an event, or not."""
 
 import sys
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from rule_detector_client import Client, ExplainedRule, calls
 from rule_detector_client.call import list_in
 
 _Asking = Callable[..., calls.Call[list[ExplainedRule]]]
-"""Makes the call from the id of a detector and `rule_id`."""
+"""Makes the call, given the id of a detector and `rule_id`."""
 
 
 @click.command(
@@ -42,7 +42,7 @@ Examples:
     "--data",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="Use the detector in this data folder, as it would be after the next start, instead of a service.",
+    help="Use the detector in this data folder, in its state after the next start, instead of a service.",
 )
 @service_options
 @click.option("--detector", required=True, metavar="ID|NAME", help="Detector whose rules are explained.")
@@ -69,8 +69,8 @@ def explain(
     FILE is read as by replay; - is standard input. The event is treated as the next one that the detector
     receives: all events so far count, and an event that is too late is refused.
 
-    For each rule, the output has the tree of its condition: which parts are true, the values that were
-    looked up, the time of the event that settles a part, and until when it stays so if nothing else happens.
+    For each rule, the output has the tree of its condition: which parts are true, the values that were looked
+    up, the time of the event that settles a part, and until when that holds if nothing else happens.
     """
     event = _event(file, number, reading)
     fields, time_ms = msgspec.Raw(event.json), event.time_us / 1_000

@@ -53,7 +53,7 @@ def find_rule(client: Client, detector_id: str, wanted: str) -> Rule:
 
 
 def relations_of(client: Client, detector_id: str) -> list[Relation]:
-    """Return the relations that are stored with a detector; none of a service that stores none."""
+    """Return the relations of a detector; none if the service is too old to store any."""
     try:
         return client.send(calls.list_relations(detector_id))
     except ServiceError as error:
@@ -63,7 +63,7 @@ def relations_of(client: Client, detector_id: str) -> list[Relation]:
 
 
 def _names(things: Sequence[Detector | Rule]) -> str:
-    """Name the things that exist, or the first of them."""
+    """Return the names of existing things, or of the first of them."""
     names = ", ".join(quoted(thing.name) for thing in things[:_NAMES_SHOWN])
     more = ", …" if len(things) > _NAMES_SHOWN else ""
     return f"there are {names}{more}" if names else "there is none yet"
@@ -89,8 +89,7 @@ def add_rules(client: Client, detector_id: str, conditions: list[NamedCondition]
     """Create the rules that the detector does not have yet, as one change, and return their ids.
 
     They get priorities in the order of the file. Prints the service's messages about them on standard error.
-    Raises ServiceError, which names a rule that was refused, that exists in another form, or that is a draft
-    of a rule that does not exist.
+    Raises ServiceError if a rule is refused, exists with other members, or is a draft of an unknown rule.
     """
     stored = list(client.rules(detector_id))
     missing = _missing(stored, conditions)

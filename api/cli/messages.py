@@ -1,4 +1,4 @@
-"""What commands say: failures and warnings on standard error, and numbers with their nouns and units."""
+"""Messages of commands: failures and warnings on standard error, and numbers with nouns and units."""
 
 from typing import IO, Any, Final
 
@@ -29,7 +29,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def duration_at_least(time_us: int) -> str:
-    """Return a duration as options take it, rounded up to a unit of which there are not too many."""
+    """Return a duration as options accept it, rounded up to a suitable unit."""
     amounts = {unit: -(-time_us // unit_us) for unit, unit_us in _UNITS_US.items()}
     unit = next((unit for unit, amount in amounts.items() if amount <= _AMOUNT_MAX), "d")
     return f"{amounts[unit]}{unit}"

@@ -1,1 +1,1 @@
-"""The console: a page for people, as static files. It speaks to the service over the HTTP interface only."""
+"""The console: a web page in static files, which uses only the HTTP interface of the service."""

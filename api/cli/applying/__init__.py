@@ -1,1 +1,1 @@
-"""`rule-detector apply` and `export`: rules files made true of a running detector, and written from one."""
+"""`rule-detector apply` and `export`: apply rules files to a running detector, and write them from one."""

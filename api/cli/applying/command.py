@@ -24,7 +24,7 @@ from rule_detector_client import Client, Entry, ServiceError, calls
 
 @dataclass
 class Wanted:
-    """What a detector is to be."""
+    """The wanted state of a detector."""
 
     detector: str
     """Its name or its id."""
@@ -34,9 +34,9 @@ class Wanted:
 
 
 def wanted_of(files: Sequence[RulesFile], detector: str | None) -> list[Wanted]:
-    """Return what files want of each detector that they name, or all of one detector.
+    """Return the wanted state of each detector that files name, or of the given one.
 
-    Raises CommandError if a file names none, or two files have a rule or a relation of the same name.
+    Raises CommandError if a file names no detector, or two files have a rule or relation of the same name.
     """
     found: dict[str, Wanted] = {}
     places: dict[tuple[str, str, str], str] = {}
@@ -65,7 +65,7 @@ def _check_names(
 
 
 _BEGINS_ANEW: Final = 2005
-"""The code of messages that the difference makes superfluous."""
+"""The code of messages that the shown difference makes redundant."""
 
 
 @click.command(
@@ -82,12 +82,12 @@ Exit status: 0 done, or nothing to do; 1 something was refused; 2 wrong usage.
     "--detector", metavar="ID|NAME", help="Detector to change, instead of the one that the files name."
 )
 @click.option("--dry-run", is_flag=True, help="Only show the difference.")
-@click.option("--prune", is_flag=True, help="Remove the rules and relations that no file names.")
+@click.option("--prune", is_flag=True, help="Remove rules and relations that are in no file.")
 @click.option(
     "--keep-history",
     is_flag=True,
-    help="Of every condition that changes, keep what both conditions remember. `history: keep` in a file "
-    "does so for one rule.",
+    help="When a condition changes, keep the history that the old and the new one have in common. `history: "
+    "keep` in a file does so for one rule.",
 )
 @yes_option
 @service_and_output_options
@@ -102,13 +102,14 @@ def apply(
     yes: bool,
     output: str,
 ) -> None:
-    """Make a detector of a running service equal to rules files.
+    """Make a detector of a running service match rules files.
 
-    The files name the detector, which is created if it is not there. The command shows what it would add,
-    change and remove, and which rules would begin their histories anew. On a terminal it asks; otherwise it
+    The files name the detector, which is created if it does not exist. The command shows what it would add,
+    change and remove, and which rules would restart their histories. On a terminal it asks; otherwise it
     needs --yes. Then it changes the rules of a detector as one change: all of them, or none.
 
-    What no file names stays, unless --prune is given. A second time, there is nothing to change.
+    Rules and relations that are in no file stay, unless --prune is given. Applying the same files again
+    changes nothing.
     """
     plans = [
         _Plan(client, wanted, prune=prune, keep_history=keep_history)
@@ -139,21 +140,21 @@ def apply(
 
 
 def is_terminal() -> bool:
-    """Whether there is somebody to ask."""
+    """Whether the command can ask."""
     return sys.stdin.isatty()
 
 
 class _Plan:
-    """What is to be done to one detector."""
+    """The changes to make to one detector."""
 
     def __init__(self, client: Client, wanted: Wanted, *, prune: bool, keep_history: bool) -> None:
-        """Compare; nothing is changed yet. Raises RuleFileError and ServiceError."""
+        """Compare without changing anything. Raises RuleFileError and ServiceError."""
         self._client = client
         self._wanted = wanted
         self._prune = prune
         self._keep_all = keep_history
         self._messages: list[Entry] = []
-        """The service's messages about the rules; about those of a new detector, once they are there."""
+        """The service's messages about the rules; for a new detector, once its rules exist."""
         found = with_id_or_name(list(client.detectors()), wanted.detector, "detectors")
         self._id = None if found is None else found.id
         self.difference = self._new() if self._id is None else self._changes(self._id)
@@ -162,13 +163,13 @@ class _Plan:
         """Make the change. Raises ServiceError."""
         if self._id is None:
             self._id = self._client.send(calls.create_detector(self._wanted.detector)).id
-        # Rules are not to look in relations that are not there yet, or no more.
+        # Relations are created before, and deleted after, the rules that use them.
         for relation in self.difference.relations:
             if not relation.is_removed:
                 tuples = self._wanted.relations[relation.name]
                 self._client.send(calls.put_relation(self._id, relation.name, tuples))
         if self.difference.has_rules:
-            # What is not removed need not be named.
+            # Without removals, unchanged rules need not be sent.
             prune = bool(self.difference.removed)
             names = {*self.difference.created, *(rule.name for rule in self.difference.changed)}
             asked = calls.put_rules(self._id, self._bodies(None if prune else names), prune=prune)
@@ -178,19 +179,19 @@ class _Plan:
                 self._client.send(calls.delete_relation(self._id, relation.name))
 
     def warn(self) -> None:
-        """Print the service's messages, except those that the difference makes superfluous."""
+        """Print the service's messages, except those that the shown difference makes redundant."""
         coming = [f"in the relation {quoted(name)}, which is not known" for name in self._wanted.relations]
         for code, said in map(astuple, self._messages):
             if code != _BEGINS_ANEW and not any(each in said for each in coming):
                 warn(on_one_line(f"{code} {said}"))
 
     def _bodies(self, names: Container[str] | None = None) -> msgspec.Raw:
-        """Return the rules of these names, or all, as the service takes them."""
+        """Return the rules of these names, or all, as JSON for the service."""
         rules = ((name, rule) for name, rule in self._wanted.rules.items() if names is None or name in names)
         return bodies_of(rules, keep_history=self._keep_all)
 
     def _new(self) -> Difference:
-        # Nobody else has read the conditions yet.
+        # The conditions have not been parsed yet.
         for file in self._wanted.files:
             file.conditions()
         return Difference(
@@ -205,7 +206,7 @@ class _Plan:
             asked = calls.put_rules(detector_id, self._bodies(), prune=True, dry_run=True, details=True)
             found = self._client.send(asked)
         except ServiceError:
-            # The service names places in its own copy of a condition. Reading the files names those there.
+            # The service names places in its own copy of a condition; parsing the files names places in them.
             for file in self._wanted.files:
                 file.conditions()
             raise
@@ -225,7 +226,7 @@ class _Plan:
         if not wanted and not self._prune:
             return []
         stored = {
-            # Of a relation that no file names, only the number of tuples is shown.
+            # Of a relation in no file, only the number of tuples is shown.
             one.name: self._client.tuples(detector_id, one.name) if one.name in wanted else one.tuples
             for one in relations_of(self._client, detector_id)
         }

@@ -1,4 +1,4 @@
-"""How a detector differs from what files want of it, in words."""
+"""The difference between a detector and rules files, as text."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -15,11 +15,11 @@ _HISTORY: Final = {
     "partly kept": "what both conditions remember is kept",
     "begins anew": "its history begins anew",
 }
-"""What becomes of a history, in words."""
+"""The fate of a history, as text."""
 
 
 class ChangedRelation(msgspec.Struct, frozen=True):
-    """A relation that changes: how many tuples are added and removed."""
+    """A changed relation, with the numbers of added and removed tuples."""
 
     name: str
     added: int
@@ -29,7 +29,7 @@ class ChangedRelation(msgspec.Struct, frozen=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """What changes in one detector."""
+    """The changes of one detector."""
 
     detector: str
     is_new: bool = False
@@ -38,7 +38,7 @@ class Difference(msgspec.Struct, frozen=True):
     removed: list[str] = []
     unchanged: int = 0
     left: int = 0
-    """Rules that no file names, and that stay."""
+    """The number of rules in no file that stay."""
     relations: list[ChangedRelation] = []
 
     @property
@@ -52,12 +52,12 @@ class Difference(msgspec.Struct, frozen=True):
         return bool(self.created or self.changed or self.removed)
 
     def lines(self) -> Iterator[str]:
-        """Yield the difference in words."""
+        """Yield the lines of the difference."""
         yield f"detector `{on_one_line(self.detector)}`{', which is created' if self.is_new else ''}"
         for relation in self.relations:
             sign = "+" if relation.is_new else "-" if relation.is_removed else "~"
-            said = f"{counted(relation.added, 'tuple')} added, {relation.removed} removed"
-            yield f"  {sign} relation {on_one_line(relation.name)}: {said}"
+            change = f"{counted(relation.added, 'tuple')} added, {relation.removed} removed"
+            yield f"  {sign} relation {on_one_line(relation.name)}: {change}"
         for name in self.created:
             yield f"  + {on_one_line(name)}"
         for rule in self.changed:
@@ -74,7 +74,7 @@ class Difference(msgspec.Struct, frozen=True):
             yield f"  {counted(self.left, 'rule')} in no file; --prune removes them"
 
     def summary(self) -> str:
-        """Return how much changes, in one line."""
+        """Return the extent of the changes, in one line."""
         counts: dict[str, Sequence[object]] = {
             "added": self.created,
             "changed": self.changed,
@@ -92,9 +92,9 @@ def changed_relations(
     *,
     prune: bool,
 ) -> list[ChangedRelation]:
-    """Return the relations that differ; those that no file names are removed if `prune`.
+    """Return the relations that differ; those in no file are removed if `prune`.
 
-    Of a stored relation that no file names, the number of tuples is enough.
+    For a stored relation in no file, the number of tuples is enough.
     """
     found = []
     for name, tuples in wanted.items():

@@ -18,9 +18,9 @@ from rule_detector_client import Client, calls
 from rule_detector_client.results import ShownRule
 
 FILE_CHARS_MAX: Final = 200
-"""The most characters of a relation's name in its file's. A longer one is cut, and its digest follows."""
+"""The maximum length of a relation's name in a file name. Longer names are cut, and their digests added."""
 INLINE_MAX: Final = 100
-"""The most tuples of a relation that stand in the rules file if there is a folder for relations."""
+"""The maximum number of tuples of a relation in the rules file if there is a folder for relations."""
 
 
 @click.command(
@@ -36,15 +36,15 @@ Examples:
     "folder",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help=f"Write relations of more than {INLINE_MAX} tuples to files in this folder, which the rules file "
-    "then names. Without it, all tuples are in the rules file.",
+    help=f"Write relations of more than {INLINE_MAX} tuples to files in this folder, to which the rules file "
+    "then refers. Without it, all tuples are in the rules file.",
 )
 @service_options
 def export(*, client: Client, detector: str, folder: Path | None) -> None:
     """Write a rules file from a detector of a running service, on standard output.
 
-    It has the relations, the rules with all their members, and their conditions as they were written,
-    comments included. `apply` of the file changes nothing.
+    The file has the relations and the rules with all their members. Conditions are as they were written,
+    comments included. Applying the file changes nothing.
     """
     found = find_detector(client, detector)
     rules: list[ShownRule] = []
@@ -66,7 +66,7 @@ def _relation(name: str, tuples: list[list[Scalar]], folder: Path | None) -> lis
     """Return the tuples of a relation, or the path of the file that they are written to."""
     if folder is None or len(tuples) <= INLINE_MAX:
         return tuples
-    # A name may have slashes in it, and be longer than that of a file.
+    # A relation's name may contain slashes, and be longer than a file name.
     file = quote(name, safe="")
     if len(file) > FILE_CHARS_MAX:
         file = file[:FILE_CHARS_MAX] + sha256(name.encode()).hexdigest()[:16]
@@ -81,7 +81,7 @@ def _relation(name: str, tuples: list[list[Scalar]], folder: Path | None) -> lis
 
 
 def _members(rule: ShownRule, names: dict[str, str]) -> dict[str, Any]:
-    """Return a rule as a file has it: without what is as if it were left out."""
+    """Return the members of a rule for a file, without those that have their defaults."""
     members: dict[str, Any] = {
         "description": rule.description,
         "labels": rule.labels,

@@ -1,1 +1,1 @@
-"""Delivers what the feeds of detectors tell to a webhook, a file or standard output."""
+"""Delivers the firings in the feeds of detectors to a webhook, a file or standard output."""

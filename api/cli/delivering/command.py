@@ -1,4 +1,4 @@
-"""`rule-detector deliver`: what fires, to a webhook, a file or standard output."""
+"""`rule-detector deliver`: delivers firings to a webhook, a file or standard output."""
 
 import asyncio
 import signal
@@ -40,7 +40,7 @@ Exit status: 0 ended by a signal, 1 the service refused or a file cannot be used
 )
 @connection_options
 @click.option("--detector", "detectors", metavar="ID|NAME", multiple=True, help="Detector. Can be repeated.")
-@click.option("--all", "every", is_flag=True, help="All detectors, also those that are created later.")
+@click.option("--all", "every", is_flag=True, help="Follow all detectors, including later ones.")
 @click.option("--to", metavar="URL|FILE|-", help="Address for POST requests, file to append lines to, or -.")
 @click.option(
     "--to-file",
@@ -48,14 +48,14 @@ Exit status: 0 ended by a signal, 1 the service refused or a file cannot be used
     metavar="FILE",
     type=_FILE,
     callback=_secret,
-    help="File that holds the address, if that is a secret.",
+    help="File that holds the address, if the address is a secret.",
 )
-@click.option("--state", type=_FILE, metavar="FILE", help="File that keeps what is delivered already.")
+@click.option("--state", type=_FILE, metavar="FILE", help="File that stores what has been delivered.")
 @click.option(
     "--template",
     default="generic",
     metavar="|".join((*_TEMPLATES, "FILE")),
-    help="What is sent.  [default: generic]",
+    help="Format of the delivered firings.  [default: generic]",
 )
 @click.option(
     "--secret-file",
@@ -63,27 +63,27 @@ Exit status: 0 ended by a signal, 1 the service refused or a file cannot be used
     metavar="FILE",
     type=_FILE,
     callback=_secret,
-    help="File that holds the key for the signature of each request.",
+    help="File that holds the key with which requests are signed.",
 )
 @click.option(
     "--dead-letters",
     type=_FILE,
     metavar="FILE",
-    help="File to append the firings to that the target refuses for good.",
+    help="File for firings that the target refuses for good; they are appended.",
 )
 @click.option(
     "--attempts",
     type=click.IntRange(1),
     default=5,
     metavar="N",
-    help="How often a firing is refused before it is a dead letter.  [default: 5]",
+    help="How often the target may refuse a firing before it is a dead letter.  [default: 5]",
 )
 @click.option(
     "--timeout-s",
     type=click.FloatRange(0, min_open=True),
     default=30.0,
     metavar="N",
-    help="How long the target may take for a request.  [default: 30]",
+    help="Timeout of a request to the target, in seconds.  [default: 30]",
 )
 @click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="N", help="Port for metrics.")
 @click.option(
@@ -105,20 +105,20 @@ def deliver(
     metrics_port: int | None,
     metrics_host: str,
 ) -> None:
-    """Deliver what fires to a webhook, a file or standard output, until a signal ends it.
+    """Deliver firings to a webhook, a file or standard output, until a signal ends the command.
 
-    Reads the feeds of detectors: the firings of rules with `notify`. Begins with what fires from now on; with
-    --state, goes on where it ended. Each firing is delivered at least once, and those of a detector in order.
+    Reads the feeds of detectors: the firings of rules with `notify`. Starts with new firings; with --state,
+    continues where it ended. Each firing is delivered at least once, and those of a detector in order.
 
-    A request that fails is repeated, after a longer wait each time. 3xx and 4xx are refusals, except for 408,
-    425 and 429: with --dead-letters, a firing that is refused --attempts times goes there.
+    Failed requests are retried, after a longer wait each time. 3xx and 4xx are refusals, except 408, 425 and
+    429: with --dead-letters, a firing that was refused --attempts times is written there.
     """
     if bool(detectors) == every:
         raise click.UsageError("Give either `--detector` or `--all`.")
     address = to if to_secret is None else to_secret
     if address is None or None not in (to, to_secret):
         raise click.UsageError("Give either `--to` or `--to-file`.")
-    # Slow to import, which --help should not be.
+    # Imported late, because it is slow, and --help should not be.
     from api.cli.delivering.deliveries import DeadLetters, Deliveries, Figures  # noqa: PLC0415
     from api.cli.delivering.places import Places, PlacesError  # noqa: PLC0415
     from api.cli.delivering.targets import Appended, TargetError, target_of  # noqa: PLC0415

@@ -18,11 +18,11 @@ M = TypeVar("M", Counter, Gauge)
 
 _PREFIX: Final = "rule_detector_deliver_"
 LOOK_S: Final = 5.0
-"""The interval between two looks for new detectors."""
+"""The interval at which new detectors are looked for."""
 GRACE_S: Final = 5.0
-"""How long attempts that are under way may go on at the end."""
+"""How long attempts in progress may continue at the end."""
 WAIT_S_MAX: Final = 60.0
-"""The longest wait before the next attempt, unless the target asks for a longer one."""
+"""The longest wait before the next attempt, unless the target requests a longer one."""
 _WAIT_S: Final = 1.0
 _DOUBLINGS_MAX: Final = 10
 _NO_SUCH_PLACE: Final = 1006
@@ -30,16 +30,16 @@ _NO_SUCH_DETECTOR: Final = 1200
 
 
 class Figures:
-    """Counts what is delivered, by the id of the detector."""
+    """Counts deliveries, by the id of the detector."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._all: list[Counter | Gauge] = []
-        self.delivered = self._made(Counter, "delivered", "Firings that the target took.")
-        self.failed = self._made(Counter, "failed_attempts", "Attempts to deliver a firing that failed.")
+        self.delivered = self._made(Counter, "delivered", "Firings that the target accepted.")
+        self.failed = self._made(Counter, "failed_attempts", "Failed attempts to deliver a firing.")
         self.dead = self._made(Counter, "dead_letters", "Firings that the target refused for good.")
-        meaning = "Firings that the service no longer kept when they were read."
+        meaning = "Firings that the service no longer had when they were to be read."
         self.lost = self._made(Counter, "lost", meaning)
         self.breaks = self._made(Counter, "feed_breaks", "Connections to a feed that ended.")
         meaning = "Whether a firing waits because the last attempt to deliver it failed."
@@ -60,7 +60,7 @@ class Figures:
         return server.server_port
 
     def follow(self, detector_id: str, place: int) -> None:
-        """Show the figures of a detector, which begins after a place."""
+        """Show the figures of a detector, whose deliveries begin after a place."""
         for metric in self._all:
             metric.labels(detector_id)
         self.place.labels(detector_id).set(place)
@@ -73,7 +73,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """Where firings go that the target has refused for good so many times."""
+    """Takes the firings that the target has refused for good too often."""
 
     file: Appended
     attempts: int
@@ -86,7 +86,7 @@ class DeadLetters:
 
 @dataclass(slots=True)
 class Deliveries:
-    """The deliveries of all feeds to one target. No feed waits for another one."""
+    """The deliveries of all feeds to one target. Feeds do not wait for each other."""
 
     client: AsyncClient
     target: Target
@@ -95,20 +95,20 @@ class Deliveries:
     dead_letters: DeadLetters | None
     figures: Figures
     tell: Callable[[str], None]
-    """Receives what an operator must know."""
+    """Receives messages for the operator."""
     names: Sequence[str] | None = None
-    """The detectors by id or name; None for all, also those that come."""
+    """The detectors by id or name; None for all, including later ones."""
     begun: Callable[[], None] = lambda: None
-    """Is called once the service has told which detectors there are."""
+    """Called once the service has listed the detectors."""
     jitter: Callable[[], float] = random.random
     _feeds: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _deleted: set[str] = field(default_factory=set)
     _busy: set[asyncio.Task[Any] | None] = field(default_factory=set)
-    """The tasks that are in an attempt."""
+    """The tasks with an attempt in progress."""
     _stopping: bool = False
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Deliver until `stop` is set; then give attempts that are under way a little time.
+        """Deliver until `stop` is set; then give attempts in progress a little time.
 
         Raises ServiceError if the service refuses, OSError if the places cannot be saved.
         """
@@ -131,7 +131,7 @@ class Deliveries:
             self.places.close()
 
     async def _follow(self, tasks: asyncio.TaskGroup) -> None:
-        """Begin the feeds of the detectors that are there, and of each that comes. Raises ServiceError."""
+        """Follow the feeds of existing detectors, and of new ones. Raises ServiceError."""
         is_first = True
         while is_first or self.names is None:
             try:
@@ -152,7 +152,7 @@ class Deliveries:
             await asyncio.sleep(LOOK_S)
 
     async def _deliver_all(self, detector: Detector, *, is_new: bool) -> None:
-        """Deliver a feed from its place on: of a new detector from the beginning, else from the newest."""
+        """Deliver a feed from its place; without one, a new detector's from the start, else new firings."""
         try:
             place = await self._beginning(detector, is_new=is_new)
             while not await self._deliver_after(place, detector):
@@ -173,7 +173,7 @@ class Deliveries:
                 raise ServiceError("all detectors to deliver from were deleted") from None
 
     async def _deliver_after(self, place: int, detector: Detector) -> bool:
-        """Deliver what follows a place until the end; return False if there is no such place."""
+        """Deliver the firings after a place until the end; return False if there is no such place."""
 
         def on_break(_error: ServiceError, _wait_s: float) -> None:
             self.figures.breaks.labels(detector.id).inc()
@@ -201,7 +201,7 @@ class Deliveries:
         return True
 
     async def _beginning(self, detector: Detector, *, is_new: bool) -> int:
-        """Return the place of a detector, which is kept from now on, even if nothing fires."""
+        """Return the place of a detector, and store it, even if nothing fires."""
         place = self.places.of(detector.id)
         if place is None and is_new:
             place = 0
@@ -217,7 +217,7 @@ class Deliveries:
         return place
 
     async def _delivered(self, detector: Detector, firing: Firing) -> bool:
-        """Deliver a firing, however long it takes; return False if it is left undelivered at the end."""
+        """Deliver a firing, however long it takes; return False if it is undelivered at the end."""
         body, key = self.form.body(detector, firing), f"{detector.id}-{firing.seq}"
         which = f"{detector.name}: the firing {firing.seq}"
         waiting = self.figures.waiting.labels(detector.id)

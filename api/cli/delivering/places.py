@@ -1,4 +1,4 @@
-"""The places up to which feeds are delivered, and the file that keeps them."""
+"""The places up to which feeds are delivered, and the file that stores them."""
 
 import asyncio
 import fcntl
@@ -17,22 +17,22 @@ _VERSION: Final = 1
 
 
 class PlacesError(Exception):
-    """A file of places is in use, or is none. The message names it."""
+    """A file of places is in use or invalid. The message names it."""
 
 
 class _Document(msgspec.Struct, forbid_unknown_fields=True):
-    """What the file has: the last `seq` that was delivered, by the id of the detector."""
+    """The contents of the file: the last delivered `seq`, by the id of the detector."""
 
     version: int
     every: bool
-    """Whether all detectors are followed, so that one that is not among them is new."""
+    """Whether all detectors are followed, so that detectors not in the file are new."""
     places: dict[str, int]
 
 
 class Places:
-    """The places of all feeds. With a file, they outlive the process, which keeps others from the file.
+    """The places of all feeds. With a file, which the process locks, they outlive the process.
 
-    The file never knows of a firing that is not safe: `sync` is called before each save.
+    The file is never ahead of safely delivered firings: `sync` is called before each save.
     """
 
     def __init__(self, path: Path | None, sync: Callable[[], None], *, every: bool) -> None:
@@ -50,7 +50,7 @@ class Places:
         """Whether a detector without a place is new since the file was written."""
 
     def of(self, detector_id: str) -> int | None:
-        """Return the last `seq` of a detector that was delivered; None for one that is not known."""
+        """Return the last delivered `seq` of a detector; None if the detector is unknown."""
         return self._places.get(detector_id)
 
     def move(self, detector_id: str, seq: int) -> None:
@@ -64,14 +64,14 @@ class Places:
         self._changed.set()
 
     async def keep(self) -> None:
-        """Save what changes, until cancelled. Raises OSError."""
+        """Save changes until cancelled. Raises OSError."""
         while True:
             await self._changed.wait()
             self._changed.clear()
             await asyncio.to_thread(self.save)
 
     def save(self) -> None:
-        """Save everything now, unless it is closed. Raises OSError."""
+        """Save everything now, unless closed. Raises OSError."""
         with self._saving:
             if self._is_closed:
                 return
@@ -81,11 +81,11 @@ class Places:
                 self._replace(self._path, document)
 
     def close(self) -> None:
-        """Save everything, and let others have the file. Raises OSError."""
+        """Save everything, and unlock the file. Raises OSError."""
         try:
             self.save()
         finally:
-            # `keep` may have left a save in its thread: it ends before others have the file, or does nothing.
+            # A save of `keep` may still run in its thread: it ends before the unlocking, or does nothing.
             with self._saving:
                 self._is_closed = True
             if self._lock is not None:

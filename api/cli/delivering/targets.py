@@ -20,31 +20,31 @@ from snapshots.files import FILE_MODE, RealFiles
 
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 _ANSWER_BYTES_MAX: Final = 64 * 1024
-"""A connection whose answer is longer is not used again."""
+"""A connection with a longer answer is not reused."""
 _SUCCESS: Final = range(200, 300)
 _ERRORS_FROM: Final = 400
 _PASSING: Final = frozenset({408, 425, 429})
 _CALLERS: Final = range(300, 500)
-"""The statuses for which what was sent, or where, is to blame. No redirection is followed."""
+"""The statuses that blame the request or its address. Redirections are not followed."""
 _RETRY_AFTER_S_MAX: Final = 3_600.0
 
 
 class TargetError(ValueError):
-    """What was given is no target."""
+    """The given target is invalid."""
 
 
 class DeliveryError(Exception):
-    """A firing was not taken. The message names no address, which may be a secret."""
+    """A firing was not accepted. The message does not name the address, which may be a secret."""
 
     def __init__(self, message: str, *, final: bool = False, retry_after_s: float = 0.0) -> None:
         super().__init__(message)
         self.final = final
-        """Whether the target would refuse it again."""
+        """Whether the target would refuse the firing again."""
         self.retry_after_s = retry_after_s
 
 
 class Target(Protocol):
-    """Takes firings. A firing that is sent again may arrive twice."""
+    """Receives firings. A firing that is sent again may arrive twice."""
 
     def __str__(self) -> str:
         """Name the target without its secrets."""
@@ -53,7 +53,7 @@ class Target(Protocol):
         """Deliver a body, which `key` identifies. Raises DeliveryError."""
 
     def sync(self) -> None:
-        """Return once what was sent is as safe as it will be. May be called in a thread. Raises OSError."""
+        """Return once sent firings are as safe as possible. May be called in a thread. Raises OSError."""
 
 
 class Webhook(Target):
@@ -85,22 +85,22 @@ class Webhook(Target):
             raise DeliveryError("it did not answer in time") from None
         except httpx.HTTPError as error:
             raise DeliveryError(f"the connection failed: {str(error).lower() or 'it was closed'}") from None
-        status, said = response.status_code, f"it answered {response.status_code}"
+        status, message = response.status_code, f"it answered {response.status_code}"
         if status in _SUCCESS and (inside := _status_inside(answer)) is not None:
-            status, said = inside, f"{said}, with the error {inside} inside"
+            status, message = inside, f"{message}, with the error {inside} inside"
         if status not in _SUCCESS:
             raise DeliveryError(
-                said,
+                message,
                 final=status in _CALLERS and status not in _PASSING,
                 retry_after_s=_retry_after_s(response.headers.get("Retry-After", "")),
             )
 
     def sync(self) -> None:
-        """Return at once: what is answered is the receiver's."""
+        """Return at once, because the receiver is responsible for what it has accepted."""
 
 
 class Appended(Target):
-    """A file, to which each firing is appended as a line. If it is renamed meanwhile, it is made anew."""
+    """A file to which each firing is appended as a line. If it is renamed, a new one is created."""
 
     def __init__(self, path: Path) -> None:
         """Open the file. Raises OSError."""
@@ -130,7 +130,7 @@ class Appended(Target):
             os.close(descriptor)
 
     def append(self, body: bytes) -> None:
-        """Append a line, or leave the file as it was. Raises OSError."""
+        """Append a line, or leave the file unchanged. Raises OSError."""
         with self._lock:
             self._append(body + b"\n")
 
@@ -142,7 +142,7 @@ class Appended(Target):
             self._descriptor = opened
         size = os.fstat(self._descriptor).st_size
         if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
-            # A crash has cut the last line. Its firing comes again.
+            # A crash has cut off the last line. Its firing is delivered again.
             line = b"\n" + line
         try:
             rest = memoryview(line)
@@ -174,12 +174,12 @@ class Printed(Target):
         return "standard output"
 
     async def send(self, body: bytes, content_type: str, key: str) -> None:
-        """Print a line. Raises OSError if nobody reads it any more, which no other attempt will mend."""
+        """Print a line. Raises OSError if there is no reader any more, which no retry can fix."""
         del content_type, key
         click.echo(body)
 
     def sync(self) -> None:
-        """Return at once: what is read is the reader's."""
+        """Return at once, because the reader is responsible for what it has read."""
 
 
 def target_of(address: str, secret: str | None, timeout_s: float) -> Target:
@@ -194,14 +194,14 @@ def target_of(address: str, secret: str | None, timeout_s: float) -> Target:
         url = httpx.URL()
     if url.scheme not in ("http", "https") or not url.host:
         raise TargetError("the target's address is no URL of http or https")
-    # Each detector may have a request under way. A proxy in the environment is not for this machine.
+    # Each detector may have a request in progress. A proxy in the environment is not for this machine.
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
     http = httpx.AsyncClient(limits=limits, timeout=timeout_s, trust_env=url.host not in _LOOPBACK)
     return Webhook(http, url, secret, timeout_s)
 
 
 def _status_inside(answer: bytes) -> int | None:
-    """Return the status of the error that a success reports, as Kafka's REST Proxy does; None if it does not.
+    """Return the status of an error inside a success, as Kafka's REST Proxy reports it; else None.
 
     Its `error_code` is a status, or begins with one.
     """
@@ -214,7 +214,7 @@ def _status_inside(answer: bytes) -> int | None:
 
 
 def _retry_after_s(header: str) -> float:
-    """Return how long a server asks to be left alone, in seconds or until a date; 0 if it does not."""
+    """Return the seconds to wait that a server requests, as a number or a date; 0 if it requests none."""
     try:
         asked_s = float(header)
     except ValueError:

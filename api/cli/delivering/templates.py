@@ -1,4 +1,4 @@
-"""What is sent for a firing: one of three documents, or a file with placeholders."""
+"""The body sent for a firing: one of three documents, or a file with placeholders."""
 
 import json
 from collections.abc import Callable
@@ -16,11 +16,11 @@ from rule_detector_client import Detector, Firing
 
 JSON: Final = "application/json"
 _SUMMARY_CHARS: Final = 1_000
-"""PagerDuty refuses longer ones than 1 024."""
+"""The maximum length of a summary; PagerDuty refuses more than 1 024."""
 _DIGEST_DIGITS: Final = 32
 _EVENT_TYPE: Final = "rule-detector.firing"
 _FOR_SLACK: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-"""Slack takes a `<` for the beginning of a link, or of a mention of everyone."""
+"""Slack treats `<` as the beginning of a link, or of a mention of everyone."""
 
 
 class TemplateError(ValueError):
@@ -59,7 +59,7 @@ def form_of(template: str) -> Form:
 
 def as_json(document: object) -> bytes:
     """Return a document as JSON on one line."""
-    # The standard encoder, since msgspec writes no integers past 64 bits.
+    # The standard encoder, because msgspec writes no integers beyond 64 bits.
     return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
@@ -67,7 +67,7 @@ def as_json(document: object) -> bytes:
 
 
 def generic(detector: Detector, firing: Firing) -> dict[str, Any]:
-    """Return the firing as the service tells it, with the detector."""
+    """Return the firing as received from the service, with the detector."""
     about = {"detectorId": detector.id, "detector": detector.name}
     return {**about, **msgspec.to_builtins(firing, builtin_types=(int,))}
 
@@ -121,7 +121,7 @@ _OBJECTS: Final = {"keys", "found", "labels"}
 
 
 class _Values(dict[str, str]):
-    """The values of placeholders for one firing, as texts. A member that an object lacks is empty."""
+    """The values of placeholders for one firing, as texts. Missing members of objects are empty."""
 
     def __init__(self, detector: Detector, firing: Firing) -> None:
         super().__init__()
@@ -139,13 +139,13 @@ class _Values(dict[str, str]):
         }
 
     def value(self, name: str) -> Any:
-        """Return a value as it is."""
+        """Return the value of a placeholder."""
         object_, dot, member = name.partition(".")
         found = self._values[object_]
         return found.get(member, "") if dot else found
 
     def in_json(self, string: str) -> Any:
-        """Fill a string of a JSON document. Alone in it, a placeholder gives its value as JSON."""
+        """Fill a string of a JSON document. A placeholder alone in it gives its value as JSON."""
         template = _Placeholders(string)
         names = template.get_identifiers()
         alone = len(names) == 1 and string in {f"${names[0]}", f"${{{names[0]}}}"}

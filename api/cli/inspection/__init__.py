@@ -1,1 +1,1 @@
-"""A data folder read from outside: what it holds and what in it is damaged."""
+"""Reads a data folder from outside: its contents and its damage."""

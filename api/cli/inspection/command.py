@@ -1,4 +1,4 @@
-"""`rule-detector inspect` and `repair`: what a data folder holds, and what can be kept of a damaged one."""
+"""`rule-detector inspect` and `repair`: show a data folder, and make a damaged one usable again."""
 
 import json
 from pathlib import Path
@@ -34,13 +34,13 @@ Exit status: 0 intact, 1 something is damaged or DIR is not a data folder, 2 wro
 def inspect(
     *, folder: Path, detector: str | None, rules: bool, rule: str | None, key: dict[str, Any], as_json: bool
 ) -> None:
-    """Show what a data folder holds, and what in it is damaged.
+    """Show the contents and the damage of a data folder.
 
-    Lists detectors, rules, relations, clocks, keys, snapshots and journals, with every detector as it
-    would be after the next start. Damage is listed with file and offset.
+    Lists detectors, rules, relations, clocks, keys, snapshots and journals, with each detector in its state
+    after the next start. Damage is listed with file and offset.
 
     The command only reads and takes no lock, so it works on a backup, on a folder that the service refuses,
-    and on one that is in use.
+    and on a folder in use.
     """
     from api.cli.inspection.data_folder import read_data_folder  # noqa: PLC0415 -- slow to import, which --help should not be
 
@@ -75,19 +75,19 @@ Examples:
   rule-detector repair /var/lib/rule-detector
   rule-detector repair /var/lib/rule-detector --yes
 
-Exit status: 0 nothing is or stays damaged, 1 something cannot be repaired, 2 wrong usage.
+Exit status: 0 no damage is left, 1 something cannot be repaired, 2 wrong usage.
 """
 )
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--yes", is_flag=True, help="Write without asking.")
 def repair(folder: Path, *, yes: bool) -> None:
-    """Make damaged parts of a data folder usable again, with what can be kept of them.
+    """Make damaged parts of a data folder usable again, and keep as much of them as possible.
 
-    Shows first what would be kept: of a detector, all records up to the damage; of the tokens and the
-    catalogue, also those after it. What is damaged is moved to DIR/damaged, never removed. No service may
-    use the folder. The command may be repeated, also if it was killed.
+    First shows what would be kept: of a detector, all records up to the damage; of tokens and catalogue, also
+    records after it. Damaged files are moved to DIR/damaged, never removed. No service may use the folder.
+    The command may be repeated, also after it was killed.
 
-    A backup may have more: `restore` makes another data folder of one.
+    A backup may have more data: `restore` makes a new data folder from a backup.
     """
     from api.cli.inspection.data_folder import detector_folders  # noqa: PLC0415 -- slow to import, which --help should not be
     from snapshots.data_folder.lock import FolderLock  # noqa: PLC0415
@@ -98,7 +98,7 @@ def repair(folder: Path, *, yes: bool) -> None:
     detectors, aside = folder / "detectors", folder / "damaged"
     if not any((folder / name).is_dir() for name in ("directory", "detectors", "damaged")):
         raise CommandError(f"{folder} is no data folder: it has no folder `directory`")
-    # The folder of detectors may be on another disk.
+    # The detectors' folder may be on another disk.
     aside_of = {folder: aside, detectors: detectors.resolve().parent / "damaged" / "detectors"}
     with FolderLock(folder):
         for parent, its_aside in aside_of.items():

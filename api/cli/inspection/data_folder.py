@@ -40,14 +40,14 @@ from snapshots.takeover.recovered import Recovered
 _PLACE: Final = re.compile(r"at offset ([0-9]+), (.*)", re.DOTALL)
 T = TypeVar("T")
 _LOOKS: Final = 3
-"""How often a folder that looks damaged is read: a file can look so while a service writes it, but hardly
-each time."""
+"""How often a folder that looks damaged is read: a file may look damaged while a service writes it, but
+hardly each time."""
 _PAUSE_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """The findings of one look at a folder. `recovered` is None if a recovery would fail."""
+    """The findings of one reading of a folder. `recovered` is None if a recovery would fail."""
 
     storage: Storage
     recovered: Recovered | None = None
@@ -78,7 +78,7 @@ def look_at(folder: Path) -> Look:
                     bytes=one.file_bytes,
                 )
                 for one in found.segments
-                # An empty segment only claims the folder, or is about to be written.
+                # An empty segment was only created to claim the folder, or is about to be written.
                 if one.file_bytes
             ],
             set_aside=list(found.set_aside),
@@ -90,7 +90,7 @@ def look_at(folder: Path) -> Look:
 
 
 def _findings(found: FolderReport) -> tuple[tuple[Defect, ...], tuple[str, ...]]:
-    """Separate damage from warnings: an unfinished write, or a defect that no recovery meets."""
+    """Separate damage from warnings, which are unfinished writes and defects that no recovery reads."""
     folder = found.folder
     damage = [_defect(folder / one.name, one.reason) for one in found.snapshots if one.reason is not None]
     warnings = []
@@ -127,16 +127,16 @@ def _defect(path: Path, reason: str) -> Defect:
 
 
 class NoDataFolder(CommandError):
-    """There is no data folder, or it lacks what was asked for; the message says which."""
+    """There is no data folder, or it lacks the requested object; the message says which."""
 
 
 def ids_of(names: Mapping[str, str | None], wanted: str) -> list[str]:
-    """Return the ids that `wanted` means: itself if it is one, else all with that name. `names` are by id."""
+    """Return `wanted` if it is an id, else the ids with that name. `names` are by id."""
     return [wanted] if wanted in names else [each for each, name in names.items() if name == wanted]
 
 
 def read_data_folder(data: Path, *, only: str | None = None, with_rules: bool = False) -> DataFolderReport:
-    """Report what a data folder holds; with `only`, just the detector with that id, else those of that name.
+    """Report the contents of a data folder; with `only`, the detector with that id, else those of that name.
 
     Raises NoDataFolder.
     """
@@ -147,7 +147,7 @@ def read_data_folder(data: Path, *, only: str | None = None, with_rules: bool = 
 
 
 class _Reader:
-    """Reads one data folder, once, and gathers damage and warnings on the way."""
+    """Reads one data folder once, and collects damage and warnings."""
 
     def __init__(self, data: Path, *, with_rules: bool) -> None:
         self._data = data
@@ -161,7 +161,7 @@ class _Reader:
         if not directory.is_dir():
             raise NoDataFolder(f"{self._data} is no data folder: it has no folder `directory`")
         identity = self._identity()
-        # Before the catalogue: a service creates a detector's folder before it enters the detector there.
+        # Listed before the catalogue is read: a service creates a detector's folder before its entry there.
         folders = self._folders()
         catalogue, state = self._catalogue(directory, any_detector=bool(folders))
         named: dict[str, str | None] = dict.fromkeys(folders) if state is None else dict(state.detectors)
@@ -185,7 +185,7 @@ class _Reader:
             identity=identity,
             catalogue=catalogue,
             detectors=[entry for entry in entries if entry is not None],
-            # A folder that has vanished meanwhile was being removed.
+            # Folders that have vanished meanwhile were being removed.
             orphans=[str(folder) for folder in orphans if folder.exists()],
             warnings=self._warnings,
             damage=self._damage,
@@ -284,7 +284,7 @@ class _Reader:
 
 
 def looked_at(folder: Path, read: Callable[[Recovered], T]) -> tuple[Look, T | None]:
-    """Return the findings about a folder, and what `read` makes of its contents, or None if that fails.
+    """Return the findings about a folder, and the result of `read` for its contents, None if that fails.
 
     A folder that looks damaged is read again.
     """
@@ -304,18 +304,18 @@ def _once(folder: Path, read: Callable[[Recovered], T]) -> tuple[Look, T | None]
         return look, None if look.recovered is None else read(look.recovered)
     except (StorageError, OSError) as error:
         reason = str(error)
-    except Exception as error:  # noqa: BLE001 -- whatever one folder does to its reader, the others are reported
+    except Exception as error:  # noqa: BLE001 -- the other folders must be reported in any case
         reason = f"what it holds cannot be read: {type(error).__name__}: {error}"
     defect = Defect(path=str(folder), reason=reason)
     return replace(look, damage=(*look.damage, defect)), None
 
 
 def detector_folders(data: Path) -> list[Path]:
-    """Return the folders of detectors: those that are there, and those that the catalogue names."""
+    """Return the folders of detectors: existing ones, and those in the catalogue."""
     _, state = looked_at(data / "directory", recovered_state)
     folder = data / "detectors"
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    # A disk of its own has this folder.
+    # A mounted file system has this folder.
     names.discard("lost+found")
     if state is not None:
         names |= state.detectors.keys()
@@ -323,7 +323,7 @@ def detector_folders(data: Path) -> list[Path]:
 
 
 def stored_detector(data: Path, wanted: str) -> Detector:
-    """Return the detector with that id, else the only one of that name, as it would be after the next start.
+    """Return the detector with that id, else the only one of that name, in its state after the next start.
 
     Raises NoDataFolder.
     """

@@ -1,4 +1,4 @@
-"""The report of `inspect`: its types, as lines for people and as JSON. Pure."""
+"""The report of `inspect`: its types, its lines for people, and its JSON."""
 
 import json
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _UNIT: Final = 1024
 
 
 class Defect(msgspec.Struct, frozen=True, kw_only=True):
-    """A defect of a file, with the offset if it is at one place."""
+    """A defect of a file, with its offset if it has one."""
 
     path: str
     offset: int | None = None
@@ -26,7 +26,7 @@ class Defect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SnapshotFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A snapshot. `sequence` is the last record in it, `epoch` that of its owner, None if unreadable."""
+    """A snapshot. `sequence` is its last record; `epoch` is its owner's, None if unreadable."""
 
     file: str
     sequence: int
@@ -97,20 +97,20 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     rules_enabled: int
     relations: int = 0
     relation_tuples: int = 0
-    """In all relations together."""
+    """The number of tuples in all relations together."""
     firings: int = 0
-    """How many its feed keeps."""
+    """The number of firings in its feed."""
     newest_firing: int = 0
     version_bytes: int = 0
-    """About what the earlier versions of all rules take."""
+    """The approximate size of earlier versions of rules."""
     diverged: str | None = None
-    """Names the journal records at which other rules fire now than at first; None if there are none."""
+    """The journal records whose replay fires other rules than originally; None if there are none."""
     rules: list[RuleEntry] | msgspec.UnsetType = msgspec.UNSET
     """Only if requested."""
 
 
 class DetectorReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A detector. `contents` is None if unreadable, `name` if the catalogue does not tell it."""
+    """A detector. `contents` is None if unreadable, `name` if the catalogue does not have it."""
 
     id: str
     name: str | None

@@ -65,7 +65,7 @@ _OPTIONS = (
         "--time-field",
         metavar="NAME",
         help="Field with the event's time: ISO 8601, a number since 1970 (seconds, milliseconds, "
-        "microseconds or nanoseconds, told apart by size), or as syslog and web servers write it.  "
+        "microseconds or nanoseconds, by its size), or as syslog and web servers write it.  "
         f"[default: the first of {', '.join(TIME_FIELDS)} in the first event]",
     ),
     click.option(
@@ -73,15 +73,15 @@ _OPTIONS = (
         "zone",
         metavar="ZONE",
         callback=_zone,
-        help="Zone of times that name none, such as Europe/Berlin or +09:00. A time without a year is in the "
-        "last year in which it is at most a day after the file was written, or on a pipe after now.  "
+        help="Zone of times without one, such as Europe/Berlin or +09:00. A time without a year is in the "
+        "last year in which it is at most a day after the file was written or, on a pipe, after now.  "
         "[default: UTC]",
     ),
     click.option(
         "--time-format", metavar="FORMAT", help="How times are written, such as `%d.%m.%Y %H:%M:%S`."
     ),
     click.option(
-        "--old-times", is_flag=True, help="Accept numbers that mean a time before 1980 without asking."
+        "--old-times", is_flag=True, help="Accept numbers that mean times before 1980 without asking."
     ),
     click.option(
         "--types",
@@ -106,11 +106,11 @@ _OPTIONS = (
         "numbered from 1, as lines are.",
     ),
     click.option(
-        "--strict", is_flag=True, help="End at the first line that cannot be read, instead of skipping it."
+        "--strict", is_flag=True, help="Fail at the first line that cannot be read, instead of skipping it."
     ),
 )
 _READ: Final = ("time_field", "time_format", "types", "pattern", "zone", "records", "strict")
-"""The options that are those of ReadingOptions by their names."""
+"""The options that are members of ReadingOptions, by name."""
 
 
 def reading_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -15,13 +15,13 @@ from rule_detector_client import Client, ServiceError
 C = TypeVar("C")
 
 _QUIET_S: Final = 3.0
-"""After this time, a command says why it still waits."""
+"""After this time, a command reports why it still waits."""
 
 
 def service_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add --url, and --token and --token-file, one of which is required; the command receives `client`.
+    """Add --url, and --token or --token-file, one of which is required; the command receives `client`.
 
-    If the command has an option --data and that is given, it needs no service and receives None.
+    If the command's option --data is given, it needs no service and receives None.
     """
 
     @functools.wraps(command)
@@ -36,7 +36,7 @@ def service_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _waits() -> Callable[[ServiceError, float], None]:
-    """Return a function that says once why a command waits."""
+    """Return a function that reports once why a command waits."""
     told: list[ServiceError] = []
 
     def tell(error: ServiceError, waited_s: float) -> None:
@@ -48,7 +48,7 @@ def _waits() -> Callable[[ServiceError, float], None]:
 
 
 def connection_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the same options; the command receives `connect`, which makes a client of a class."""
+    """Add the same options; the command receives `connect`, which makes a client of a given class."""
 
     @functools.wraps(command)
     def with_connect(
@@ -83,14 +83,14 @@ _OPTIONS = (
         metavar="FILE",
         type=click.Path(path_type=Path),
         envvar="RULE_DETECTOR_CA_FILE",
-        help="File with the certificates to which the service's one may lead, as PEM.  "
+        help="File with the certificates of trusted authorities, as PEM.  "
         "[env RULE_DETECTOR_CA_FILE; default: the system's]",
     ),
     click.option(
         "--token",
         envvar="RULE_DETECTOR_TOKEN",
-        help="Token of the service. Every user of the machine can read an option in the process list; prefer "
-        "the variable or the file.  [env RULE_DETECTOR_TOKEN]",
+        help="Token of the service. Other users of the machine can read an option in the process list; "
+        "prefer the variable or the file.  [env RULE_DETECTOR_TOKEN]",
     ),
     click.option(
         "--token-file",

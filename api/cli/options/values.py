@@ -1,4 +1,4 @@
-"""Options with values of their own forms: durations, names with values, files of variables."""
+"""Options with special values: durations, names with values, files of variables."""
 
 import json
 import re
@@ -28,14 +28,14 @@ def duration_us(_context: click.Context, _option: click.Parameter, given: str | 
 
 
 def lateness_option(otherwise: str) -> Option:
-    """Return the option, whose help ends with what happens without it; the command receives `late_us_max`."""
+    """Return the option, whose help ends with its default; the command receives `late_us_max`."""
     return click.option(
         "--max-late",
         "late_us_max",
         metavar="DURATION",
         callback=duration_us,
-        help="Sort the events of all files by time; in its file, each comes at most this late. "
-        f"Events wait so long in memory.  [default: {otherwise}]",
+        help="Sort the events of all files by time; each may come this late in its file, "
+        f"and waits so long in memory.  [default: {otherwise}]",
     )
 
 
@@ -44,7 +44,7 @@ def named_values(
     parameter: click.Parameter,  # noqa: ARG001
     given: tuple[str, ...],
 ) -> dict[str, Any]:
-    """Read values of the form NAME=VALUE; a value that is JSON is read as JSON, otherwise as text."""
+    """Read values of the form NAME=VALUE; a value is JSON if it parses as such, otherwise text."""
     key: dict[str, Any] = {}
     for each in given:
         name, is_, text = each.partition("=")
@@ -54,7 +54,7 @@ def named_values(
             value = json.loads(text, parse_constant=str)
         except (ValueError, RecursionError):
             value = text
-        # A number past the range of a double would be infinite.
+        # A number beyond the range of a double would be infinite.
         is_scalar = isinstance(value, str | int) or (isinstance(value, float) and isfinite(value))
         key[name] = value if is_scalar else text
     return key
@@ -65,13 +65,13 @@ key_option: Option = click.option(
     metavar="NAME=VALUE",
     multiple=True,
     callback=named_values,
-    help="With --rule: a key and its value, such as user=ada; once for each key. A value that is JSON is "
+    help="With --rule: a key and its value, such as user=ada; once for each key. Valid JSON is "
     'read as JSON, so write the string "7" as \'"7"\'.',
 )
 
 
 _BYTES_MAX: Final = 8 * 1024 * 1024
-"""Each batch repeats them, and takes 16 MiB."""
+"""The maximum size of variables. Each batch, of at most 16 MiB, repeats them."""
 
 
 def _read(_context: click.Context, _option: click.Parameter, path: Path | None) -> dict[str, Any] | None:

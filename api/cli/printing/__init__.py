@@ -1,1 +1,1 @@
-"""What several commands print: tables, progress, explained rules."""
+"""Output shared by several commands: tables, explained rules, and escaping."""

@@ -1,4 +1,4 @@
-"""An explanation as text: for each rule the tree of its condition, and what would change its verdict."""
+"""Explanations as text: for each rule the tree of its condition, and what would change its verdict."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -74,7 +74,7 @@ def _pairs(values: Mapping[str, Any]) -> str:
 
 
 def _moment(time_ms: float, now_us: int) -> str:
-    """Return the time of an event, and how long before the other it was."""
+    """Return the time of an event, and how long before the explained one it was."""
     time_us = round(time_ms * 1_000)
     ago_us = now_us - time_us
     # A late event is explained at the detector's clock, which can be after its own time.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Option: TypeAlias = Callable[[Callable[..., None]], Callable[..., None]]
-"""What adds an option to a command."""
+"""A decorator that adds an option to a command."""
 
 output_option: Option = click.option(
     "-o", "--output", type=click.Choice(["table", "json"]), default="table", help="Format.  [default: table]"
@@ -24,12 +24,12 @@ output_option: Option = click.option(
 yes_option: Option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 COUNTS: Final = ("fired", "only new", "only old", "both")
-"""The columns of tables that are aligned to the right."""
+"""The right-aligned columns of tables."""
 
 KEYS_MAX: Final = 100_000
-"""The most keys of a rule that are counted apart."""
+"""The maximum number of keys of a rule that are counted separately."""
 KEYS_SHOWN: Final = 20
-"""The most keys of a rule in a table."""
+"""The maximum number of keys of a rule in a table."""
 
 
 def show(output: str, document: Any, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -37,7 +37,7 @@ def show(output: str, document: Any, header: Sequence[str], rows: Iterable[Seque
     if output == "json":
         click.echo(msgspec.json.encode(document))
     else:
-        # Few commands print tables, and rich takes as long to import as some of the others take in all.
+        # Imported late: few commands print tables, and importing rich takes as long as whole other commands.
         from rich.console import Console  # noqa: PLC0415
 
         print_table(header, list(rows), Console(soft_wrap=True))
@@ -46,7 +46,7 @@ def show(output: str, document: Any, header: Sequence[str], rows: Iterable[Seque
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], console: "Console") -> None:
     """Print rows under a header. On a terminal, a row whose second cell is `0` is dim.
 
-    Cells may hold what callers sent: control characters are escaped, and nothing in them is markup.
+    Cells may hold text of callers, so control characters are escaped, and markup is ignored.
     """
     rows = [[on_one_line(cell) for cell in row] for row in rows]
     if console.is_terminal:
@@ -68,14 +68,14 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], console: "
 
 
 def value_text(value: object) -> str:
-    """Return a value on one line: a string as it is, any other value as JSON."""
+    """Return a value on one line: a string unchanged, any other value as JSON."""
     return on_one_line(
         value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, allow_nan=False)
     )
 
 
 def keys_text(keys: Mapping[str, Any]) -> str:
-    """Return for whom a rule fires as `ip=192.0.2.7`."""
+    """Return the keys of a firing, such as `ip=192.0.2.7`."""
     return " ".join(f"{value_text(name)}={value_text(value)}" for name, value in keys.items())
 
 

@@ -1,8 +1,8 @@
-"""Shows what came from servers and files without letting it control the reader's terminal.
+"""Prints text from servers and files without letting it control the reader's terminal.
 
 All commands write to standard output and standard error through the streams of this file. They escape
-control characters, and those that change the direction of text, so that a name or a line of a log can neither
-move the cursor nor write to the clipboard.
+control characters and those that change the direction of text, so that a name or a log line can neither move
+the cursor nor write to the clipboard.
 """
 
 import re
@@ -32,7 +32,7 @@ def escaped(text: str) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """Return a text as a part of a line: tabs and line ends are escaped, too."""
+    """Return a text for use within a line: tabs and line ends are escaped, too."""
     return _IN_LINE.sub(_escape, text)
 
 
@@ -47,7 +47,7 @@ class EscapingStream:
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
         self.rich_proxied_file = stream
-        """Where rich writes: its tables and bars have control sequences of its own."""
+        """The unescaped stream for rich, whose tables and bars have control sequences."""
 
     def write(self, text: str) -> int:
         """Write a text with its control characters escaped."""
@@ -84,7 +84,7 @@ class _EscapingBuffer:
 
 @contextmanager
 def escaping_streams() -> Iterator[None]:
-    """Have everything that is printed within escaped."""
+    """Escape everything that is printed within this context."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (cast("TextIO", EscapingStream(stream)) for stream in before)
     try:

@@ -12,21 +12,21 @@ from api.cli.recordings.skipping import RecordingError, Skipping
 from engine.language.diagnostics import quoted
 
 LINE_BYTES_MAX: Final = 16 * 1024 * 1024
-"""The longest line, and the longest row of CSV in characters. A few kilobytes of gzip can hold gigabytes."""
+"""The maximum size of a line, and of a CSV row in characters. A few kilobytes of gzip can hold gigabytes."""
 
 DOCUMENT_BYTES_MAX: Final = 256 * 1024 * 1024
-"""The longest document whose array holds the events; it is held in memory."""
+"""The maximum size of a document whose array holds the events; it is held in memory."""
 
 NESTING_MAX: Final = 64
-"""How deep the objects and arrays of an event may be nested."""
+"""The maximum nesting of objects and arrays in an event."""
 
 _PORTION_BYTES: Final = 64 * 1024
-"""How much is read at once: so little that what comes of it stays in the processor's caches."""
+"""The bytes read at once: so few that the results stay in the processor's caches."""
 
 _DECODE_OBJECT: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 Row = tuple[int, dict[str, Any], bytes | None]
-"""Line number, fields, and the fields as they stand in the recording, if that is JSON."""
+"""Line number, fields, and the JSON text of the fields if the recording is JSON."""
 
 _HAS_BREAKS: Final = (
     "; each line must be a whole JSON object, as `jq -c .` writes them, or `--records PATH` names the array "
@@ -36,7 +36,7 @@ _IS_TEXT: Final = "; lines of text need --pattern"
 
 
 def lines_of(source: io.BufferedReader, name: str, bytes_max: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines with their numbers. Raises RecordingError at one that is too long."""
+    """Yield the lines with their numbers. Raises RecordingError at a line that is too long."""
     for number in count(1):
         raw = source.readline(bytes_max + 1)
         if not raw:
@@ -51,13 +51,13 @@ def _too_long(name: str, number: int, bytes_max: int) -> RecordingError:
 
 
 def json_rows(source: io.BufferedReader, skipping: Skipping) -> Generator[list[Row], None, None]:
-    """Yield the JSON objects on the lines, those of many lines at once; skip other lines."""
+    """Yield the JSON objects of the lines, many at once; skip other lines."""
     for first, chunk in _whole_lines(source, skipping.name):
         texts = list(map(bytes.strip, chunk.split(b"\n")))
         if not texts[-1]:
             texts.pop()
         rows: list[Row] = []
-        # Each object has a bracket, so none has more than all brackets less one for each of the others.
+        # Each object has a bracket, so no object has more brackets than all less one for each other object.
         if chunk.count(b"{") + chunk.count(b"[") - len(texts) < NESTING_MAX:
             with suppress(ValueError, RecursionError):
                 rows = [(number, _DECODE_OBJECT(text), text) for number, text in enumerate(texts, first)]
@@ -78,7 +78,7 @@ def json_rows(source: io.BufferedReader, skipping: Skipping) -> Generator[list[R
 
 
 def _whole_lines(source: io.BufferedReader, name: str) -> Iterator[tuple[int, bytes]]:
-    """Yield what has come of the lines, with the number of the first; a line that has begun comes alone.
+    """Yield the whole lines that have arrived, with the number of the first; a cut line is yielded alone.
 
     Raises RecordingError at a line that is too long.
     """
@@ -99,8 +99,8 @@ def _whole_lines(source: io.BufferedReader, name: str) -> Iterator[tuple[int, by
 def document_rows(source: io.BufferedReader, path: str, skipping: Skipping) -> Generator[Row, None, None]:
     """Yield the elements of the array at `path` in a document, or in the document on each line.
 
-    An empty path means that the document is the array. Events are numbered from 1, as if each stood on a
-    line. Raises RecordingError if the first document cannot be read.
+    An empty path means that the document itself is the array. Events are numbered from 1, like lines.
+    Raises RecordingError if the first document cannot be read.
     """
     name, events = skipping.name, 0
     for number, raw in lines_of(source, name, DOCUMENT_BYTES_MAX):
@@ -128,7 +128,7 @@ def document_rows(source: io.BufferedReader, path: str, skipping: Skipping) -> G
 
 
 def _elements_of_rest(begun: bytes, source: io.BufferedReader, name: str, path: str) -> list[msgspec.Raw]:
-    """Return the elements of a document that has begun. Raises RecordingError."""
+    """Return the elements of a document, given its beginning. Raises RecordingError."""
     document = begun + source.read(DOCUMENT_BYTES_MAX + 1 - len(begun))
     if len(document) > DOCUMENT_BYTES_MAX:
         raise RecordingError(
@@ -143,11 +143,11 @@ def _elements_of_rest(begun: bytes, source: io.BufferedReader, name: str, path: 
 
 
 def _elements(document: bytes | msgspec.Raw, path: str) -> list[msgspec.Raw]:
-    """Return what the array at a path holds, as it is written. Raises ValueError."""
+    """Return the elements of the array at a path as raw JSON. Raises ValueError."""
     if not path:
         return msgspec.json.decode(document, type=list[msgspec.Raw])
     members = msgspec.json.decode(document, type=dict[str, msgspec.Raw])
-    # As in conditions: the longest run of the path's parts that is a member.
+    # As in conditions, the longest run of the path's parts that is a member counts.
     ends = [len(path), *(end for end in reversed(range(len(path))) if path[end] == ".")]
     run = next((path[:end] for end in ends if path[:end] in members), None)
     if run is None:
@@ -170,16 +170,16 @@ def _event_in(text: bytes) -> dict[str, Any]:
     if not isinstance(fields, dict):
         hint = "; `jq -c '.[]'` writes the elements of an array so" if isinstance(fields, list) else ""
         raise ValueError(f"expected one JSON object a line{hint}")  # noqa: TRY004 -- the text is wrong
-    # Most lines have so few brackets that they cannot be nested too deeply.
+    # Most lines have too few brackets to be nested too deeply.
     if text.count(b"{") + text.count(b"[") > NESTING_MAX and _is_deeper(fields, NESTING_MAX):
         raise ValueError(f"it is nested more than {NESTING_MAX} deep")
     return fields
 
 
 def event_as_sent(fields: dict[str, Any]) -> tuple[dict[str, Any], float] | None:
-    """Return fields and `timestamp_ms` of an event as the service takes it; None for any other object.
+    """Return fields and `timestamp_ms` of an event in the service's format; None for any other object.
 
-    It is alone, or the only member of the body of an evaluation.
+    The event stands alone, or is the only member of the body of an evaluation.
     """
     match fields if len(fields) != 1 else fields.get("event"):
         case {"fields": dict(inner), "timestamp_ms": int() | float() as time, **others} if not others:
@@ -189,7 +189,7 @@ def event_as_sent(fields: dict[str, Any]) -> tuple[dict[str, Any], float] | None
 
 
 def any_may_be_as_sent(rows: Iterable[Row]) -> bool:
-    """Return whether any row that has a field with its time may hold an event as the service takes it."""
+    """Return whether any row with a time field may hold an event in the service's format."""
     return any("fields" in fields and len(fields) == len(("fields", "timestamp_ms")) for _, fields, _ in rows)
 
 
@@ -211,7 +211,7 @@ def _shown(text: bytes) -> str:
 
 
 def reason_of(error: Exception) -> str:
-    """Say in a few words why a recording cannot be read."""
+    """Return in a few words why a recording cannot be read."""
     match error:
         case RecursionError():
             return "it is nested too deeply"

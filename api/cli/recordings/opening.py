@@ -27,7 +27,7 @@ def opened(path: str) -> io.BufferedReader:
 
 
 def decoded(source: io.BufferedReader) -> io.BufferedReader:
-    """Return the bytes of a recording in UTF-8; the first two tell gzip and UTF-16.
+    """Return the bytes of a recording in UTF-8; the first two bytes show gzip and UTF-16.
 
     Raises OSError, EOFError and zlib.error.
     """
@@ -54,7 +54,7 @@ class _Utf16(io.RawIOBase):
         return True
 
     def readinto(self, buffer: "WriteableBuffer", /) -> int:
-        """Read what the source has next, or a part of it."""
+        """Read the source's next bytes, or a part of them."""
         while not self._ready:
             raw = self._source.read1(READ_BYTES)
             self._ready = self._decoder.decode(raw, final=not raw).encode("utf-8", "replace")
@@ -67,7 +67,7 @@ class _Utf16(io.RawIOBase):
 
 
 def _utf_16_form(start: bytes) -> str | None:
-    """Return which UTF-16 a text is in, None for UTF-8. Only UTF-16 has a zero among the first two bytes."""
+    """Return the form of UTF-16 of a text; None for UTF-8, which has no zero among the first two bytes."""
     if start in _UTF_16_MARKS:
         return "utf-16"
     if len(start) < len(_UTF_16_MARKS[0]) or 0 not in start or not any(start):

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     import io
 
 TIME_FIELDS: Final = ("@timestamp", "timestamp", "timestamp_ms", "time", "ts")
-"""The fields that may hold the time, unless one is named."""
+"""The fields that may hold the time, unless one is given."""
 
 _PLAUSIBLE_FROM_US: Final = 315_532_800_000_000
-"""The year 1980. A number that means an earlier time is probably a row number or a duration."""
+"""The year 1980. A number that would be an earlier time is probably a row number or a duration."""
 
 
 class RecordedEvent(NamedTuple):
@@ -44,7 +44,7 @@ class RecordedEvent(NamedTuple):
     fields: dict[str, Any]
     time_us: int
     text: bytes | None = None
-    """The fields as they stand in the recording, if that is JSON."""
+    """The JSON text of the fields, if the recording is JSON."""
 
     @property
     def place(self) -> str:
@@ -53,13 +53,13 @@ class RecordedEvent(NamedTuple):
 
     @property
     def short_place(self) -> str:
-        """The same without folders, which would fill a line."""
+        """The same without folders, to save space."""
         return f"{PurePath(self.source).name}, line {self.line}"
 
     @property
     def json(self) -> bytes:
         """The fields as a JSON object."""
-        # The standard encoder, since msgspec writes no integers past 64 bits.
+        # The standard encoder, because msgspec writes no integers beyond 64 bits.
         return self.text or json.dumps(self.fields, ensure_ascii=False, allow_nan=False).encode()
 
 
@@ -76,7 +76,7 @@ class ReadingOptions:
     time_field: str | None = None
     """The field with the time; None for the first of TIME_FIELDS in the first event."""
     needs_time: bool = True
-    """Whether events need a time. If not, all have the time 0."""
+    """Whether events need a time. If not, their time is 0."""
     types: Mapping[str, ColumnType] = field(default_factory=dict)
     """Types of CSV columns that override what their cells suggest."""
     tell: Callable[[str], None] = lambda _: None
@@ -84,15 +84,15 @@ class ReadingOptions:
     accept_old: Callable[[str], bool] = lambda _: True
     """Receives a sentence about an implausibly early first time; returns whether that time is right."""
     time_format: str | None = None
-    """How times are written, as `strptime` says it; None for the forms that `TimeParser` knows."""
+    """The format of times for `strptime`; None for the formats that `TimeParser` knows."""
     pattern: NamedGroups | None = None
     """A regular expression whose named groups are the fields of each line; None for NDJSON and CSV."""
     zone: tzinfo = UTC
-    """The zone of times that name none."""
+    """The zone of times without a zone."""
     records: str | None = None
-    """Where the array of events stands in a JSON document; None for an object on each line."""
+    """The path of the array of events in a JSON document; None for an object on each line."""
     strict: bool = False
-    """Whether the first line that cannot be read is the end. If not, such lines are skipped and counted."""
+    """Whether to stop at the first unreadable line. Otherwise such lines are skipped and counted."""
 
 
 class Recording:
@@ -106,7 +106,7 @@ class Recording:
         """Open a file, or take standard input for `-`. Raises RecordingError."""
         self._reading = reading or ReadingOptions()
         self._time_field = self._reading.time_field
-        """The first event decides which field has the time, if none is named."""
+        """The field with the time; decided by the first event if none is given."""
         self.name = "standard input" if path == "-" else path
         self.size: int | None = None
         """Size of the file in bytes, as stored; None for a pipe."""
@@ -133,7 +133,7 @@ class Recording:
         return 0 if self.size is None else self._source.tell()
 
     def events(self) -> Iterator[RecordedEvent]:
-        """Yield the events in order; skip lines that are none, and tell of them.
+        """Yield the events in order; skip and report other lines.
 
         Raises RecordingError where the recording cannot be read further, or has lines but no event.
         """
@@ -141,7 +141,7 @@ class Recording:
             yield from portion
 
     def portions(self) -> Iterator[list[RecordedEvent]]:
-        """Yield the events as `events` does, many at once where they stand in lines of JSON."""
+        """Yield the events like `events`, many at once if they are lines of JSON."""
         is_guess = self._reading.pattern is None and self._reading.records is None and self._is_guessed_csv()
         skipping = Skipping(
             self.name,
@@ -151,7 +151,7 @@ class Recording:
             hopeless=1 if is_guess else HOPELESS,
         )
         times = self._times()
-        # The rows read the bytes, so they must be closed first.
+        # The rows read from the bytes, so they must be closed first.
         with closing(self._rows(skipping)) as portions:
             try:
                 for rows in portions:
@@ -196,7 +196,7 @@ class Recording:
         return ([row] for row in rows)
 
     def _times(self) -> TimeParser:
-        """Return the parser of times. Without a year, they go by when the file was written, or by now."""
+        """Return the parser of times. The year, if missing, follows from the file's age, or from now."""
         if self.size is None:
             return TimeParser(self._reading.time_format, zone=self._reading.zone)
         written_us = int(Path(self.name).stat().st_mtime * 1_000_000)
@@ -205,7 +205,7 @@ class Recording:
     def _usual_events(
         self, rows: Sequence[Row], times: TimeParser, skipping: Skipping
     ) -> list[RecordedEvent]:
-        """Return the events of rows that all have their time in the known field; none if any is unusual."""
+        """Return the events of rows that all have their time in the known field; none if any has not."""
         name, time_field = self.name, self._time_field
         if len(rows) == 1 or time_field is None or not (self._reading.needs_time and skipping.has_events):
             return []
@@ -245,11 +245,11 @@ class Recording:
         skipping.has_events = True
         return RecordedEvent(self.name, line, fields, time_us, text)
 
-    def _check_plausible(self, time_us: int, said: str) -> None:
+    def _check_plausible(self, time_us: int, finding: str) -> None:
         if 0 <= time_us < _PLAUSIBLE_FROM_US:
-            said += f", which as a time is {iso(time_us)}"
-            if not self._reading.accept_old(said):
-                raise RecordingError(f"{said}; is it a row number? Name the time field with --time-field")
+            finding += f", which as a time is {iso(time_us)}"
+            if not self._reading.accept_old(finding):
+                raise RecordingError(f"{finding}; is it a row number? Name the time field with --time-field")
 
 
 def _time_field_of(fields: Mapping[str, object]) -> str:
@@ -264,14 +264,14 @@ def _time_field_of(fields: Mapping[str, object]) -> str:
 
 
 def _context_hint(fields: Mapping[str, object]) -> str:
-    """Say how the vars of an event are given that is the body of an evaluation."""
+    """Return a hint how to give the vars of events that are bodies of evaluations."""
     if fields.keys() == {"event", "context"}:
         return "; the context of a line is not read: remove it, and give its vars with --vars"
     return ""
 
 
 def _records_hint(fields: Mapping[str, object]) -> str:
-    """Say how the events are read where an object holds an array of them, as CloudTrail's `Records`."""
+    """Return a hint how to read events in an array of an object, such as CloudTrail's `Records`."""
     for name, value in fields.items():
         if isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
             return (

@@ -1,4 +1,4 @@
-"""The rows of a recording in CSV, or of lines that match a pattern: their cells become values of types."""
+"""Reads rows of CSV, or lines that match a pattern, and converts their cells to typed values."""
 
 import csv
 import io
@@ -20,16 +20,16 @@ ColumnType = Literal["text", "number", "boolean"]
 COLUMN_TYPES: Final[tuple[ColumnType, ...]] = get_args(ColumnType)
 
 _BOOLEANS: Final = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-"""As JSON, Python and spreadsheets write them."""
+"""Booleans as JSON, Python and spreadsheets write them."""
 _NAN: Final = frozenset({"NaN", "nan", "NAN"})
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 READ_BYTES: Final = 1024 * 1024
-"""How much is read at once. The first read decides the types of columns."""
+"""The bytes read at once. The first read decides the types of columns."""
 COLUMNS_MAX: Final = 4096
-"""The most columns of CSV."""
+"""The maximum number of columns of CSV."""
 _COLUMNS_SHOWN: Final = 100
 _SEPARATORS: Final = ",;\t"
-"""The characters that may separate the cells of CSV. The one that the header has most of does."""
+"""The characters that may separate CSV cells. The most frequent one in the header is used."""
 
 
 class CellError(ValueError):
@@ -41,7 +41,7 @@ def decide(
 ) -> dict[str, ColumnType]:
     """Return the type of each column: the `given` one, else one that fits all its cells in the sample.
 
-    Cells that are missing decide nothing. A column with only such cells is text.
+    Missing cells decide nothing. A column with only missing cells is text.
     """
     rows = list(sample)
     return {
@@ -51,7 +51,7 @@ def decide(
 
 
 def is_missing(cell: str) -> bool:
-    """Return whether a cell stands for no value: it is empty, or `NaN` as data frames write it."""
+    """Return whether a cell has no value: it is empty, or `NaN` as data frames write it."""
     return not cell or cell in _NAN
 
 
@@ -77,7 +77,7 @@ def _type_of(cells: Sequence[str]) -> ColumnType:
 
 
 def _number(cell: str) -> float | None:
-    """Return the number that JSON would read; None if there is none, or if it is out of range."""
+    """Return the number in a cell of JSON's format; None if there is none, or it is out of range."""
     match = _NUMBER.fullmatch(cell)
     if not match:
         return None
@@ -87,11 +87,11 @@ def _number(cell: str) -> float | None:
 
 
 class _Lines:
-    """The lines of a file of CSV as text, and those that a row has taken so far.
+    """The lines of a CSV file as text, and those that the current row has taken.
 
-    A row of several lines that turns out to be none, because a quote has no end, gives its lines back but for
-    the first. Altogether no more than LINE_BYTES_MAX characters are read again, so that a hostile file takes
-    no longer for it.
+    If a row of several lines turns out to be invalid because a quote is never closed, all its lines but the
+    first are given back. Altogether no more than LINE_BYTES_MAX characters are read again, which bounds the
+    cost of hostile files.
     """
 
     def __init__(self, source: io.BufferedReader, name: str) -> None:
@@ -122,19 +122,19 @@ class _Lines:
         raw = self._source.readline(LINE_BYTES_MAX + 1)
         if len(raw) > LINE_BYTES_MAX:
             raise self._too_long(self.number + 1)
-        # Bytes that are not UTF-8 become surrogates, and the row is skipped for them.
+        # Bytes that are not UTF-8 become surrogates, for which the row is skipped.
         return raw.decode("utf-8", "surrogateescape")
 
     def _too_long(self, number: int) -> RecordingError:
         return RecordingError(f"{self._name}, line {number}: a row is longer than {LINE_BYTES_MAX >> 20} MiB")
 
     def begin_row(self) -> None:
-        """Forget the lines so far."""
+        """Forget the lines of the last row."""
         self._taken.clear()
         self._taken_chars = 0
 
     def give_back(self) -> int:
-        """Give back the lines of a row that is none, after the first; return the number of the first."""
+        """Give back all lines of an invalid row but the first; return the number of the first."""
         chars = self._taken_chars - len(self._taken[0])
         first = self.number - len(self._taken) + 1
         if self._again_chars + chars <= LINE_BYTES_MAX:
@@ -151,7 +151,7 @@ class _Lines:
 def csv_rows(
     source: io.BufferedReader, given: Mapping[str, ColumnType], skipping: Skipping
 ) -> Generator[Row, None, None]:
-    """Yield the rows of a CSV file with a header; skip those that do not fit."""
+    """Yield the rows of a CSV file with a header; skip invalid ones."""
     name = skipping.name
     sample_rows = max(1, _lines_begun(source) - 1)
     header_line = source.peek().lstrip(b"\r\n").partition(b"\n")[0]
@@ -172,7 +172,7 @@ def csv_rows(
             except (csv.Error, UnicodeEncodeError) as error:
                 reason = reason_of(error) if isinstance(error, csv.Error) else "it is not valid UTF-8"
                 if not has_header:
-                    # If even the first line cannot be read, the input may be anything.
+                    # If even the first line is invalid, the input may be anything.
                     raise RecordingError(f"{name}: neither NDJSON nor CSV: {reason}") from None
                 text = lines.row_text()
                 skipping.skip(lines.give_back(), "without a row of CSV", f"not CSV: {reason}", "", text)
@@ -210,9 +210,9 @@ def pattern_rows(
 
 
 def _lines_begun(source: io.BufferedReader) -> int:
-    """Count the lines that begin in what one read returns. A pipe may take long to deliver more.
+    """Count the lines that begin in the result of one read, because a pipe may take long to deliver more.
 
-    The last line counts without its end, as the last line of a file may have none.
+    The last line counts even without its end, which the last line of a file may lack.
     """
     text = source.peek()
     return text.count(b"\n") + (not text.endswith(b"\n"))
@@ -240,8 +240,8 @@ def _typed(
     texts = {column for column in given if types[column] == "text"}
     for line, cells in chain(sample, rows):
         if len(cells) != len(header):
-            said = f"expected {len(header)} cells, got {len(cells)}"
-            skipping.skip(line, "with more or fewer cells", said, "", " ".join(cells))
+            reason = f"expected {len(header)} cells, got {len(cells)}"
+            skipping.skip(line, "with more or fewer cells", reason, "", " ".join(cells))
             continue
         try:
             event = _event_of(cells, types, texts)
@@ -252,7 +252,7 @@ def _typed(
 
 
 def _sample(rows: Iterator[tuple[int, list[str]]], rows_max: int) -> list[tuple[int, list[str]]]:
-    """Take the first rows: so many, or as many as have a megabyte."""
+    """Take the first rows: a number of them, or a megabyte."""
     sample: list[tuple[int, list[str]]] = []
     chars = 0
     while len(sample) < rows_max and chars < READ_BYTES and (row := next(rows, None)):
@@ -266,7 +266,7 @@ def _listed(words: list[str]) -> str:
 
 
 def _event_of(cells: list[str], types: Mapping[str, ColumnType], texts: set[str]) -> dict[str, Any]:
-    """Return the fields of a row. The columns of `texts` are text as they stand. Raises CellError."""
+    """Return the fields of a row. The columns in `texts` need no conversion. Raises CellError."""
     event: dict[str, Any] = {}
     for (name, type_), cell in zip(types.items(), cells, strict=True):
         if not cell or (is_missing(cell) and name not in texts):

@@ -8,40 +8,40 @@ from api.cli.messages import CommandError, counted
 from engine.language.diagnostics import quoted
 
 SHOWN_MAX: Final = 3
-"""How many lines of each kind are shown."""
+"""The number of lines of each kind that are shown."""
 
 HOPELESS: Final = 100
-"""After so many lines that cannot be read and none that can, the recording is something else."""
+"""After so many unreadable lines and no readable one, the file is no recording."""
 
 UNMATCHED: Final = "without a match of the pattern"
 
 
 class RecordingError(CommandError):
-    """A recording cannot be read, or read further; the message names file and line."""
+    """A recording cannot be read, or not further; the message names file and line."""
 
 
 class Skipping:
-    """The lines of one recording that are skipped.
+    """The skipped lines of one recording.
 
-    `tell` receives the first lines of each kind as they come, since a live pipe may never end. If `strict`,
-    no line is skipped.
+    `tell` receives the first lines of each kind at once, because a live pipe may never end. If `strict`, no
+    line is skipped.
     """
 
     def __init__(
         self, name: str, tell: Callable[[str], None], *, strict: bool = False, hopeless: int = HOPELESS
     ) -> None:
         self.name = name
-        """That of the recording, for messages."""
+        """The name of the recording, for messages."""
         self.tell = tell
         self._strict = strict
         self._hopeless = hopeless
         self.counts = Counter[str]()
         self.has_events = False
-        """Whether a line has been an event; set by the reader."""
+        """Whether any line was an event; set by the reader."""
         self._first: str | None = None
 
     def skip(self, line: int, kind: str, reason: str, hint: str = "", text: str | None = None) -> None:
-        """Skip a line that cannot be read, for this reason. Raises RecordingError where that is the end."""
+        """Skip an unreadable line. Raises RecordingError if the recording cannot be read further."""
         said = f"{self.name}, line {line}: {reason}{hint}"
         self._first = self._first or said
         failed = self.counts.total() - self.counts[UNMATCHED] + 1
@@ -50,11 +50,11 @@ class Skipping:
         self._count(kind, said, text)
 
     def skip_unmatched(self, line: int, text: str) -> None:
-        """Skip a line that the pattern does not match; it need not be an event."""
+        """Skip a line that does not match the pattern, which need not be an event."""
         self._count(UNMATCHED, f"{self.name}, line {line}: no match of the pattern", text)
 
     def report(self) -> None:
-        """Tell how many lines were skipped. Raises RecordingError if no line could be read."""
+        """Report how many lines were skipped. Raises RecordingError if no line could be read."""
         if self._first is not None and not self.has_events:
             raise RecordingError(self._first)
         if len(self.counts) == 1:

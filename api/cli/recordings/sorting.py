@@ -1,4 +1,4 @@
-"""Puts the events of one or more recordings in order of time, within a bound on lateness or on memory."""
+"""Sorts the events of one or more recordings by time, within a bound on lateness or on memory."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -11,38 +11,38 @@ from api.cli.recordings.reading import RecordedEvent
 from api.cli.recordings.skipping import RecordingError
 
 OPEN_MAX: Final = 64
-"""The most recordings that are read side by side. With more, one begins where another one ends."""
+"""The maximum number of recordings read side by side. Further ones begin where others end."""
 
 WAITING_EVENTS_MAX: Final = 50_000
 WAITING_BYTES_MAX: Final = 32 * 1024 * 1024
-"""The most events that wait for earlier ones where no lateness is given. In memory they are larger."""
+"""The maximum number and size of waiting events if no lateness is given. In memory they are larger."""
 
 _CELL_BYTES: Final = 32
-"""What a field counts of an event that is not JSON."""
+"""The size that a field of an event counts, if the event is not JSON."""
 
 _TIME_OF: Final = attrgetter("time_us")
 
 
 @dataclass(slots=True)
 class Sorter:
-    """Yields events sorted by time. Events of one time keep their order.
+    """Yields events sorted by time. Events of the same time keep their order.
 
     With `late_us_max`, an event may be that much earlier than some event before it. Otherwise events wait
-    until half of WAITING_EVENTS_MAX, or of WAITING_BYTES_MAX, have come after them. An event that comes later
-    still is not sorted.
+    until half of WAITING_EVENTS_MAX, or of WAITING_BYTES_MAX, have arrived after them. Events that are even
+    later are not sorted.
     """
 
     late_us_max: int | None
     late_us_most: int = 0
-    """How much earlier than an event before it an event was at most."""
+    """The maximum lateness: how much earlier an event was than one before it."""
     interrupted: bool = False
-    """Whether Ctrl-C ended the events, as it ends a live pipe; those read so far were yielded."""
+    """Whether Ctrl-C ended the events, as usual for a live pipe; those read so far were yielded."""
     _latest_us: int | None = None
     _waiting: list[RecordedEvent] = field(default_factory=list)
     _bytes: int = 0
 
     def in_order(self, portions: Iterable[list[RecordedEvent]]) -> Iterator[list[RecordedEvent]]:
-        """Yield the events in order. Raises RecordingError once those read before it have been yielded."""
+        """Yield the events in order. Raises RecordingError after the events that were read before it."""
         failure: RecordingError | None = None
         heap: list[tuple[int, int, RecordedEvent]] = []
         numbers = count()
@@ -73,7 +73,7 @@ class Sorter:
             raise failure
 
     def _note(self, portion: list[RecordedEvent]) -> int:
-        """Note how late events are; return the latest time so far."""
+        """Note the lateness of events; return the latest time so far."""
         latest_us = portion[0].time_us if self._latest_us is None else self._latest_us
         for event in portion:
             if (time_us := event.time_us) >= latest_us:
@@ -84,7 +84,7 @@ class Sorter:
         return latest_us
 
     def _first_of_many(self, portion: list[RecordedEvent]) -> Iterator[list[RecordedEvent]]:
-        """Have events wait, and yield the first events where too many do."""
+        """Add waiting events, and yield the first ones when there are too many."""
         size = _size(portion)
         if (
             len(self._waiting) + len(portion) <= WAITING_EVENTS_MAX
@@ -100,8 +100,8 @@ class Sorter:
                 yield self._first(len(self._waiting) // 2 + 1)
 
     def _first(self, number: int) -> list[RecordedEvent]:
-        """Return the first events of those that wait."""
-        # Sorting many that are nearly in order takes a tenth of the time of a heap. The sort is stable.
+        """Return the first waiting events."""
+        # Sorting many nearly sorted events takes a tenth of the time of a heap. The sort is stable.
         self._waiting.sort(key=_TIME_OF)
         ready = self._waiting[:number]
         del self._waiting[:number]
@@ -110,11 +110,11 @@ class Sorter:
 
 
 def merged(recordings: Iterable[Iterator[RecordedEvent]]) -> Iterator[RecordedEvent]:
-    """Yield the events of recordings, always the earliest of those that are next in one of them.
+    """Merge recordings: always yield the earliest of their next events.
 
-    If each recording has its events in order but for some lateness, so has the result. Reads OPEN_MAX
-    recordings at once. If one fails, those next in the others come before the RecordingError; if it fails at
-    its beginning, none does.
+    If each recording is sorted except for some lateness, so is the result. Reads OPEN_MAX recordings at once.
+    If one fails, the next events of the others are yielded before the RecordingError, unless it fails at its
+    beginning.
     """
     failures: list[RecordingError] = []
 

@@ -25,24 +25,24 @@ _SYSLOG: Final = re.compile(rf"([A-Z][a-z]{{2}}) +([0-9]{{1,2}}) {_CLOCK}")
 _ZONE_APART: Final = re.compile(r"(.*[0-9]) (?:([+-][0-9]{2}:?[0-9]{2})|UTC|GMT|Z)")
 _MONTHS: Final = {month: number for number, month in enumerate(month_abbr)}
 _HAS_YEAR: Final = re.compile(r"(?:[^%]|%[^YyGcx])*%[YyGcx]")
-"""Matches a format that has the year, as `%c` has, and `%%Y` has not."""
+"""Matches a format with a year, such as `%c`, but not `%%Y`."""
 _MICROSECOND: Final = timedelta(microseconds=1)
 _KNOWN: Final = "a time (ISO 8601, a number since 1970, or as syslog and web servers write it)"
 
 _AHEAD_MAX: Final = timedelta(days=1)
-"""How far a time without a year may lie ahead: the machine's zone may be another, and its clock fast."""
+"""How far ahead a time without a year may be, because of another zone or a fast clock."""
 
 _MICROSECONDS: Final = (1_000_000, 1_000, 1)
-"""The microseconds of a unit: s, ms, µs; ns are finer."""
+"""The microseconds of s, ms and µs; ns are finer."""
 _FINER_FROM: Final = (100_000_000_000, 100_000_000_000_000, 100_000_000_000_000_000)
-"""From here on, a number has the next finer unit, which reaches from the year 1973 to 5138."""
+"""A larger number is in the next finer unit. Each unit covers the years 1973 to 5138."""
 _MILLISECONDS: Final = _FINER_FROM[:2]
 _FINER: Final = ("_us", "_ns")
 _SUFFIXES: Final = {"_ms": 1, "_us": 2, "_ns": 3}
-"""A field whose name ends so has at least this unit."""
+"""The coarsest unit of a field whose name has this ending."""
 
 _TIME_US_MAX: Final = 8_640_000_000_000_000_000
-"""What the service accepts, either way."""
+"""The greatest absolute time that the service accepts."""
 
 
 class NotATimeError(ValueError):
@@ -60,14 +60,14 @@ class TimeParser:
     `form` is their format, as for `strptime`. Without it, a time may be
 
     * ISO 8601; `2005/12/04 04:47:44`, too
-    * a number since 1970: its size tells seconds, milliseconds, microseconds and nanoseconds apart, and a
-      field's name that ends in `_ms`, `_us` or `_ns` excludes the coarser ones
+    * a number since 1970: its size distinguishes seconds, milliseconds, microseconds and nanoseconds; a field
+      name that ends in `_ms`, `_us` or `_ns` excludes coarser units
     * `10/Oct/2000:13:55:36 -0700` or `Sun Dec 04 04:47:44 2005`, as web servers write it
     * `Oct 10 13:55:36`, as syslog writes it
 
-    A time that names no zone is in `zone`. A time without a year is in the last year in which it is at most a
-    day after `latest_us()`, so that neither another zone nor a line that has just been written lands in the
-    year before.
+    A time without a zone is in `zone`. A time without a year is in the last year in which it is at most a day
+    after `latest_us()`, so that neither another zone nor a line that was just written leads to the previous
+    year.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class TimeParser:
             raise NotATimeError(f"`{field}`: expected {expected}, got {_shown(value)}") from None
 
     def many(self, values: Sequence[Any], field: str) -> list[int]:
-        """Return what `microseconds_of` gives for each, in less time where all are ISO 8601 with a zone."""
+        """Return `microseconds_of` each value; faster if all are ISO 8601 with a zone."""
         if self._form is None:
             try:
                 # No number, nor another form, is ISO 8601 with a zone.
@@ -134,11 +134,11 @@ class TimeParser:
     def _from_form(self, text: str, form: str) -> int:
         if _HAS_YEAR.match(form):
             return self._since_epoch(datetime.strptime(text, form))  # noqa: DTZ007 -- the form may have a zone
-        # A leap year, so that February 29 is one of its days.
+        # 2000 is a leap year, so that February 29 is valid.
         return self._in_last_year(datetime.strptime(f"2000 {text}", f"%Y {form}"))  # noqa: DTZ007
 
     def _in_last_year(self, moment: datetime) -> int:
-        """Return a time without a year as that of the last year in which it is not too late."""
+        """Return a time without a year, in the last year in which it is not too late."""
         latest = _EPOCH + timedelta(microseconds=self._latest_us()) + _AHEAD_MAX
         year = latest.astimezone(moment.tzinfo or self._zone).year
         while True:
@@ -156,7 +156,7 @@ class TimeParser:
 
 
 def is_number(value: object) -> TypeGuard[str | float]:
-    """Return whether a time is a count of some unit since 1970, not a date."""
+    """Return whether a time is a number since 1970, not a date."""
     return type(value) in (int, float) or (isinstance(value, str) and _NUMBER.fullmatch(value) is not None)
 
 
@@ -170,7 +170,7 @@ def iso(time_us: int) -> str:
 
 
 def _from_number(value: str | float, field: str) -> int:
-    """Return a number of s, ms, µs or ns in microseconds; what is finer is rounded, of nanoseconds cut."""
+    """Return a number of s, ms, µs or ns in microseconds, rounded; nanoseconds are cut off."""
     written = value
     if isinstance(value, str):
         # A double cannot hold all nanoseconds.

@@ -1,4 +1,4 @@
-"""`rule-detector replay`: recorded events sent to a running service."""
+"""`rule-detector replay`: sends recorded events to a running service."""
 
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ Exit status: 0 success, 1 something was refused or could not be read, 2 wrong us
     help="Add the rules of this file first (`name: condition`, YAML or JSON), except those that the detector "
     "already has. Can be repeated.",
 )
-@click.option("--keys", is_flag=True, help="Count the firings of each rule by its keys, which takes longer.")
+@click.option("--keys", is_flag=True, help="Count the firings of each rule by key, which takes longer.")
 def replay(
     *,
     files: tuple[str, ...],
@@ -64,16 +64,16 @@ def replay(
     detector (--create).
 
     For each rule, the output says how often it fired, and when and where first. Standard input may be a
-    live pipe: its events are sent as they arrive, and each rule is named when it first fires.
-    With --keys, the table has a row for each key, as that of `try` has.
+    live pipe: its events are sent as they arrive, and each rule is printed when it first fires. With --keys,
+    the table has a row for each key, as with `try`.
 
     In CSV, commas, semicolons or tabs separate the cells. A column is a number or a boolean if all its cells
-    in the first megabyte are, otherwise text; the command prints the type of each. Empty cells and NaN
-    count as missing fields.
+    in the first megabyte are, otherwise text; the command prints the types. Empty cells and NaN count as
+    missing fields.
 
     Lost requests are retried for up to a minute, even across a restart of the service, and no event is
-    evaluated twice. Refused events are counted and reported. Lines that are no event are skipped and
-    counted, and the first three of each kind shown, unless --strict is given.
+    evaluated twice. Refused events are counted and reported. Lines without an event are skipped and counted,
+    and the first three of each kind are shown, unless --strict is given.
     """
     for path in files:
         if path != "-" and not Path(path).exists():
@@ -90,7 +90,7 @@ def replay(
     try:
         failure = run.run(files, reading)
     except KeyboardInterrupt:
-        # A live pipe has no other end.
+        # Ctrl-C is the usual end of a live pipe.
         run.show()
         raise
     run.show()

@@ -1,4 +1,4 @@
-"""Feeds recordings to whatever evaluates them, in batches, and shows the progress."""
+"""Feeds recordings, in batches, to a function that evaluates them, and shows the progress."""
 
 import gc
 import io
@@ -51,7 +51,7 @@ class BarGauge:
         columns: list[ProgressColumn] = [TextColumn("Replaying"), BarColumn(), _Count()]
         if size is not None:
             columns += [TextColumn("left"), TimeRemainingColumn()]
-        # Rich's own redirection would send the bar through the stream that escapes control sequences.
+        # Rich's redirection would send the bar through the stream that escapes control sequences.
         self._progress = Progress(*columns, console=console, redirect_stdout=False, redirect_stderr=False)
         self._task = self._progress.add_task("replay", total=size, events=0)
         self._size = size
@@ -65,7 +65,7 @@ class BarGauge:
         self._progress.stop()
 
     def advance(self, events: int, position: int) -> None:
-        """Move the bar, by bytes, because the number of events is not known in advance."""
+        """Move the bar by bytes, because the number of events is unknown in advance."""
         self._events += events
         completed = position if self._size is not None else None
         self._progress.update(self._task, completed=completed, events=self._events)
@@ -87,7 +87,7 @@ class LineGauge:
 
     def __exit__(self, failure: object, *_: object) -> None:
         if failure and not self._events:
-            # A task that never began has no duration.
+            # A task that never started has no duration.
             return
         elapsed_s = self.now_s() - self._start_s
         self.echo(f"{counted(self._events, 'event')} in {elapsed_s:.1f} s{self._rate(elapsed_s)}")
@@ -114,7 +114,7 @@ class LineGauge:
 
 
 Gauge = BarGauge | LineGauge
-"""Shows progress while it is entered."""
+"""A context manager that shows progress."""
 
 
 class LiveInput(io.RawIOBase):
@@ -145,14 +145,14 @@ class Feeding:
     reading: ReadingOptions
     console: Console
     sorter: Sorter | None = None
-    """Puts the events of all recordings in one order; without it, they come one after another as they are."""
+    """Sorts the events of all recordings together; None to take the recordings one after another."""
     size_bytes: Callable[[RecordedEvent], int] | None = None
-    """The size of an event in a batch, where batches have a bound in bytes."""
+    """The size of an event in a batch, if batches are bounded in bytes."""
     _open: list[Recording] = field(default_factory=list)
     _ended_bytes: int = 0
 
     def feed(self, files: Sequence[str], take: Callable[[list[RecordedEvent]], None]) -> str | None:
-        """Hand all events to `take`, batch by batch; give the error that stopped it, or None."""
+        """Pass all events to `take`, batch by batch; return the error that stopped it, or None."""
         with _rare_collections():
             for group in [files] if self.sorter else [[path] for path in files]:
                 try:
@@ -215,7 +215,7 @@ class Feeding:
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Have Python look for circles of objects rarely: events that wait are many objects, and form none."""
+    """Make garbage collections rare: waiting events are many objects without reference cycles."""
     before = gc.get_threshold()
     gc.set_threshold(max(before[0], _OBJECTS_BETWEEN_COLLECTIONS), *before[1:])
     try:
@@ -225,10 +225,10 @@ def _rare_collections() -> Iterator[None]:
 
 
 def are_files(paths: Sequence[str]) -> bool:
-    """Return whether all are files that lie on a disk; a pipe is none."""
+    """Return whether all paths are regular files, not pipes."""
     return all(path != "-" and Path(path).is_file() for path in paths)
 
 
 def _size_of(paths: Sequence[str]) -> int | None:
-    """Return the bytes of the files together; None if one is none."""
+    """Return the total size of the files; None if one is no regular file."""
     return sum(Path(path).stat().st_size for path in paths) if are_files(paths) else None

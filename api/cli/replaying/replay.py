@@ -1,4 +1,4 @@
-"""One replay: recordings sent through a detector, and which rules fired, how often and when first."""
+"""One replay: sends recordings to a detector, and counts which rules fired, how often and when first."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,19 +36,19 @@ class Firing:
     first: RecordedEvent
     count: int = 0
     held_back: int = 0
-    """How many actions were held back before those that came; see `every_secs`."""
+    """How many actions were suppressed; see `every_secs`."""
     by_key: dict[str, "Firing"] = field(default_factory=dict)
-    """The firings for each key, which names them, if results tell for whom rules fire."""
+    """The firings by key, if results have the keys."""
 
     @property
     def counts(self) -> str:
-        """How often it fired, and how many actions were held back, as text."""
+        """How often it fired, and how many actions were suppressed, as text."""
         return f"{self.count} ({self.held_back} held back)" if self.held_back else str(self.count)
 
 
 @dataclass(slots=True)
 class FiringsReport:
-    """The tally of a replay, filled event by event."""
+    """The counts of a replay, updated event by event."""
 
     events: int = 0
     firings: dict[str, Firing] = field(default_factory=dict)
@@ -58,11 +58,11 @@ class FiringsReport:
     examples: dict[int, str] = field(default_factory=dict)
     """The first message of each code, with its place."""
     is_live: bool = False
-    """Whether each rule is named when it first fires, and the first refusal of each code told at once."""
+    """Whether to report each rule when it first fires, and the first refusal of each code, at once."""
     late_us_most: int = 0
-    """How much earlier an event was, at most, than one before it that was accepted."""
+    """The maximum lateness: how much earlier an event was than an accepted one before it."""
     is_ahead: bool = False
-    """Whether an event that was refused for its time lies in the future."""
+    """Whether an event that was refused for its time is in the future."""
     _latest_us: int | None = None
 
     def count(self, event: RecordedEvent, outcome: EventResult) -> None:
@@ -100,7 +100,7 @@ class FiringsReport:
             click.echo(f"refused for the first time: {on_one_line(said)}", err=True)
 
     def _hint(self, code: int) -> str:
-        """Say which option would have had the events of a code accepted, or evaluated in order."""
+        """Return a hint which option would make events of a code accepted, or evaluated in order."""
         if code not in {_AT_THIS_TIME, _LATE}:
             return ""
         hint = ""
@@ -116,9 +116,9 @@ class FiringsReport:
         return sorted(self.firings.values(), key=lambda firing: firing.priority)
 
     def rows(self, rules: Iterable[Rule]) -> list[tuple[str, str, str, str]]:
-        """Return for each rule its name, its count, and time and place of its first firing.
+        """Return for each rule its name, its count, and the time and place of its first firing.
 
-        Shadow rules never act, so `shadow` stands in place of their count. What was held back is told beside.
+        Shadow rules never act, so `shadow` replaces their count. Suppressed actions are shown beside it.
         """
         return [
             (rule.name, firing.counts, iso(firing.first.time_us), firing.first.short_place)
@@ -128,7 +128,7 @@ class FiringsReport:
         ]
 
     def rows_by_key(self, rules: Iterable[Rule]) -> Iterator[tuple[str, str, str, str, str]]:
-        """Yield the rows of each rule with a column for its key, those first that fired most."""
+        """Yield the rows of each rule with a column for its key, most frequent first."""
         listed = list(rules)
         for rule, row in zip(listed, self.rows(listed), strict=True):
             firing = self.firings.get(rule.id)
@@ -142,14 +142,14 @@ class FiringsReport:
                 yield row[0], "other keys", str(left), "", ""
 
     def warnings(self) -> list[str]:
-        """Return a line for each kind of message, with how often it came and where first."""
+        """Return a line for each kind of message, with its count and first place."""
         return [
             f"message {code}, {counted(times, 'time')}; first {self.examples[code]}{self._hint(code)}"
             for code, times in sorted(self.messages.items())
         ]
 
     def refusals(self) -> list[str]:
-        """Return a line for each kind of refusal, with how often it came and where first."""
+        """Return a line for each kind of refusal, with its count and first place."""
         return [
             f"{times} of {counted(self.events, 'event')} refused with {code}; "
             f"first {self.examples[code]}{self._hint(code)}"
@@ -166,15 +166,15 @@ class Replay:
     console: Console
     report: FiringsReport = field(default_factory=FiringsReport)
     sorter: Sorter | None = None
-    """Puts the events of all recordings in one order; without it, they are sent as they come."""
+    """Sorts the events of all recordings together; None to send them as they come."""
     variables: Mapping[str, Any] | None = None
     """The `context.vars` of every event."""
 
     keys: bool = False
-    """Whether to ask for whom rules fire, which costs the service more."""
+    """Whether to request the keys of firings, which costs the service more."""
 
     def run(self, files: Sequence[str], reading: ReadingOptions) -> str | None:
-        """Send the recordings one after another; give the error that stopped it, or None."""
+        """Send the recordings one after another; return the error that stopped it, or None."""
         feeding = Feeding(reading, self.console, self.sorter, size_bytes=lambda event: len(event.json))
         try:
             for group in [files] if self.sorter else [[path] for path in files]:

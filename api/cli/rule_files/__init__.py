@@ -1,1 +1,1 @@
-"""Files of rules: what they may hold, how they are read, and how they are written."""
+"""Rules files: their members, reading and writing."""

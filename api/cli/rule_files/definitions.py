@@ -1,6 +1,6 @@
-"""Definitions that the conditions of a file share: a text takes one in with `use "NAME"`.
+"""Definitions shared by the conditions of a file: a text includes one with `use "NAME"`.
 
-They are put in when the file is read, in parentheses. The service does not know of them.
+They are inserted in parentheses when the file is read. The service does not know them.
 """
 
 import json
@@ -25,10 +25,10 @@ from engine.language.text.parser import parse
 from engine.language.text.printer import format as canonical
 
 NESTING_MAX: Final = 64
-"""How many definitions may stand in one another."""
+"""The maximum nesting of definitions."""
 
 CHARS_MAX: Final = 64 * 1024 * 1024
-"""The most characters that all texts of a file may have with their definitions put in."""
+"""The maximum number of characters of all texts of a file, with definitions inserted."""
 
 _TOKEN: Final = re.compile(
     r"""(?P<use>use\s*(?P<name>"(?:[^"\\\n]|\\.)*"|'[^'\n]*'))"""
@@ -45,19 +45,19 @@ class _Use(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """A run of characters of an expanded text, and where it comes from."""
+    """A run of characters of an expanded text, and its origin."""
 
     start: int
     path: Path
-    """The string in the document."""
+    """The string in the document that it comes from."""
     offset: int
-    """Where in that string the run begins."""
+    """The offset of the run in that string."""
     uses: tuple[tuple[Path, int], ...]
-    """The uses that it is put in by, the innermost first."""
+    """The uses that inserted it, innermost first."""
 
 
 class Definitions:
-    """The definitions of a document. `defects` has what is wrong with them."""
+    """The definitions of a document, and their `defects`."""
 
     def __init__(self, document: Document, given: Mapping[str, Any]) -> None:
         """Read the definitions: each is a condition as text or as an object."""
@@ -66,14 +66,14 @@ class Definitions:
         self._given = given
         self._texts: dict[str, str] = {}
         self._expanded: dict[str, str | None] = {}
-        """The definitions as they are put in; None for one that is refused."""
+        """The definitions as inserted; None for a refused one."""
         self._depths: dict[str, int] = {}
         self._chars = 0
         self._first_uses: dict[str, tuple[Path, int]] = {}
         self._refusals: dict[str, list[str]] = {}
 
     def check(self) -> None:
-        """Read those that no text uses, too, and collect the defects of all, with their first uses."""
+        """Read unused definitions, too, and collect the defects of all, with their first uses."""
         for name in self._given:
             self._read(name, ())
         for name, refusals in self._refusals.items():
@@ -82,9 +82,9 @@ class Definitions:
             self.defects += [f"definition {quoted(name)}: {refusal}{told}" for refusal in refusals]
 
     def expanded(self, path: Path, text: str, around: tuple[str, ...] = ()) -> str | None:
-        """Return a text with the definitions that it uses put in; None if one of them is refused.
+        """Return a text with its definitions inserted; None if one of them is refused.
 
-        Raises ConditionError, before it builds anything, if the text would be too large, or uses itself.
+        Raises ConditionError, before building the text, if it would be too large or include itself.
         """
         uses = list(_uses(text)) if "use" in text and _MAY_USE.search(text) else []
         if not uses:
@@ -126,7 +126,7 @@ class Definitions:
     def pieces(
         self, path: Path, text: str, start: int = 0, uses: tuple[tuple[Path, int], ...] = ()
     ) -> Iterator[_Piece]:
-        """Yield where the parts of an expanded text come from."""
+        """Yield the parts of an expanded text with their origins."""
         at = 0
         for use in _uses(text):
             yield _Piece(start, path, at, uses)
@@ -137,7 +137,7 @@ class Definitions:
         yield _Piece(start, path, at, uses)
 
     def offset(self, path: Path, offset: int) -> int:
-        """Return where in the document a character of a string stands."""
+        """Return the offset in the document of a character of a string."""
         place = self.document.place(path)
         value = self.document.value
         for step in path:
@@ -147,7 +147,7 @@ class Definitions:
         return offsets_of(self.document.text, place, value)[min(offset, len(value))]
 
     def _read(self, name: str, around: tuple[str, ...]) -> str | None:
-        """Return a definition as it is put in, None if it is refused. Raises ConditionError for a circle."""
+        """Return a definition as inserted; None if refused. Raises ConditionError if it includes itself."""
         if name in self._expanded:
             return self._expanded[name]
         path: Path = ("define", name)
@@ -160,7 +160,7 @@ class Definitions:
             self._depths[name] = 1 + max((self._depths.get(use.name, 0) for use in _uses(given)), default=0)
             found = None
             if inside is not None:
-                # By itself it must be a condition: `a) or (b` is none.
+                # The definition by itself must be a condition, unlike `a) or (b`.
                 parse(PlacedText(self, path, given, inside), DEFAULT_LIMITS)
                 found = f"({inside}\n)" if "#" in inside else f"({inside})"
         except Refusal as refusal:
@@ -182,12 +182,12 @@ class Definitions:
 
 
 class PlacedText(Source):
-    """A text of a file with its definitions put in, whose messages name the places in the file."""
+    """A text of a file with its definitions inserted, whose messages name places in the file."""
 
     def __init__(
         self, definitions: Definitions, path: Path, text: str, expanded: str, *, is_expanded: bool = True
     ) -> None:
-        """`path` leads to the text in the document, as it stands there."""
+        """`path` leads to the original text in the document."""
         super().__init__(expanded)
         self._definitions = definitions
         self._path = path
@@ -195,11 +195,11 @@ class PlacedText(Source):
         self._is_expanded = is_expanded
 
     def position(self, offset: int) -> Position:
-        """Return the position in the file; of what a definition puts in, that in the definition."""
+        """Return the position in the file; for inserted text, that in the definition."""
         return self._definitions.document.source.position(self._offsets(offset)[0])
 
     def annotated(self, offset: int, sentence: str) -> str:
-        """Return position, sentence, line and caret, and those of each use around."""
+        """Return position, sentence, line and caret, and those of each enclosing use."""
         return f"{self.position(offset)}: {sentence}\n{self._excerpts(offset)}"
 
     def located(self, offset: int, sentence: str) -> str:
@@ -214,7 +214,7 @@ class PlacedText(Source):
         return "\n".join([source.excerpt(place), *used])
 
     def _offsets(self, offset: int) -> list[int]:
-        """Return where in the file a character stands, and where the uses around it do."""
+        """Return the offsets in the file of a character, and of the uses around it."""
         definitions = self._definitions
         piece = _Piece(0, self._path, 0, ())
         if self._is_expanded:

@@ -1,4 +1,4 @@
-"""Reads the YAML or JSON of a rules file, within bounds, and knows where each part of it stands."""
+"""Reads the YAML or JSON of a rules file, within bounds, with the place of each part."""
 
 import json
 import re
@@ -21,9 +21,9 @@ _ESCAPE: Final = re.compile(
 )
 _BLANKS: Final = " \t\r\n\x85\u2028\u2029"
 YAML_CHARS_MAX: Final = 8 * 1024 * 1024
-"""The longest YAML, which takes some seconds to read. JSON of this size takes one."""
+"""The maximum size of YAML, which takes some seconds to read. JSON of this size takes one."""
 NESTING_MAX: Final = 100
-"""How deep mappings and lists may be nested. Conditions are at most 64 deep."""
+"""The maximum nesting of mappings and lists. Conditions are at most 64 deep."""
 _QUOTE_ALL: Final = "; quote the whole condition, or put it into the lines below `name: |`"
 _HINTS: Final = {
     "mapping values are not allowed": "; quote a name or condition with `: `",
@@ -35,23 +35,23 @@ _HINTS: Final = {
 _TAG: Final = "tag:yaml.org,2002:"
 _PLAIN_CHARS_MAX: Final = 20
 _PLAIN_MAX: Final = 1_000
-"""How many values of plain texts are kept."""
+"""How many values of plain texts are cached."""
 _PARSERS: Final[list[Any]] = [*([yaml.CSafeLoader] if yaml.__with_libyaml__ else []), yaml.SafeLoader]
-"""libyaml is five times faster. PyYAML's own parser says better what is wrong, and where."""
+"""libyaml is five times faster. PyYAML's own parser has better error messages and places."""
 
 
 class Place(NamedTuple):
-    """Where a part begins: at its name, if it has one; and from where to where its value stands."""
+    """The place of a part: its beginning, at its name if it has one, and the span of its value."""
 
     start: int
     value_start: int
     value_end: int
     style: str
-    """How a string is written: `"`, `'`, `|`, `>`; empty for any other value."""
+    """The style of a string: `"`, `'`, `|`, `>`; empty for any other value."""
 
 
 def json_places(text: str) -> Iterator[tuple[Path, Place]]:
-    """Yield the parts of a JSON document with their places; of containers, the end is not told."""
+    """Yield the parts of a JSON document with their places; containers have no end."""
     path: list[Any] = []
     starts: list[int | None] = []
     awaits_name = False
@@ -81,9 +81,9 @@ def json_places(text: str) -> Iterator[tuple[Path, Place]]:
 
 
 def offsets_of(text: str, place: Place, value: str) -> list[int]:
-    """Return where each character of a string stands in the text around it, and where the string ends.
+    """Return the offset of each character of a string in the document, and the end of the string.
 
-    What is folded is matched by the characters that are not blank.
+    Folded text is matched by its non-blank characters.
     """
     at = place.value_start
     if place.style in ("|", ">") and place.style:
@@ -109,11 +109,11 @@ def offsets_of(text: str, place: Place, value: str) -> list[int]:
 
 
 class DocumentError(ValueError):
-    """A text is no document; the message says why, and where."""
+    """A text is no document; the message says why and where."""
 
 
 class Document:
-    """A document: its value, and the places of the parts of it."""
+    """A document: its value, and the places of its parts."""
 
     def __init__(self, text: str, *, is_json: bool) -> None:
         """Read a text: as JSON if it is JSON, else as YAML. Raises DocumentError.
@@ -123,7 +123,7 @@ class Document:
         self.text = text
         self.source = Source(text)
         self._places: Callable[[], dict[Path, Place]] = lambda: dict(json_places(text))
-        # YAML 1.1 reads `1e3` as text, so JSON is read as JSON.
+        # YAML 1.1 would read `1e3` as text, so JSON must be read as JSON.
         if text.lstrip().startswith("{"):
             try:
                 self.value: Any = msgspec.json.decode(text)
@@ -139,18 +139,18 @@ class Document:
         self._places = self._yaml_places
 
     def place(self, path: Path) -> Place:
-        """Return the place of a part, or of the nearest part around it."""
+        """Return the place of a part, or of the nearest enclosing part."""
         while path and path not in self.places:
             path = path[:-1]
         return self.places.get(path) or Place(0, 0, len(self.text), "")
 
     def said(self, path: Path, sentence: str) -> str:
-        """Return a sentence about a part, after its line and column."""
+        """Return a sentence about a part, prefixed with its line and column."""
         return f"{self.source.position(self.place(path).start)}: {sentence}"
 
     @cached_property
     def places(self) -> dict[Path, Place]:
-        """The places of all parts, for which the text is read again."""
+        """The places of all parts, found by reading the text again."""
         return self._places()
 
     def _yaml_places(self) -> dict[Path, Place]:
@@ -169,7 +169,7 @@ class Document:
         return f"{self.source.position(offset)}: not JSON: {said}"
 
     def _refuse_repeated_names(self) -> None:
-        """Refuse an object that has a name twice, because the last one would win."""
+        """Refuse an object with a repeated name, because the last one would win."""
 
         def check(pairs: list[tuple[str, object]]) -> None:
             if len({name for name, _ in pairs}) < len(pairs):
@@ -201,25 +201,25 @@ def _yaml_tree(text: str, places: dict[Path, Place] | None) -> Any:
 
 
 def _refuse(problem: str, mark: Any) -> NoReturn:
-    """Refuse YAML that is well formed."""
+    """Refuse well-formed but unsupported YAML."""
     raise DocumentError(f"line {mark.line + 1}, column {mark.column + 1}: {problem}")
 
 
 class _Tree:
-    """Builds a value from the events of YAML. Its work grows with the text only.
+    """Builds a value from the events of YAML, in linear time.
 
-    It refuses what would be lost silently. Dates, times and numbers to the base 60 are text, as in YAML 1.2.
+    Refuses what would be lost silently. Dates, times and base-60 numbers are text, as in YAML 1.2.
     """
 
     def __init__(self, following: Callable[[], Any], places: dict[Path, Place] | None) -> None:
         self._next = following
-        """Gives the next event."""
+        """Returns the next event."""
         self._places = places
         self._scalars: Any = yaml.SafeLoader("")
         self._resolvers: dict[str, Any] = self._scalars.yaml_implicit_resolvers
-        """What plain texts may be besides texts, by the character that they begin with."""
+        """The other types that plain texts may have, by their first character."""
         self._plain: dict[str, Any] = {}
-        """The values of short plain texts so far: the names of members, above all."""
+        """The cached values of short plain texts, mostly names of members."""
 
     def document(self) -> Any:
         """Return the value of the only document, None if there is none."""
@@ -236,7 +236,7 @@ class _Tree:
     def _value(self, event: Any, path: Path, key: Any) -> Any:
         """Build the value that an event begins. `key` is the event of its name."""
         if isinstance(event, yaml.AliasEvent):
-            # A few of them can stand for any amount of text.
+            # A few aliases can expand to any amount of text.
             _refuse(f"`*{event.anchor}` is an alias; write out what it stands for", event.start_mark)
         if len(path) >= NESTING_MAX:
             _refuse(f"it is nested more than {NESTING_MAX} deep", event.start_mark)
@@ -263,7 +263,7 @@ class _Tree:
         lines: dict[str, int] = {}
         key: Any
         following, scalar = self._next, self._scalar
-        # Files have tens of thousands of members. What needs no looking at takes a short way.
+        # Files have tens of thousands of members, so plain values take a fast path.
         is_short = self._places is None and len(path) + 1 < NESTING_MAX
         while type(key := following()) is not MappingEndEvent:
             mark: Any = key.start_mark

@@ -1,4 +1,4 @@
-"""The members of a rules file and of its rules. The types are also the schema for editors."""
+"""The members of a rules file and of its rules. The schema for editors is generated from these types."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +15,7 @@ Count = Annotated[int, Meta(ge=1, extra={"expected": "a whole number from 1"})]
 
 
 Moment = str | int | float
-"""A time, in any form that a recording may have."""
+"""A time, in any format of recordings."""
 
 
 class Firing(Struct, frozen=True, forbid_unknown_fields=True):
@@ -24,13 +24,13 @@ class Firing(Struct, frozen=True, forbid_unknown_fields=True):
     line: Count | UnsetType = UNSET
     """The number of the event, counted from 1."""
     time: Moment | UnsetType = UNSET
-    """The time at which a timed rule fires though no event makes it. It is compared to the millisecond."""
+    """The time at which a timed rule fires without an event. It is compared to the millisecond."""
     keys: dict[str, Any] | UnsetType = UNSET
-    """The values of the facts that the rule is keyed by (`per`), or of some of them."""
+    """The values of the rule's keys (`per`), or of some of them."""
     labels: dict[str, Any] | UnsetType = UNSET
     """Labels of the rule, or some of them."""
     suppressed: Annotated[int, Meta(ge=0, extra={"expected": "a whole number"})] | UnsetType = UNSET
-    """How many actions were held back since the one before; see `every_secs`."""
+    """How many actions were suppressed since the previous one; see `every_secs`."""
 
     def __post_init__(self) -> None:
         if isinstance(self.line, UnsetType) == isinstance(self.time, UnsetType):
@@ -45,7 +45,7 @@ class RuleTest(Struct, frozen=True, forbid_unknown_fields=True):
     fires: list[Firing | Count]
     """All firings of the rule: numbers are those of events, counted from 1."""
     until: Moment | UnsetType = UNSET
-    """A time up to which no event comes after the last one, so that a timed rule may fire."""
+    """The time up to which the clock is moved after the last event, so that a timed rule may fire."""
     name: str | UnsetType = UNSET
     """What the test shows."""
 
@@ -64,7 +64,7 @@ class RuleMembers(Struct, frozen=True, forbid_unknown_fields=True):
     draft_of: Annotated[str, Meta(min_length=1, extra={"expected": "the name of a rule"})] | UnsetType = (
         field(name="draftOf", default=UNSET)
     )
-    """The name of the rule that this one is a draft of, which makes it a shadow rule."""
+    """The name of the rule of which this is a draft, which makes it a shadow rule."""
     description: Description | UnsetType = UNSET
     """What the rule is for."""
     labels: Labels | UnsetType = UNSET
@@ -72,28 +72,28 @@ class RuleMembers(Struct, frozen=True, forbid_unknown_fields=True):
     timed: bool | UnsetType = UNSET
     """Whether it also fires when time alone makes its condition true."""
     every_secs: EverySecs | UnsetType = UNSET
-    """It acts at most once in so many seconds, for the same values of `every_by`."""
+    """The rule acts at most once in so many seconds for the same values of `every_by`."""
     every_by: EveryBy | UnsetType = UNSET
-    """Names of facts; without it, those of the `per` in its condition that stand under no temporal member."""
+    """Names of facts; by default, those of the `per` in its condition that are in no temporal member."""
     history: Annotated[str, Meta(pattern="^keep$", extra={"expected": "`keep`"})] | UnsetType = UNSET
-    """`keep`: if `apply` changes the condition, what both conditions remember is kept."""
+    """`keep`: if `apply` changes the condition, the history that both conditions have in common is kept."""
     tests: list[RuleTest] | UnsetType = UNSET
     """Tests, which `rule-detector test` runs."""
 
     @property
     def text(self) -> str:
-        """The condition as it is sent to the service: text or JSON."""
+        """The condition as sent to the service: text or JSON."""
         return self.condition if isinstance(self.condition, str) else condition_json(self.condition)
 
 
 MEMBERS: Final = frozenset(RuleMembers.__struct_encode_fields__)
 
 _GIVEN_BY_SERVICE: Final = frozenset({"id", "detectorId", "priority"})
-"""Members of a rule in the service's lists that a new rule gets anew."""
+"""Members of a rule in the service's lists that a new rule does not inherit."""
 
 
 def listed_rules(listed: list[object]) -> list[tuple[str, dict[str, Any]]]:
-    """Return the names and the rules of a list as the service gives it. Raises ValueError."""
+    """Return the names and the rules of a list from the service. Raises ValueError."""
     places: dict[object, int] = {}
     names: dict[object, str] = {}
     for place, one in enumerate(listed, 1):
@@ -107,7 +107,7 @@ def listed_rules(listed: list[object]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _unlisted(one: dict[str, Any], names: Mapping[object, str]) -> dict[str, Any]:
-    """Return a rule of a list as it stands in a file, where a draft names its rule."""
+    """Return a rule of a list in the form for files, in which a draft refers to its rule by name."""
     rule = {name: value for name, value in one.items() if name != "name" and name not in _GIVEN_BY_SERVICE}
     if isinstance(rule.get("draftOf"), str):
         rule["draftOf"] = names.get(rule["draftOf"], rule["draftOf"])
@@ -129,21 +129,21 @@ def draft_defects(rules: Mapping[str, RuleMembers]) -> Iterator[tuple[str, str]]
 
 
 def condition_json(condition: dict[str, Any]) -> str:
-    """Return a condition that a file has as an object as JSON."""
-    # The standard encoder, since msgspec writes no integers past 64 bits.
+    """Return a condition given as an object in a file as JSON."""
+    # The standard encoder, because msgspec writes no integers beyond 64 bits.
     return json.dumps(condition, ensure_ascii=False, allow_nan=False)
 
 
 def bodies_of(rules: Iterable[tuple[str, RuleMembers]], *, keep_history: bool = False) -> Raw:
-    """Return rules with their names as the service takes them: the JSON of an array.
+    """Return rules with their names as a JSON array for the service.
 
-    With `keep_history`, all keep what they can.
+    With `keep_history`, all rules keep as much history as they can.
     """
     return Raw(b"[%b]" % b",".join(_body_of(name, rule, keep_history=keep_history) for name, rule in rules))
 
 
 def _body_of(name: str, rule: RuleMembers, *, keep_history: bool) -> bytes:
-    """Return a rule as the service takes it; members that the file leaves out are left out."""
+    """Return a rule as JSON for the service, without members that are absent in the file."""
     if rule.tests is not UNSET or not isinstance(rule.condition, str):
         rule = replace(rule, condition=rule.text, tests=UNSET)
     if keep_history:
@@ -151,5 +151,5 @@ def _body_of(name: str, rule: RuleMembers, *, keep_history: bool) -> bytes:
     try:
         return b'{"name":%b,%b' % (msgspec.json.encode(name), msgspec.json.encode(rule)[1:])
     except (OverflowError, ValueError):
-        # The standard encoder writes integers past 64 bits, and half of a surrogate pair as an escape.
+        # The standard encoder writes integers beyond 64 bits, and lone surrogates as escapes.
         return json.dumps({"name": name, **msgspec.to_builtins(rule)}, allow_nan=False).encode()

@@ -1,4 +1,4 @@
-"""Reads rules files: rules by name, and the detector, relations and definitions that go with them."""
+"""Reads rules files: rules by name, with their detector, relations and definitions."""
 
 import re
 import sys
@@ -31,9 +31,9 @@ T = TypeVar("T")
 FILE_BYTES_MAX: Final = 64 * 1024 * 1024
 
 _CONTINUED: Final = re.compile(r"[ \t)\]}]|(and|or|since)\b")
-"""Matches the beginning of a line that continues the condition of the line before."""
+"""Matches the beginning of a line that continues the condition of the previous line."""
 _STEP: Final = re.compile(r"\[(\d+)\]|\.?([A-Za-z_]\w*)")
-"""A step of the place of a violation, such as `tests[0].fires`."""
+"""A step of a place such as `tests[0].fires`."""
 
 
 _LOG_SOURCE: Final = frozenset({"category", "product", "service", "definition"})
@@ -46,16 +46,16 @@ class RuleFileError(CommandError):
 
 
 class WholeFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """A rules file with more than rules."""
+    """A rules file with more members than rules."""
 
     rules: dict[str, Any] | list[Any]
-    """The rules by their names, or the list of them as `rules list -o json` prints it."""
+    """The rules by name, or a list as printed by `rules list -o json`."""
     detector: str | UnsetType = UNSET
     """The name or the id of the detector that `apply` changes."""
     relations: dict[str, Any] | UnsetType = UNSET
-    """The relations by their names."""
+    """The relations by name."""
     define: dict[str, Any] | UnsetType = UNSET
-    """Conditions that conditions of the file take in with `use "NAME"`."""
+    """Definitions: conditions that others include with `use "NAME"`."""
 
 
 class NamedCondition(NamedTuple):
@@ -63,20 +63,20 @@ class NamedCondition(NamedTuple):
 
     name: str
     text: str
-    """The condition as sent to the service, definitions put in: text or JSON."""
+    """The condition as sent to the service, with definitions inserted: text or JSON."""
     condition: Condition
     members: RuleMembers
 
 
 @dataclass(frozen=True)
 class RulesFile:
-    """A rules file. Its conditions are parsed when they are asked for, which takes longest."""
+    """A rules file. Its conditions are parsed on demand, which takes longest."""
 
     path: str
     detector: str | None
     relations: dict[str, list[Tuple]]
     rules: dict[str, RuleMembers]
-    """The rules by their names; their texts have the definitions put in."""
+    """The rules by name; their texts have definitions inserted."""
     _texts: Mapping[str, PlacedText | Mapping[str, Any]]
     _parts: Mapping[str, Part]
     _document: Document
@@ -96,7 +96,7 @@ class RulesFile:
         return found
 
     def defects(self, found: list[NamedCondition] | None = None) -> Iterator[str]:
-        """Yield what is wrong with the conditions; put the rules that are right into `found`."""
+        """Yield the defects of the conditions; add the valid rules to `found`."""
         for name in self._texts:
             members = self.rules[name]
             try:
@@ -108,7 +108,7 @@ class RulesFile:
                     found.append(rule)
 
     def _placed(self, name: str, entry: Entry) -> Entry:
-        """Return what is wrong with a rule, with the place of the rule if it tells none itself."""
+        """Return the defect of a rule, with the place of the rule if it has none itself."""
         if _PLACE.search(entry.message):
             return entry
         return Entry(entry.code, self._document.said(self._parts[name], entry.message))
@@ -125,7 +125,7 @@ def read_rules_file(path: str) -> RulesFile:
 
 
 def rules_file_of(text: str, path: str) -> RulesFile:
-    """Return the rules file of a text, which stands at `path`. Raises RuleFileError with all defects."""
+    """Return the rules file in a text from `path`. Raises RuleFileError with all defects."""
     with without_collector(text):
         try:
             document = Document(text, is_json=path.endswith(".json"))
@@ -135,7 +135,7 @@ def rules_file_of(text: str, path: str) -> RulesFile:
 
 
 class _Reader:
-    """Reads one document, and collects what is wrong with it."""
+    """Reads one document, and collects its defects."""
 
     def __init__(self, document: Document, path: str) -> None:
         self._document = document
@@ -190,7 +190,7 @@ class _Reader:
         return found
 
     def _given(self, rules: dict[str, Any] | list[Any], part: Part) -> tuple[dict[str, Any], dict[str, Part]]:
-        """Return the rules of the file as they stand there, and the parts of the document that they are."""
+        """Return the raw rules of the file, and their parts of the document."""
         if isinstance(rules, dict):
             return rules, {name: (*part, name) for name in rules}
         try:
@@ -240,7 +240,7 @@ class _Reader:
     def _converted(
         self, part: Part, given: Any, type_: type[T], name: str | None = None, kind: str = ""
     ) -> T | None:
-        """Return a value of a type; None if the given one is none, which is told."""
+        """Convert a value to a type; report a defect and return None if that is impossible."""
         try:
             return msgspec.convert(given, type_)
         except msgspec.ValidationError as error:
@@ -256,7 +256,7 @@ class _Reader:
 
 
 def _steps(said: str) -> Iterator[tuple[str, str]]:
-    """Yield the steps of the place that a message begins with, each a number or a name."""
+    """Yield the steps of the place at the beginning of a message, each a number or a name."""
     at = 0
     while step := _STEP.match(said, at):
         yield step[1], step[2]
@@ -264,7 +264,7 @@ def _steps(said: str) -> Iterator[tuple[str, str]]:
 
 
 def conditions_of(text: str, path: str) -> list[NamedCondition]:
-    """Return the rules of a text, which stands at `path`, with their conditions. Raises RuleFileError."""
+    """Return the rules in a text from `path`, with their conditions. Raises RuleFileError."""
     return rules_file_of(text, path).conditions()
 
 
@@ -304,7 +304,7 @@ def read_text(path: str) -> str:
 
 
 def files_in(paths: Iterable[str]) -> list[Path]:
-    """Return the files that are named, and the YAML files of the folders that are named, each once."""
+    """Return the given files, and the YAML files of the given folders, each once."""
     found: dict[Path, None] = {}
     for path in map(Path, paths):
         if path.is_dir():
@@ -325,7 +325,7 @@ def holds_rules(text: str, path: str) -> bool:
 
 
 def line_conditions(text: str) -> dict[str, str]:
-    """Return the conditions of a text that has one a line, by the lines that they begin in."""
+    """Return the conditions of a text with one a line, by the lines in which they begin."""
     conditions: dict[str, str] = {}
     start = 0
     for number, line in enumerate(text.splitlines(), 1):
@@ -333,7 +333,7 @@ def line_conditions(text: str) -> dict[str, str]:
         if not start and blank:
             continue
         if start and (blank or _CONTINUED.match(line)):
-            # Keeps blank lines and comments, so that line numbers within the condition stay right.
+            # Blank lines and comments are kept, so that line numbers within the condition are right.
             conditions[f"line {start}"] += "\n" + line
         else:
             start = number
@@ -342,7 +342,7 @@ def line_conditions(text: str) -> dict[str, str]:
 
 
 def is_rule_file(path: str) -> bool:
-    """Whether a path is named like a file of rules."""
+    """Whether the name of a path is that of a rules file."""
     return path.lower().endswith((".yaml", ".yml", ".json"))
 
 

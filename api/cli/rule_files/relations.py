@@ -1,4 +1,4 @@
-"""The relations of a rules file: their tuples, in the file or in one beside it."""
+"""The relations of a rules file: their tuples, in the file or in a file beside it."""
 
 import csv
 import io
@@ -16,7 +16,7 @@ Scalar: TypeAlias = str | int | float | bool
 Tuple: TypeAlias = tuple[Scalar, ...]
 
 TUPLES_MAX: Final = 1_000_000
-"""The most tuples of a relation."""
+"""The maximum number of tuples of a relation."""
 FILE_BYTES_MAX: Final = 256 * 1024 * 1024
 
 _WORDS: Final = {"true": True, "false": False}
@@ -24,20 +24,20 @@ _JSON: Final = (".ndjson", ".jsonl", ".json")
 
 
 class RelationError(ValueError):
-    """A relation cannot be read; the message says why, and in which line of which file."""
+    """A relation cannot be read; the message says why, with file and line."""
 
 
 class RelationFile(Struct, frozen=True, forbid_unknown_fields=True):
     """The tuples of a relation in a file beside the rules file.
 
-    Named `.csv`, it has a tuple in each row; named `.ndjson`, `.jsonl` or `.json`, one in each line, as JSON.
-    Any other file has a text in each line; lines that are blank or begin with `#` do not count.
+    A `.csv` file has a tuple in each row; a `.ndjson`, `.jsonl` or `.json` file has one in each line, as
+    JSON. Any other file has a text in each line; blank lines and lines that begin with `#` do not count.
     """
 
     file: Annotated[str, Meta(min_length=1, extra={"expected": "the path of a file"})]
-    """The path of the file, from the folder of the rules file."""
+    """The path of the file, relative to the folder of the rules file."""
     header: bool = False
-    """Whether the first row of CSV names the columns, and is no tuple."""
+    """Whether the first row of CSV is a header."""
     types: list[
         Annotated[
             str,
@@ -48,11 +48,11 @@ class RelationFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 Relation: TypeAlias = list[Any] | RelationFile
-"""Tuples, each a list of strings, numbers and booleans, or one of these alone; or the file that has them."""
+"""Tuples, each a list of strings, numbers and booleans, or a single one of these; or the file with them."""
 
 
 def tuples_in(relation: Relation, folder: Path) -> list[Tuple]:
-    """Return the different tuples of a relation, in order. Raises RelationError."""
+    """Return the distinct tuples of a relation, in order. Raises RelationError."""
     if isinstance(relation, list):
         return _collected((f"tuple {number}", given) for number, given in enumerate(relation, 1))
     path = folder / relation.file
@@ -79,7 +79,7 @@ def _rows(relation: RelationFile, suffix: str, text: str) -> Iterator[tuple[str,
     if relation.header or relation.types:
         raise RelationError("line 1: only CSV has `header` and `types`; name it .csv")
     for number, line in enumerate(text.split("\n"), 1):
-        line = line.strip()  # noqa: PLW2901 -- without blanks and the end of a line of Windows
+        line = line.strip()  # noqa: PLW2901 -- without blanks and carriage returns
         if suffix in _JSON and line:
             try:
                 yield f"line {number}", json.loads(line)
@@ -145,5 +145,5 @@ def _collected(given: Iterable[tuple[str, Any]]) -> list[Tuple]:
 
 
 def identity(members: Iterable[Scalar]) -> object:
-    """Return what two tuples have in common only if they are equal: `true` is not 1, and 1 is 1.0."""
+    """Return a key that is equal for equal tuples: `true` is not 1, but 1 is 1.0."""
     return tuple((member, type(member) is bool) for member in members)

@@ -1,4 +1,4 @@
-"""The JSON Schema of rules files, for editors; made from the types and tables that the reader uses."""
+"""The JSON Schema of rules files, for editors, generated from the types and tables of the reader."""
 
 import json
 from typing import Any, Final
@@ -19,7 +19,7 @@ _NAMES: Final = {"minLength": 1, "maxLength": 255}
 
 
 def rules_file_schema() -> dict[str, Any]:
-    """Return the schema: of a file with `rules` and more, or of a map of names to rules."""
+    """Return the schema: a file with `rules` and more, or a map of names to rules."""
     types = (WholeFile, RuleMembers, RuleTest, Firing, RelationFile)
     _, parts = msgspec.json.schema_components(types, ref_template=_REFERENCE)
     for type_ in types:
@@ -35,7 +35,7 @@ def rules_file_schema() -> dict[str, Any]:
         "anyOf": [{"type": "string"}, {"$ref": "#/$defs/RuleMembers"}, {"$ref": "#/$defs/Condition"}]
     }
     rules = {"type": "object", "propertyNames": _NAMES, "additionalProperties": _RULE}
-    # Keywords for objects say nothing about arrays. So errors are told at the rule, not at `rules`.
+    # Keywords for objects do not apply to arrays, so errors are reported at the rule, not at `rules`.
     listed = {"items": {"type": "object", "required": ["name", "condition"]}}
     tuple_ = {"anyOf": [_SCALAR, {"type": "array", "items": _SCALAR}]}
     relation = {"anyOf": [{"type": "array", "items": tuple_}, {"$ref": "#/$defs/RelationFile"}]}

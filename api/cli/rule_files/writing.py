@@ -1,4 +1,4 @@
-"""Writes rules files in YAML, so that reading them gives the same, whatever the names and texts are."""
+"""Writes rules files in YAML, so that reading them gives the same rules, whatever names and texts are."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from textwrap import indent
@@ -9,7 +9,7 @@ import yaml
 from api.cli.rule_files.relations import Scalar
 
 _WIDTH: Final = 1 << 20
-"""Longer than any line, so that none is folded."""
+"""The line width: longer than any line, so that none is folded."""
 
 
 class _Dumper(yaml.CSafeDumper if yaml.__with_libyaml__ else yaml.SafeDumper):  # type: ignore[misc]  # either
@@ -21,7 +21,7 @@ class _OneLine(list[Any]):
 
 
 def _style(text: str) -> str | None:
-    """Return how a text is written: as a block, if that keeps every character; in quotes; or as it may be."""
+    """Return the style of a text: a block, if that keeps every character; quotes; or None for the default."""
     if "\n" not in text:
         return None if text.isprintable() else '"'
     lines = text.removesuffix("\n").split("\n")
@@ -44,7 +44,7 @@ def rules_file_text(
 ) -> str:
     """Return the text of a file of rules, each with its members, and of relations.
 
-    A relation is its tuples, or the path of a file that has them.
+    A relation is given as its tuples, or as the path of a file with them.
     """
     parts = [] if detector is None else [_yaml({"detector": detector})]
     if relations:
@@ -55,7 +55,7 @@ def rules_file_text(
 
 
 def _short(rule: Mapping[str, Any]) -> Any:
-    """Return a rule as a file has it: its condition alone, if there is nothing else to say."""
+    """Return a rule in the form for files: the condition alone if it has no other members."""
     is_text = rule.keys() == {"condition"} and isinstance(rule["condition"], str)
     return rule["condition"] if is_text else dict(rule)
 

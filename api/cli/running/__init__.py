@@ -1,1 +1,1 @@
-"""Commands that run a service, and those for its operators."""
+"""Commands that run a service, and commands for its operators."""

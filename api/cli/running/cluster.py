@@ -1,4 +1,4 @@
-"""`rule-detector cluster`, `move`, `drain` and `undrain`: what runs where in a running service."""
+"""`rule-detector cluster`, `move`, `drain` and `undrain`: the nodes and workers of a running service."""
 
 import time
 from collections import Counter
@@ -44,16 +44,16 @@ Examples:
 )
 @service_and_output_options
 def cluster(*, client: Client, output: str, top: str | None) -> None:
-    """Show what runs where: nodes, front ends, and detector workers with their detectors.
+    """Show nodes, front ends, and detector workers with their detectors.
 
-    A worker that did not answer within a second is marked, and its last known figures are shown. Settings
-    that differ from those in force are listed, too: services on one folder share those of the first one.
+    A worker that did not answer within a second is marked, and shown with its last known figures. Settings
+    that are not in force are listed, too: services on one folder share the settings of the first one.
     """
     call = calls.show_cluster()
     if output == "json":
         click.echo(client.send(calls.raw(call)))
         return
-    from rich.console import Console  # noqa: PLC0415 -- slow to import, and the other commands need it not
+    from rich.console import Console  # noqa: PLC0415 -- slow to import, and not needed by the other commands
 
     if top is not None:
         busiest = msgspec.convert(client.send(call), Cluster).busiest
@@ -157,7 +157,7 @@ _SETTINGS: Final[dict[str, Callable[[OtherSetting], str]]] = {
 
 _LOOK_S = 1.0
 _DONE_AFTER_S = 2.0
-"""How long a node must stay empty: a worker that is being started there is shown only once it has started."""
+"""How long a node must stay empty, because a worker that is being started there is not shown yet."""
 
 
 @click.command(
@@ -194,9 +194,8 @@ Examples:
 def drain(*, client: Client, node: str, wait: bool) -> None:
     """Move all detectors off a node, so that it can be stopped.
 
-    No worker is started there any more, and the directory moves away too. The node goes on draining if the
-    command is interrupted, and the command can be repeated. NODE is an id or its beginning, an address or a
-    host.
+    No more workers are started there, and the directory moves away too. Draining continues if the command is
+    interrupted, and the command can be repeated. NODE is an id or its beginning, an address or a host.
     """
     found = _node(client, node)
     client.send(calls.drain_node(found.id))
@@ -226,7 +225,7 @@ def drain(*, client: Client, node: str, wait: bool) -> None:
 @click.argument("node", metavar="NODE")
 @service_options
 def undrain(*, client: Client, node: str) -> None:
-    """Let a node that was drained take detectors again."""
+    """Let a drained node take detectors again."""
     found = _node(client, node)
     after = msgspec.convert(client.send(calls.undrain_node(found.id)), NodeFigures)
     if after.draining:
@@ -240,7 +239,7 @@ def _cluster(client: Client) -> Cluster:
 
 
 def _node(client: Client, wanted: str) -> NodeFigures:
-    """Return the living node that is meant. Raises ServiceError."""
+    """Return the living node with that id, address or host. Raises ServiceError."""
     nodes = [node for node in _cluster(client).nodes if node.alive]
     found = [node for node in nodes if node.id.startswith(wanted) or wanted in (node.address, node.host)]
     match found:

@@ -40,7 +40,7 @@ def demo(end: bool) -> None:
     forty minutes of an online shop, with an attack on its logins in the middle. Afterwards the demo prints
     curl commands to continue with, and serves until Ctrl-C.
     """
-    # Imported late: Ray and Quart take a second, which --help should not.
+    # Imported late, because importing Ray and Quart takes a second, which --help should not.
     from api.process.listening import StartError  # noqa: PLC0415
     from api.process.supervisor import Running, UnsavedError, run  # noqa: PLC0415
 
@@ -90,7 +90,7 @@ def _show(running: "Running", console: Console, end: bool) -> None:
 
 
 def curl_lines(url: str, token: str, detector_id: str) -> str:
-    """Give two commands to continue with: list the rules, and send an event that makes one fire."""
+    """Return two commands to continue with: list the rules, and send an event that makes one fire."""
     event = {"event": EVENT}
     head = f"curl -s -H 'Authorization: Bearer {token}'"
     rules = f"{url}/api/detectors/{detector_id}/rules"

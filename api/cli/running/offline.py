@@ -38,9 +38,9 @@ Example:
 def backup(data: Path, target: Path) -> None:
     """Copy the data folder to TARGET, a new or empty folder. The service may be running or stopped.
 
-    The copy has everything that was acknowledged before the command began. Each detector is copied as it
-    was at some moment while the command ran, so detectors may differ by the seconds between them. `inspect`
-    reads the copy, and `restore` makes a data folder of it.
+    The copy has everything that was acknowledged before the command began. Each detector is copied as of some
+    moment while the command ran, so detectors may differ by seconds. `inspect` reads the copy, and `restore`
+    makes a data folder from it.
     """
     _copy(data, target, "copied")
 
@@ -54,16 +54,16 @@ Example:
 )
 @data_option()
 @click.argument("source", metavar="BACKUP", type=_FOLDER)
-@click.option("--detector", metavar="ID", help="Bring only this detector into an existing data folder.")
-@click.option("--new-id", is_flag=True, help="With --detector: give it a new id, beside the one that exists.")
+@click.option("--detector", metavar="ID", help="Restore only this detector, into an existing data folder.")
+@click.option("--new-id", is_flag=True, help="With --detector: under a new id, beside an existing one.")
 def restore(*, data: Path, source: Path, detector: str | None, new_id: bool) -> None:
     """Make a data folder from a backup. The data folder must be new or empty.
 
-    With --detector, bring one detector into a data folder that no service uses: under its id, if the detector
-    that has it is deleted or damaged, or under a new one.
+    With --detector, restore one detector into a data folder that no service uses: under its id, if the
+    detector with that id is deleted or damaged, or under a new id.
 
-    The backup lacks the events that were evaluated after it was made. An idempotency key that was used since
-    then counts as new.
+    The backup lacks events that were evaluated after it was made. Idempotency keys that were used since then
+    count as new.
     """
     if detector is None:
         if new_id:
@@ -100,12 +100,12 @@ Example:
   rule-detector token new --data /var/lib/rule-detector
 """
 )
-@data_option("Data folder of the service; created if it is missing.")
+@data_option("Data folder of the service; created if missing.")
 def new(data: Path) -> None:
     """Create a token and print it on standard output.
 
-    Use it if all tokens are lost, or to have one before the first start. `tokens create` creates them while
-    the service runs.
+    Use it if all tokens are lost, or to have a token before the first start. While the service runs, use
+    `tokens create`.
     """
     from engine.runtime.catalogue.offline import mint_offline  # noqa: PLC0415 -- slow to import, which --help should not be
 
@@ -133,8 +133,8 @@ def retry(data: Path, detector: str) -> None:
     """End the pause of a detector whose journal made several processes crash.
 
     If several processes in a row crash or are killed while replaying the same record of a journal, its
-    detector is not tried again for ten minutes and answers 1501. Once the cause is removed, this command
-    makes the next request try it. The service may be running or stopped.
+    detector is paused for ten minutes and answers 1501. Once the cause is fixed, this command makes the next
+    request try again. The service may be running or stopped.
     """
     from engine.runtime.detector.persistence.replay_attempts import retry as try_again  # noqa: PLC0415 -- slow to import, which --help should not be
     from snapshots.files import RealFiles  # noqa: PLC0415

@@ -29,7 +29,7 @@ def setting_option(setting: Setting) -> Callable[[Any], Any]:
 
 
 def with_setting_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of all settings, in their order."""
+    """Add the options of all settings, in order."""
     for setting in reversed(settings()):
         command = setting_option(setting)(command)
     return command
@@ -47,9 +47,9 @@ Examples:
 def serve(**given: object) -> None:
     """Run the service until SIGTERM or Ctrl-C.
 
-    Prints its address and, if the data folder has no token yet, the first token; every call needs one. All
-    data is stored in the data folder, which only services of one Ray cluster can share. Ray is started
-    inside, or joined with --ray-address. An option takes precedence over its environment variable.
+    Prints its address and, if the data folder has no token yet, the first token, which every call needs. All
+    data is stored in the data folder, which only services of one Ray cluster can share. An embedded Ray is
+    started, or a cluster joined with --ray-address. Options take precedence over environment variables.
     """
     try:
         chosen = settings_from(given, os.environ)
@@ -64,14 +64,14 @@ def serve(**given: object) -> None:
     if chosen.bootstrap_token_file and (warning := readable_by_others(chosen.bootstrap_token_file)):
         warn(warning)
 
-    # Imported late: Ray and Quart take a second, which --help should not.
+    # Imported late, because importing Ray and Quart takes a second, which --help should not.
     from api.process.listening import StartError  # noqa: PLC0415
     from api.process.supervisor import Running, UnsavedError, run  # noqa: PLC0415
 
     async def announce(running: Running) -> bool:
         lines = [f"The first token, shown only now: {running.token}"] if running.minted else []
         lines.append(f"Console at {running.url}/console, API documentation at {running.url}/docs")
-        # One write, with this line last, so that a program that waits for it has the token.
+        # One write with this line last, so that a program that waits for it has the token.
         click.echo("\n".join([*lines, f"Listening on {running.url}; Ctrl-C or SIGTERM ends it."]))
         return True
 

@@ -1,1 +1,1 @@
-"""`rule-detector sigma`: only `command.py` is imported without the extra `sigma`."""
+"""`rule-detector sigma`. Only `command.py` can be imported without the extra `sigma`."""

@@ -1,4 +1,4 @@
-"""`rule-detector sigma`: turns Sigma rules into a rules file."""
+"""`rule-detector sigma`: converts Sigma rules into a rules file."""
 
 import click
 
@@ -28,9 +28,9 @@ Examples:
     "logsources",
     metavar="SOURCE:FIELD=VALUE",
     multiple=True,
-    help="What events of a log source have in a field. SOURCE is PRODUCT/CATEGORY/SERVICE; an empty part "
-    "stands for any. Several values are separated by |. Can be repeated; all that cover a rule's log source "
-    "are required. Without it, rules are tried on all events.",
+    help="The values of a field by which events of a log source are recognized. SOURCE is "
+    "PRODUCT/CATEGORY/SERVICE; an empty part matches any. Separate several values with |. Can be repeated; "
+    "all options for a rule's log source must hold. Without it, rules are tried on all events.",
 )
 @click.option(
     "--keywords",
@@ -40,7 +40,7 @@ Examples:
     help="A field in which rules without fields search for their keywords, instead of in all strings of an "
     "event. Can be repeated.",
 )
-@click.option("--strict", is_flag=True, help="Fail, and write nothing, if a rule has to be left out.")
+@click.option("--strict", is_flag=True, help="Fail, and write nothing, if a rule cannot be converted.")
 def sigma(
     paths: tuple[str, ...],
     pipelines: tuple[str, ...],
@@ -49,10 +49,10 @@ def sigma(
     *,
     strict: bool,
 ) -> None:
-    """Turn Sigma rules into a rules file, on standard output.
+    """Convert Sigma rules into a rules file, on standard output.
 
     Takes files, and all .yml and .yaml files of folders. Correlations become conditions that count and look
-    back. Rules that have no condition here are listed on standard error, each with the reason.
+    back. Rules that cannot be converted are listed on standard error, each with the reason.
 
     Needs the packages of the extra `sigma`.
     """

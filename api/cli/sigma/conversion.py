@@ -1,4 +1,4 @@
-"""Converts Sigma rules: the condition of each, or why it has none, and the rules file of all."""
+"""Converts Sigma rules: each into a condition, or the reason why it has none, and all into a rules file."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ _ID_CHARS: Final = 8
 
 
 class Converted(NamedTuple):
-    """A Sigma rule and the condition that means the same."""
+    """A Sigma rule and the equivalent condition."""
 
     rule: Rule
     condition: Condition
@@ -38,16 +38,16 @@ class Converted(NamedTuple):
 
 
 class Conversion(NamedTuple):
-    """What has become of the rules of some files."""
+    """The result of converting the rules of some files."""
 
     converted: list[Converted]
     left_out: list[Unread]
     inside_others: int
-    """Rules that only stand in the conditions of correlations."""
+    """The number of rules that only occur in the conditions of correlations."""
 
 
 class Converter:
-    """Turns rules into conditions, as the options of the command say."""
+    """Converts rules into conditions, according to the options of the command."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Converter:
         mappings: Iterable[Mapping] = (),
         keyword_fields: Iterable[str] = (),
     ) -> None:
-        """Read the pipelines, in the order of their priorities. Raises CommandError."""
+        """Read the pipelines, in order of their priorities. Raises CommandError."""
         try:
             self._pipeline = ProcessingPipelineResolver().resolve(list(pipelines))
         except REFUSALS as error:
@@ -98,14 +98,14 @@ class Converter:
         if not isinstance(rule, SigmaRule):
             return correlation_condition(rule, self._condition_of)
         if isinstance(rule.detection, EmptySigmaDetections):
-            # The detection is read last.
+            # The detection is read last, so its error is the last one.
             raise rule.errors[-1]
         condition = detection_condition(rule, self._keyword_fields)
         return all_of([*conditions_for(rule.logsource, self._mappings), condition])
 
 
 def laid_out(condition: Condition) -> str:
-    """Return the text of a condition, each part that must be true on a line of its own."""
+    """Return the text of a condition, with each part that must be true on its own line."""
     members = condition.members if isinstance(condition, All) else (condition,)
     if len(members) == 1:
         return canonical(condition)
@@ -122,7 +122,7 @@ def rules_file(converted: Sequence[Converted]) -> str:
 
 
 def distinct_names(rules: Sequence[Rule]) -> Iterator[str]:
-    """Yield the name of each rule: its title, which is followed by the id where several have that title."""
+    """Yield the name of each rule: its title, followed by its id if several rules have that title."""
     titles = [_one_line(rule.title) or "untitled" for rule in rules]
     shared = Counter(titles)
     taken = set[str]()

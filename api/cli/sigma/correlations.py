@@ -1,4 +1,4 @@
-"""Correlation rules: counts and orders of the events that other rules match, as one condition."""
+"""Correlation rules: counts and orders of events that other rules match, as one condition."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -39,9 +39,9 @@ _REACHED: Final = (SigmaCorrelationConditionOperator.GTE, SigmaCorrelationCondit
 
 
 def correlation_condition(rule: SigmaCorrelationRule, condition_of: Callable[[Rule], Condition]) -> Condition:
-    """Return the condition of a correlation, given those of the rules that it refers to. Raises LeftOut.
+    """Return the condition of a correlation, given those of its rules. Raises LeftOut.
 
-    It is true only at events that one of these rules matches.
+    The condition is true only at events that one of these rules matches.
     """
     for error in rule.errors:
         if isinstance(error, SigmaCorrelationRuleError):
@@ -61,7 +61,7 @@ def correlation_condition(rule: SigmaCorrelationRule, condition_of: Callable[[Ru
 
 
 def _key(rule: SigmaCorrelationRule, name: str) -> str:
-    """Return the field by which a rule groups. Raises LeftOut if it is another field for another rule."""
+    """Return the field by which a rule groups. Raises LeftOut if the field differs between rules."""
     alias = rule.aliases.aliases.get(name)
     if alias is None:
         return name
@@ -74,7 +74,7 @@ def _key(rule: SigmaCorrelationRule, name: str) -> str:
 
 
 def _check_keys(rule: Rule, keys: Sequence[str]) -> None:
-    """Raise LeftOut if a correlation inside another one would see too few events: only those of its keys."""
+    """Raise LeftOut if a nested correlation would see too few events, only those of the outer keys."""
     if isinstance(rule, SigmaCorrelationRule):
         missing = set(keys) - {_key(rule, name) for name in rule.group_by or ()}
         if missing:
@@ -82,7 +82,7 @@ def _check_keys(rule: Rule, keys: Sequence[str]) -> None:
 
 
 def _number(rule: SigmaCorrelationRule, matched: Condition) -> Condition:
-    """Return the comparison of a number computed over the events of the timespan. Raises LeftOut."""
+    """Return the comparison of a number over the events of the timespan. Raises LeftOut."""
     condition, seconds = rule.condition, rule.timespan.seconds
     assert isinstance(condition, SigmaCorrelationCondition), "pySigma checks it"
     op, value = condition.op.name.lower(), condition.count
@@ -111,7 +111,7 @@ def _only_field(condition: SigmaCorrelationCondition) -> str:
 
 
 def _in_time(rule: SigmaCorrelationRule, inner: dict[str, Condition]) -> Condition:
-    """Return the condition that the rules matched within the timespan, in any order or in theirs."""
+    """Return the condition that the rules matched within the timespan, in any order or in the given one."""
     condition, seconds = rule.condition, rule.timespan.seconds
     ordered = rule.type is SigmaCorrelationType.TEMPORAL_ORDERED
     if isinstance(condition, SigmaExtendedCorrelationCondition):

@@ -1,4 +1,4 @@
-"""The detection of a Sigma rule as a condition, with what the user says of its log source."""
+"""Converts the detection of a Sigma rule, and the user's mapping of its log source, into conditions."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -21,14 +21,14 @@ from engine.language.condition import All, Any, Anywhere, Condition, InNetwork, 
 from engine.language.text.printer import comparison_text
 
 _SHAPE: Final = re.compile(r"((?:\(\?[si]+\)\^?)?).*?(?<!\\)(?:\\\\)*(\$?)", re.DOTALL)
-"""Finds how a regular expression begins and ends, which tells the forms of texts apart."""
+"""Matches the beginning and end of a regular expression, which distinguish the forms of texts."""
 SOURCE_PARTS = ("PRODUCT", "CATEGORY", "SERVICE")
 
 
 def detection_condition(rule: SigmaRule, keyword_fields: Sequence[str]) -> Condition:
     """Return the condition of a rule without its log source. Raises LeftOut and SigmaError.
 
-    A rule with several conditions is true where one of them is.
+    A rule with several conditions is true if one of them is.
     """
     found = []
     for each in rule.detection.parsed_condition:
@@ -37,7 +37,7 @@ def detection_condition(rule: SigmaRule, keyword_fields: Sequence[str]) -> Condi
 
 
 def _alternatives(parsed: object, keyword_fields: Sequence[str]) -> list[Condition]:
-    """Return the conditions of which one must be true, so that those of one field can be joined."""
+    """Return alternative conditions, so that those on the same field can be joined."""
     match parsed:
         case ConditionOR(args):
             return [one for each in _left(args) for one in _alternatives(each, keyword_fields)]
@@ -58,12 +58,12 @@ def _alternatives(parsed: object, keyword_fields: Sequence[str]) -> list[Conditi
 
 
 def _left(args: Iterable[object]) -> list[object]:
-    """Return the parts of a detection that the pipeline left. None stands for none of them."""
+    """Return the parts of a detection that the pipeline has left. None means that it left none."""
     return [each for each in args if each is not None] or [None]
 
 
 def all_of(members: Iterable[Condition]) -> Condition:
-    """Return the condition that all are true, without an `all` directly inside it. `x > 5` stays whole."""
+    """Return the condition that all are true, flattening nested `all`. `x > 5` stays whole."""
     flat: list[Condition] = []
     for member in members:
         is_all = isinstance(member, All) and comparison_text(member.members) is None
@@ -72,7 +72,7 @@ def all_of(members: Iterable[Condition]) -> Condition:
 
 
 def any_of(members: Iterable[Condition]) -> Condition:
-    """Return the condition that one is true. What is asked of one field in one form is joined."""
+    """Return the condition that one is true. Conditions of the same form on the same field are joined."""
     groups: dict[object, list[Condition]] = {}
     for member in members:
         groups.setdefault(_form(member), []).append(member)
@@ -81,7 +81,7 @@ def any_of(members: Iterable[Condition]) -> Condition:
 
 
 def _form(condition: Condition) -> object:
-    """Return what the conditions that can be joined with this one have in common."""
+    """Return a key that is equal for conditions that can be joined."""
     match condition:
         case Leaf(fact, "eq", str()):
             return fact, str
@@ -114,7 +114,7 @@ def _joined(group: Iterable[Condition]) -> Condition:
 
 
 class Mapping(NamedTuple):
-    """What events of a log source have in a field. None stands for any product, category or service."""
+    """The values of a field in events of a log source. None means any product, category or service."""
 
     product: str | None
     category: str | None
@@ -122,7 +122,7 @@ class Mapping(NamedTuple):
     condition: Condition
 
     def covers(self, source: SigmaLogSource) -> bool:
-        """Return whether rules for this log source are about such events only."""
+        """Return whether the mapping applies to rules for a log source."""
         return all(
             wanted is None or wanted == (given or "").lower()
             for wanted, given in (
@@ -136,7 +136,7 @@ class Mapping(NamedTuple):
 def read_mapping(text: str) -> Mapping:
     """Read `PRODUCT/CATEGORY/SERVICE:FIELD=VALUE|VALUE…`. Raises ValueError.
 
-    A part that is empty, `*` or left out at the end stands for any. A value is one of Sigma's.
+    A part that is empty, `*` or omitted at the end matches any. Values are in Sigma's syntax.
     """
     source, colon, test = text.partition(":")
     field, equals, values = test.partition("=")

@@ -1,4 +1,4 @@
-"""Reads Sigma rules and filters from files, as pySigma does."""
+"""Reads Sigma rules and filters from files with pySigma."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -16,14 +16,14 @@ from sigma.rule import SigmaRule
 Rule = SigmaRule | SigmaCorrelationRule
 
 REFUSALS = (SigmaError, yaml.YAMLError, AttributeError, TypeError, ValueError, KeyError)
-"""What pySigma raises for a file that it cannot read. It expects members of certain types."""
+"""The exceptions that pySigma raises for unreadable files, including those for members of wrong types."""
 
 _NAMES = re.compile(r"(?:\w|-|\.\*)*")
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _RegexEngine(PythonRegexEngine):
-    """Leaves it to the engine to refuse regular expressions. pySigma searches only names of detections."""
+    """Leaves checking regular expressions to the engine. pySigma searches only names of detections."""
 
     def compile(self, pattern: str, flags: int = 0) -> RegexPattern:
         """Compile the pattern of `1 of selection_*`."""
@@ -39,7 +39,7 @@ class Unread(NamedTuple):
 
 
 def read_rules(files: Iterable[Path]) -> tuple[SigmaCollection, list[Unread]]:
-    """Return the rules of these files with filters applied and references resolved, and what is refused.
+    """Return the rules of files, with filters applied and references resolved, and the refused parts.
 
     Rules come in the order of the files. Raises OSError.
     """
@@ -91,6 +91,6 @@ def path_of(rule: Rule) -> Path:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the message of an error on one line, without the place, which is told beside it."""
+    """Return the message of an error on one line, without the place, which is shown separately."""
     said = error.args[0] if isinstance(error, SigmaError) and error.args else error
     return " ".join(str(said).split()) or type(error).__name__

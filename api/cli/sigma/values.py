@@ -1,4 +1,4 @@
-"""What one value of a Sigma rule asks of a field, as conditions of which one must be true."""
+"""Converts a value of a Sigma rule into alternative conditions on a field."""
 
 import re
 from typing import Final
@@ -28,7 +28,7 @@ from engine.language.operators import LARGEST
 
 _SPECIAL: Final = re.compile(r"[\\.+*?()\[\]{}^$|]")
 _NUMBER: Final = re.compile(r"-?[1-9][0-9]{0,14}|0|-?(?:0|[1-9][0-9]{0,7})\.[0-9]{0,6}[1-9]")
-"""A number as it is usually written, so that its text can be told from the number."""
+"""A number in its usual notation."""
 _TIMES: Final[dict[TimestampPart, str]] = {
     TimestampPart.YEAR: "^{:04d}-",
     TimestampPart.MONTH: r"^\d{{4}}-{:02d}",
@@ -36,15 +36,15 @@ _TIMES: Final[dict[TimestampPart, str]] = {
     TimestampPart.HOUR: r"^\d{{4}}-\d\d-\d\d[Tt ]{:02d}",
     TimestampPart.MINUTE: r"^\d{{4}}-\d\d-\d\d[Tt ]\d\d:{:02d}",
 }
-"""Patterns for the parts of a time as ISO 8601 writes it."""
+"""Patterns for the parts of a time in ISO 8601."""
 
 
 class LeftOut(Exception):
-    """A rule, or a part of it, has no condition. The message is the reason."""
+    """A rule, or a part of it, cannot be converted. The message is the reason."""
 
 
 def alternatives(field: str, value: SigmaType) -> list[Condition]:
-    """Return the conditions of which one must be true where the field has this value. Raises LeftOut."""
+    """Return alternative conditions that the field has this value. Raises LeftOut."""
     if field.startswith("$"):
         raise LeftOut(f"a field cannot be called `{field}`: names that begin with `$` are variables")
     match value:
@@ -77,7 +77,7 @@ def alternatives(field: str, value: SigmaType) -> list[Condition]:
 
 
 def keyword(field: str, value: SigmaType) -> list[Condition]:
-    """Return the same where the field contains this value. Raises LeftOut."""
+    """Return alternative conditions that the field contains this value. Raises LeftOut."""
     match value:
         case SigmaExpansion(values):
             return [one for each in values for one in keyword(field, each)]
@@ -95,9 +95,9 @@ def exists(field: str) -> Condition:
 
 
 def _texts(field: str, value: SigmaString) -> list[Condition]:
-    """Return the conditions for a text with wildcards, which are the text forms of the language.
+    """Return alternative conditions for a text with wildcards, in the text forms of the language.
 
-    A text without wildcards is also that of a number or a boolean.
+    A text without wildcards also matches the number or boolean with that text.
     """
     cased = isinstance(value, SigmaCasedString)
     flag = "s" if cased else "i"
@@ -149,14 +149,14 @@ def _quoted(text: str) -> str:
 
 
 def _equal_text(field: str, text: str) -> list[Condition]:
-    """Return the condition that a text is equal but for case. Without letters, an equality is cheaper."""
+    """Return the condition that a text is equal except for case; without letters, a cheaper equality."""
     if text.lower() == text.upper():
         return [Leaf(field, "eq", text)]
     return [Leaf(field, "matches", f"(?i)^{_quoted(text)}$")]
 
 
 def _spelled(field: str, text: str) -> list[Condition]:
-    """Return the condition that the field is the number or the boolean with this text, if there is one."""
+    """Return the conditions that the field is the number or boolean with this text, if any."""
     if text.lower() in ("true", "false"):
         return [Leaf(field, "eq", text.lower() == "true")]
     if not _NUMBER.fullmatch(text):

@@ -1,1 +1,1 @@
-"""Commands for what a running service has: detectors, rules and tokens."""
+"""Commands for the objects of a running service: detectors, rules, relations and tokens."""

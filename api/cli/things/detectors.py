@@ -1,4 +1,4 @@
-"""`rule-detector detectors`: the detectors of a running service."""
+"""`rule-detector detectors`: manages the detectors of a running service."""
 
 import click
 
@@ -35,7 +35,7 @@ def create(*, client: Client, name: str, output: str) -> None:
 @click.option("--name", required=True, help="The name of the new detector; it need not be unique.")
 @service_and_output_options
 def fork(*, client: Client, detector: str, name: str, output: str) -> None:
-    """Copy a detector with its rules and memory, and print the new id.
+    """Copy a detector with its rules and state, and print the new id.
 
     The rules of the copy have new ids. From then on the two detectors are independent.
     """
@@ -48,7 +48,7 @@ def fork(*, client: Client, detector: str, name: str, output: str) -> None:
 @yes_option
 @service_and_output_options
 def delete(*, client: Client, detector: str, yes: bool, output: str) -> None:
-    """Delete a detector with its rules and all it remembers."""
+    """Delete a detector with its rules and its state."""
     found = find_detector(client, detector)
     if not yes:
         click.confirm(f"Delete the detector `{found.name}` with its rules and state?", abort=True, err=True)

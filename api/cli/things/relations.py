@@ -1,4 +1,4 @@
-"""`rule-detector relations`: the relations that are stored with a detector of a running service."""
+"""`rule-detector relations`: manages the relations of a detector of a running service."""
 
 import csv
 import gzip
@@ -25,10 +25,10 @@ HEADER: Final = ("name", "tuples", "values in each", "changed at")
 _TYPES: Final = {".csv": "text/csv", ".ndjson": "application/x-ndjson", ".jsonl": "application/x-ndjson"}
 _CHANGED_AT_ONCE: Final = 2_000
 _CHANGED_BYTES: Final = 512 * 1024
-"""The most tuples of one change, and about their size: it is one body of less than a megabyte."""
+"""The maximum number and approximate size of the tuples of one change, whose body is less than a megabyte."""
 
 more_option: Option = click.option(
-    "--file", metavar="FILE", help="File with more of them: NDJSON, or text with a value in each line."
+    "--file", metavar="FILE", help="File with more tuples: NDJSON, or text with a value in each line."
 )
 
 
@@ -51,13 +51,13 @@ def list_(*, client: Client, detector: str, output: str) -> None:
 
 @relations.command(name="show")
 @click.argument("name")
-@click.option("--limit", type=click.IntRange(min=1), help="Show at most so many tuples.  [default: all]")
+@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of tuples to show.  [default: all]")
 @detector_option
 @service_and_output_options
 def show_(*, client: Client, name: str, limit: int | None, detector: str, output: str) -> None:
-    """Print the tuples of a relation, one in each line.
+    """Print the tuples of a relation, one a line.
 
-    They are CSV, or with -o json NDJSON.
+    The format is CSV, or with -o json NDJSON.
     """
     tuples = islice(client.tuples(find_detector(client, detector).id, name), limit)
     if output == "json":
@@ -86,9 +86,9 @@ Examples:
     "--format",
     "form",
     type=click.Choice(["csv", "ndjson", "text"]),
-    help="Format of the file.  [default: by its name; text, a value in each line, if that does not tell]",
+    help="Format of the file.  [default: by its name, otherwise text with a value in each line]",
 )
-@click.option("--header", is_flag=True, help="The first line of CSV names the columns.")
+@click.option("--header", is_flag=True, help="The first line of CSV is a header.")
 @click.option("--types", metavar="TYPE,…", help="Types of the columns of CSV: string, number or boolean.")
 @detector_option
 @service_and_output_options
@@ -132,9 +132,9 @@ Examples:
 def add(
     *, client: Client, name: str, tuples: tuple[str, ...], file: str | None, detector: str, output: str
 ) -> None:
-    """Add tuples. A TUPLE is a JSON array, or any other text: that is a tuple of one string.
+    """Add tuples. A TUPLE is a JSON array; any other text is a tuple of one string.
 
-    More than 2 000 are added in several changes.
+    More than 2 000 tuples are added in several changes.
     """
     _change(client, (detector, name), "add", _given(tuples, file), output)
 
@@ -148,7 +148,7 @@ def add(
 def remove(
     *, client: Client, name: str, tuples: tuple[str, ...], file: str | None, detector: str, output: str
 ) -> None:
-    """Remove tuples. They are written as for `add`. To remove what is not there changes nothing."""
+    """Remove tuples, which are written as for `add`. Removing absent tuples changes nothing."""
     _change(client, (detector, name), "remove", _given(tuples, file), output)
 
 
@@ -158,7 +158,7 @@ def remove(
 @yes_option
 @service_and_output_options
 def delete(*, client: Client, name: str, detector: str, yes: bool, output: str) -> None:
-    """Delete a relation. Conditions that name it are false from then on."""
+    """Delete a relation. Conditions that use it are then false."""
     detector_id = find_detector(client, detector).id
     if not yes:
         click.confirm(f"Delete the relation `{name}`?", abort=True, err=True)

@@ -1,4 +1,4 @@
-"""`rule-detector rules`: the rules of a detector of a running service."""
+"""`rule-detector rules`: manages the rules of a detector of a running service."""
 
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ def rules() -> None:
 def list_(*, client: Client, detector: str, output: str) -> None:
     """List the rules, by priority.
 
-    With -o json, `check` and `rules add` read the list as a file of rules.
+    With -o json, `check` and `rules add` can read the list as a rules file.
     """
     found = list(client.rules(find_detector(client, detector).id))
     show(output, {"rules": found}, HEADER, map(_row, found))
@@ -46,7 +46,7 @@ def _found(client: Client, detector: str, rule: str) -> tuple[str, Rule]:
 
 
 def _acting(rule: Rule) -> list[str]:
-    """Say how a rule acts, if not at each event at which it is true."""
+    """Describe how a rule acts, if not at each event at which it is true."""
     said = ["timed"] if rule.timed else []
     if rule.every_secs is not None:
         by = f" for each {on_one_line(', '.join(rule.every_by))}" if rule.every_by else ""
@@ -61,7 +61,7 @@ def _acting(rule: Rule) -> list[str]:
 def show_(*, client: Client, rule: str, detector: str, output: str) -> None:
     """Show a rule as it was written.
 
-    Prints its description, its labels and how it acts as comments, then its condition with its own comments.
+    Prints its description, its labels and how it acts as comments, then its condition with comments.
     """
     detector_id, found = _found(client, detector, rule)
     shown = client.send(calls.get_rule(detector_id, found.id))
@@ -84,10 +84,10 @@ Examples:
 def add(*, client: Client, given: tuple[str, ...], detector: str, output: str) -> None:
     """Add the rules of a FILE, or one rule.
 
-    FILE has rules as `name: condition`, in YAML or JSON, or is what `rules list -o json` printed; - is
-    standard input.
+    FILE has rules as `name: condition`, in YAML or JSON, or is output of `rules list -o json`; - is standard
+    input.
 
-    Rules that the detector already has are left alone. If one rule is refused, none is added.
+    Rules that the detector already has are not changed. If one rule is refused, none is added.
     """
     match given:
         case [file] if " " in file and not Path(file).exists():
@@ -112,7 +112,7 @@ def add(*, client: Client, given: tuple[str, ...], detector: str, output: str) -
 @click.argument("rule", metavar="ID|NAME")
 @detector_option
 @click.option("--name", help="New name.")
-@click.option("--condition", help="New condition, as text or JSON. A different one begins the history anew.")
+@click.option("--condition", help="New condition, as text or JSON. A different one restarts the history.")
 @click.option(
     "--condition-file",
     metavar="FILE",
@@ -128,7 +128,7 @@ def add(*, client: Client, given: tuple[str, ...], detector: str, output: str) -
     metavar="NAME=VALUE",
     multiple=True,
     callback=named_values,
-    help="Label for its actions, such as severity=high or level=7; given once or more, they replace all.",
+    help="Label for its actions, such as severity=high or level=7. Can be repeated. Replaces all old labels.",
 )
 @click.option("--no-labels", is_flag=True, help="Remove all labels.")
 @click.option("--timed/--no-timed", default=None, help="Whether it also fires when time alone makes it true.")
@@ -136,15 +136,15 @@ def add(*, client: Client, given: tuple[str, ...], detector: str, output: str) -
     "--every-secs",
     type=float,
     metavar="SECONDS",
-    help="Act at most once in this time; 0: whenever the condition is true.",
+    help="Act at most once in this time; 0 to act whenever the condition is true.",
 )
 @click.option(
     "--every-by",
     metavar="NAME",
     multiple=True,
-    help="Fact for whose value it acts at most once in --every-secs, given once or more; otherwise its keys.",
+    help="Fact by whose values --every-secs counts. Can be repeated.  [default: the rule's keys]",
 )
-@click.option("--keep-history", is_flag=True, help="Begin anew only what is new in the condition.")
+@click.option("--keep-history", is_flag=True, help="Restart the history only of new parts of the condition.")
 @service_and_output_options
 def change(
     *,
@@ -179,7 +179,7 @@ def change(
 @detector_option
 @service_and_output_options
 def enable(*, client: Client, rule: str, detector: str, output: str) -> None:
-    """Enable a rule. Its history begins anew."""
+    """Enable a rule. Its history restarts."""
     _switch(client, rule, detector, output, enabled=True)
 
 
@@ -188,7 +188,7 @@ def enable(*, client: Client, rule: str, detector: str, output: str) -> None:
 @detector_option
 @service_and_output_options
 def disable(*, client: Client, rule: str, detector: str, output: str) -> None:
-    """Disable a rule. It forgets what it has observed."""
+    """Disable a rule. Its history is lost."""
     _switch(client, rule, detector, output, enabled=False)
 
 
@@ -202,7 +202,7 @@ def _switch(client: Client, rule: str, detector: str, output: str, *, enabled: b
 @detector_option
 @service_and_output_options
 def versions(*, client: Client, rule: str, detector: str, output: str) -> None:
-    """Show what a rule was, since when, and whose token changed it."""
+    """Show the versions of a rule, and whose token made each."""
     detector_id, shown = _found(client, detector, rule)
     found = client.send(calls.rule_versions(detector_id, shown.id))
     rows = [
@@ -226,7 +226,7 @@ def versions(*, client: Client, rule: str, detector: str, output: str) -> None:
 @click.option("--version", type=click.IntRange(min=1), help="The version.  [default: the one before]")
 @service_and_output_options
 def revert(*, client: Client, rule: str, detector: str, version: int | None, output: str) -> None:
-    """Make a rule what it was in an earlier version. This is a change, and a new version."""
+    """Restore an earlier version of a rule. This is a change, which creates a new version."""
     detector_id, reverted = _found(client, detector, rule)
     present, *earlier = client.send(calls.rule_versions(detector_id, reverted.id))
     wanted = present.version - 1 if version is None else version
@@ -263,7 +263,7 @@ def revert(*, client: Client, rule: str, detector: str, version: int | None, out
 @yes_option
 @service_and_output_options
 def remove(*, client: Client, rule: str, detector: str, yes: bool, output: str) -> None:
-    """Remove a rule with all that it remembers."""
+    """Remove a rule with its history."""
     detector_id, found = _found(client, detector, rule)
     if not yes:
         click.confirm(f"Remove the rule `{found.name}` with its history?", abort=True, err=True)

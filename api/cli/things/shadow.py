@@ -40,9 +40,9 @@ Examples:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="File with the condition of the draft.",
 )
-@click.option("--follow", is_flag=True, help="Go on printing events at which only one fires, until Ctrl-C.")
-@click.option("--explain", is_flag=True, help="Print why only one fired, if that was kept.")
-@click.option("--promote", is_flag=True, help="Exchange rule and draft, each with all that it remembers.")
+@click.option("--follow", is_flag=True, help="Keep printing events at which only one fires, until Ctrl-C.")
+@click.option("--explain", is_flag=True, help="Print why only one fired, if that was stored.")
+@click.option("--promote", is_flag=True, help="Swap the conditions and histories of rule and draft.")
 @click.option("--discard", is_flag=True, help="Remove the draft.")
 @yes_option
 @service_and_output_options
@@ -60,13 +60,13 @@ def shadow(
     yes: bool,
     output: str,
 ) -> None:
-    """Compare a rule with a draft of it over real events, before the draft takes its place.
+    """Compare a rule with a draft of it over real events, before the draft replaces it.
 
-    The draft is a shadow rule: it is evaluated, but never acts. The service counts the events at which
-    both fire, and those at which only one does.
+    The draft is a shadow rule: it is evaluated, but never acts. The service counts the events at which both
+    fire, and those at which only one fires.
 
-    Promoting exchanges the two conditions. The rule keeps its id and name, and from the next event on acts
-    as the draft would have. The draft gets the old condition, so promoting again undoes it.
+    Promoting swaps the two conditions. The rule keeps its id and name, and from the next event on acts as the
+    draft would have acted. The draft gets the old condition, so promoting again undoes it.
     """
     if sum((draft is not None, draft_file is not None, follow, promote, discard)) > 1:
         raise click.UsageError(

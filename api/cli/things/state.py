@@ -1,4 +1,4 @@
-"""`rule-detector state`: what a detector of a running service holds."""
+"""`rule-detector state`: shows the state of a detector of a running service."""
 
 import json
 from collections.abc import Callable
@@ -25,12 +25,12 @@ Examples:
   rule-detector state --detector shop --rule "login after a failed one" --list keys --true
 """
 )
-@click.option("--detector", required=True, metavar="ID|NAME", help="Detector to look into.")
+@click.option("--detector", required=True, metavar="ID|NAME", help="Detector to show.")
 @click.option(
     "--list",
     "listed",
     type=click.Choice(["keys", "nodes", "rules"]),
-    help="List its live keys; the temporal conditions that it remembers; or its rules with what they cost.",
+    help="List its live keys, its stored temporal conditions, or its rules with their costs.",
 )
 @click.option(
     "--prefix", default="", help="List only keys with a value, or rules with a name, that begins with this."
@@ -39,13 +39,11 @@ Examples:
     "--sort",
     type=click.Choice(["cost", "priority", "seen"]),
     default="cost",
-    help="Order of --list rules: the most expensive first, or by priority; of --list keys: with `seen` the "
-    "most recently seen first.  [default: cost]",
+    help="Order of --list rules: most expensive first, or by priority; of --list keys: with `seen`, most "
+    "recently seen first.  [default: cost]",
 )
-@click.option(
-    "--limit", default=100, type=click.IntRange(1, 100), help="Most entries in a page.  [default: 100]"
-)
-@click.option("--after", metavar="AFTER", help="The `after` of the previous page: continue there.")
+@click.option("--limit", default=100, type=click.IntRange(1, 100), help="Entries in a page.  [default: 100]")
+@click.option("--after", metavar="AFTER", help="Continue at the `after` of the previous page.")
 @click.option("--rule", metavar="ID|NAME", help="Show the standing verdict of this rule.")
 @key_option
 @click.option("--true", "is_true", is_flag=True, help="List the keys for which --rule is true now.")
@@ -64,10 +62,10 @@ def state(
     is_true: bool,
     output: str,
 ) -> None:
-    """Show what a detector holds: in numbers, page by page, or one rule for one key.
+    """Show the state of a detector: in numbers, page by page, or one rule for one key.
 
-    The tree of a rule has its standing verdict: what an event now would find that has only the keys of the
-    rule as fields.
+    The tree of a rule shows its standing verdict: that at an event now with only the keys of the rule as
+    fields.
     """
     if is_true and (rule is None or listed != "keys" or key):
         raise click.UsageError("`--true` needs `--rule` and `--list keys`, and takes no `--key`.")
@@ -112,7 +110,7 @@ def _show_page(found: dict[str, Any], listed: str, output: str) -> None:
 
 
 def _readable(name: str, value: Any) -> str:
-    """Return a number, time or list as people read it."""
+    """Return a number, time or list in readable form."""
     if name.endswith("_ms"):
         return iso(round(value * 1_000))
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""`rule-detector tokens` and `changes`: who may do what in a running service, and who changed what."""
+"""`rule-detector tokens` and `changes`: the tokens and the changes log of a running service."""
 
 import re
 import time
@@ -41,7 +41,7 @@ def tokens() -> None:
 def list_(*, client: Client, output: str) -> None:
     """List the tokens without their secrets, in order of creation.
 
-    The time of the last use is right to about a minute, and may be lost when the service restarts.
+    The time of the last use is accurate to about a minute, and may be lost when the service restarts.
     """
     found = client.send(calls.list_tokens())
     names: Mapping[str, str] = {}
@@ -71,28 +71,27 @@ def _finite(_: click.Context, __: click.Parameter, value: float | None) -> float
     "scopes",
     multiple=True,
     type=click.Choice(["evaluate", "read", "write", "admin"]),
-    help="What it may do; repeat the option for several. [default: everything]",
+    help="What it may do. Can be repeated. [default: everything]",
 )
 @click.option(
     "--detector",
     "wanted",
     metavar="ID|NAME",
     multiple=True,
-    help="A detector that it is for; repeat the option for several. Those that it creates are added. "
-    "[default: all]",
+    help="A detector that it may use. Can be repeated. Detectors that it creates are added. [default: all]",
 )
 @click.option(
     "--expires",
     "expires_us",
     metavar="DURATION",
     callback=duration_us,
-    help="How long it is good, such as 12h or 90d. [default: until it is revoked]",
+    help="How long it is valid, such as 12h or 90d. [default: until it is revoked]",
 )
 @click.option(
     "--events-per-s",
     type=click.FloatRange(min=0, min_open=True),
     callback=_finite,
-    help="How many events it may send a second. [default: any number]",
+    help="How many events it may send a second. [default: unlimited]",
 )
 @service_and_output_options
 def create(
@@ -105,9 +104,9 @@ def create(
     events_per_s: float | None,
     output: str,
 ) -> None:
-    """Create a token and print it. NAME says what it is for. The token is never shown again.
+    """Create a token and print it. NAME describes its purpose. The token is never shown again.
 
-    Without NAME, a token with scopes or detectors is named by them.
+    Without NAME, a token with scopes or detectors is named after them.
     """
     known = list(client.detectors()) if wanted else []
     detectors = [detector_among(known, one) for one in wanted]
@@ -133,7 +132,7 @@ def create(
 @yes_option
 @service_and_output_options
 def revoke(*, client: Client, token_id: str, yes: bool, output: str) -> None:
-    """Revoke a token. It is refused from now on."""
+    """Revoke a token. It is then refused."""
     if not yes:
         click.confirm(f"Revoke the token {token_id}?", abort=True, err=True)
     revoked = client.send(calls.revoke_token(token_id))
@@ -154,18 +153,18 @@ def _time(at_ms: int | None) -> str:
 
 @click.command()
 @click.option("--after", default=0, type=click.IntRange(min=0), help="Only changes after this number.")
-@click.option("--limit", default=None, type=click.IntRange(min=1), help="At most so many. [default: all]")
+@click.option("--limit", default=None, type=click.IntRange(min=1), help="Number of changes. [default: all]")
 @click.option(
-    "--detector", "wanted", metavar="ID|NAME", help="Only changes of this detector and of what it has."
+    "--detector", "wanted", metavar="ID|NAME", help="Only changes of this detector, its rules and relations."
 )
 @service_and_output_options
 def changes(*, client: Client, after: int, limit: int | None, wanted: str | None, output: str) -> None:
-    """Print who changed what: tokens, detectors, rules, relations and nodes, oldest first.
+    """Print who changed which token, detector, rule, relation or node, oldest first.
 
-    The log keeps a change for as many days as the setting `--changes-kept-days` of the service says.
+    The log keeps changes for as many days as the setting `--changes-kept-days` of the service says.
     """
     if wanted is not None and not _ID.fullmatch(wanted):
-        # The id of a detector that was deleted stays known to the log.
+        # The log still knows the ids of deleted detectors.
         wanted = find_detector(client, wanted).id
     found = [one for one in _changes(client, after) if wanted is None or wanted in (one.id, one.detector_id)]
     found = found[:limit]

@@ -1,1 +1,1 @@
-"""Rules tried on recordings, and tested, in this process without a service."""
+"""Tries rules on recordings, and tests them, in this process without a service."""

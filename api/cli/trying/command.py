@@ -46,7 +46,7 @@ Exit status: 0 success, 1 something could not be read or was refused, 2 wrong us
 @lateness_option("files are sorted as far as some ten thousand waiting events allow; a pipe is not sorted")
 @vars_option
 @click.option(
-    "--against", metavar="OLD", help="Compare with another version of the rules: show where only one fires."
+    "--against", metavar="OLD", help="Compare with an older version of the rules: show where only one fires."
 )
 @click.option(
     "--show", "shown_max", metavar="N", default=10, show_default=True, help="Firings to show of each rule."
@@ -76,18 +76,18 @@ def trial(
     explained: str | None,
     at_line: int | None,
 ) -> None:
-    """Run RULES over recorded events, without a service, and show when, for whom and where each fires.
+    """Run RULES over recorded events, without a service, and show when, for which keys and where each fires.
 
-    RULES is a file of rules (`name: condition`, YAML or JSON). Each FILE is NDJSON, CSV with a header line,
-    or with --pattern lines of text; plain or gzipped, no line longer than 16 MiB. - is standard input, and
-    may be a live pipe: firings are shown as they happen. Lines that cannot be read are skipped and counted.
+    RULES is a rules file (`name: condition`, YAML or JSON). Each FILE is NDJSON, CSV with a header line, or
+    with --pattern lines of text; plain or gzipped, no line longer than 16 MiB. - is standard input, and may
+    be a live pipe: firings are shown as they happen. Unreadable lines are skipped and counted.
 
-    The events of several files are merged by time, and those of a file that is out of order are sorted. A
-    pipe is read as it comes, after the files before it, unless --max-late says how long its events may wait.
+    The events of several files are merged by time, and unsorted files are sorted. A pipe is read unsorted,
+    after the files before it, unless --max-late says how long its events may wait.
 
-    Each firing has its time, the values of the facts that the rule is keyed by (`per ip`), and the line of
-    the event. At the end, a table shows how often each rule fired for each key. Warnings say where rules do
-    not fit the events, such as a field that no event has.
+    Each firing has its time, the keys of the rule (as in `per ip`) with their values, and the line of the
+    event. At the end, a table shows how often each rule fired for each key. Warnings show where rules do not
+    fit the events, such as a field that no event has.
 
     With --explain and --line, the output explains one rule at one event: which parts of the condition are
     true, since which event, and until when.
@@ -105,7 +105,7 @@ def trial(
         feeding = Feeding(reading, Console(stderr=True), sorter)
         _explain(new, explained, at_line, files, feeding, against=old, made=made)
         return
-    # Programs that read the firings from standard output want nothing else there.
+    # If programs read the firings from standard output, nothing else may be printed there.
     console = Console(stderr=form != "table" and target is None)
     mismatches = Mismatches(new, variables, file.relations)
     with _output(form, target, shown_max, compared=old is not None) as tell:
@@ -120,10 +120,10 @@ def trial(
         try:
             failure = Feeding(reading, console, sorter).feed(files, take)
         except KeyboardInterrupt:
-            # A live pipe has no other end.
+            # Ctrl-C is the usual end of a live pipe.
             failure, interrupted = None, True
         if failure and not run.events:
-            # A file for the firings stays what it was.
+            # The file for the firings is left unchanged.
             raise CommandError(failure)
     _report(run, mismatches, console, compared=old is not None)
     refusals = run.refusals()
@@ -163,7 +163,7 @@ def _explain(
     against: Sequence[NamedCondition] | None,
     made: Callable[..., Trial],
 ) -> None:
-    """Print why a rule fires at the event of a line, or not; in both versions if there are two."""
+    """Print why a rule fires at the event of a line, or not, in both versions if there are two."""
     found = [rule for rule in rules if rule.name == name]
     old = None if against is None else [rule for rule in against if rule.name == name]
     if not (found or old):
@@ -213,7 +213,7 @@ def _warnings(run: Trial) -> Iterator[str]:
 
 
 def _late_events(run: Trial, late_us: int) -> str:
-    """Say in one line how many events came late, what became of them, and how they are sorted."""
+    """Return a line with the number of late events, their fates, and the option that sorts them."""
     evaluated = run.late - run.late_refused
     fates = [
         *([f"{evaluated} evaluated at the time of the latest one before"] if evaluated else []),

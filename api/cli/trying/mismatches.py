@@ -1,4 +1,4 @@
-"""Finds fields, types and values that rules name but no event of a recording has."""
+"""Finds fields, types and values that rules use but no event of a recording has."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
@@ -13,15 +13,15 @@ from engine.language.hints.samples import NAMES_MAX, Sample
 from engine.language.hints.warnings import condition_warnings
 
 SAMPLE_EVENTS: Final = 20_000
-"""The most events whose fields are compared with the rules."""
+"""The maximum number of events whose fields are compared with the rules."""
 _VALUES_MAX: Final = 1_000
-"""The most values of a fact that are kept; a fact with more is not an enumeration."""
+"""The maximum number of stored values of a fact; a fact with more is not an enumeration."""
 _VALUE_CHARS_MAX: Final = 1_000
-"""Only the beginning of a longer value is kept."""
+"""Longer values are cut."""
 
 
 class Mismatches:
-    """Compares rules with the first events of a recording, and with the variables of all of them."""
+    """Compares rules with the first events of a recording, and with the variables of all events."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Mismatches:
         variables: Mapping[str, Any] | None = None,
         relations: Collection[str] = (),
     ) -> None:
-        """`relations` names those that are stored with the rules."""
+        """`relations` are the names of relations stored with the rules."""
         self._relations = relations
         self._rules = list(rules)
         self._sample = Sample()
@@ -40,7 +40,7 @@ class Mismatches:
         }
 
     def add_all(self, events: Iterable[Mapping[str, Any]]) -> None:
-        """Take the fields of events."""
+        """Add the fields of events."""
         if not self._left:
             return
         for fields in islice(events, self._left):

@@ -30,7 +30,7 @@ Take = Callable[[Firing], None]
 
 
 def text_output(write: Callable[[str], None], shown_max: int, *, compared: bool) -> Take:
-    """Write a line for each firing, the first `shown_max` of each rule only."""
+    """Write a line for each firing, but only for the first `shown_max` of each rule."""
     shown: Counter[tuple[str, str]] = Counter()
 
     def take(firing: Firing) -> None:
@@ -71,7 +71,7 @@ def csv_output(write: Callable[[str], None]) -> Take:
 
     def write_row(cells: Iterable[object]) -> None:
         line = io.StringIO()
-        # Of the characters that end lines, Python 3.11 quotes those that end its own.
+        # Python 3.11 quotes only those line-ending characters that are in its own terminator.
         csv.writer(line, lineterminator="\r\n").writerow(cells)
         write(line.getvalue().removesuffix("\r\n"))
 
@@ -85,7 +85,7 @@ def csv_output(write: Callable[[str], None]) -> Take:
 
 @contextmanager
 def file_output(form: str, path: str, shown_max: int, *, compared: bool) -> Iterator[Take]:
-    """Write the firings in a form to a file. Raises CommandError if that cannot be."""
+    """Write the firings in a format to a file. Raises CommandError if that is impossible."""
     if form == "parquet":
         write_table = _parquet_writer()
         with output_file(path) as file:
@@ -102,7 +102,7 @@ def file_output(form: str, path: str, shown_max: int, *, compared: bool) -> Iter
 
 
 def form_output(form: str, write: Callable[[str], None], shown_max: int, *, compared: bool) -> Take:
-    """Write the firings in a form of text."""
+    """Write the firings in a text format."""
     match form:
         case "json":
             return json_output(write)
@@ -113,7 +113,7 @@ def form_output(form: str, write: Callable[[str], None], shown_max: int, *, comp
 
 
 def _parquet_writer() -> Callable[[list[list[Any]], IO[bytes]], None]:
-    """Return the function that writes rows as a table. Raises CommandError where pyarrow is missing."""
+    """Return the function that writes rows as a table. Raises CommandError if pyarrow is missing."""
     try:
         import pyarrow as pa  # noqa: PLC0415 -- optional
         import pyarrow.parquet as pq  # noqa: PLC0415
@@ -154,7 +154,7 @@ def as_cells(firing: Firing) -> list[Any]:
 
 
 def rows_by_key(tally: Tally) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of a rule, one for each key, those first that fired most."""
+    """Yield the rows of a rule, one for each key, most frequent first."""
     keys = sorted(tally.by_key.values(), key=lambda each: -each.times)
     for each in keys[:KEYS_SHOWN]:
         _, times, first, last = summary(each, compared=False)
@@ -175,12 +175,12 @@ def summary(tally: Tally, *, compared: bool) -> tuple[str, ...]:
 
 @contextmanager
 def output_file(path: str) -> Iterator[IO[bytes]]:
-    """Yield a file that takes the place of the one at `path` at the end; after an error, that one stays.
+    """Yield a file that replaces the one at `path` at the end, but not after an error.
 
-    A pipe or a device is written itself. Raises CommandError if the file cannot be written.
+    A pipe or a device is written directly. Raises CommandError if the file cannot be written.
     """
     try:
-        # A symbolic link goes on naming the file.
+        # Resolved, so that a symbolic link is not replaced itself.
         target = Path(path).resolve()
         status = target.stat() if target.exists() else None
         if status is not None and not stat.S_ISREG(status.st_mode):
@@ -196,7 +196,7 @@ def output_file(path: str) -> Iterator[IO[bytes]]:
 @contextmanager
 def _replacing(target: Path, status: os.stat_result | None) -> Iterator[IO[bytes]]:
     if status is not None:
-        # Fails where the user may not write the file, although its folder would let it be replaced.
+        # Fails if the user may not write the file, although its folder permits replacing it.
         target.open("ab").close()
     beside = target.with_name(f".rule-detector-{secrets.token_hex(8)}.unfinished")
     file = beside.open("xb")

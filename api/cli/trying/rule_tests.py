@@ -1,4 +1,4 @@
-"""Runs the tests of rules in this process, and in others beside it."""
+"""Runs the tests of rules in this process and in further processes."""
 
 import io
 import json
@@ -26,9 +26,9 @@ from api.cli.trying.trial import Firing, Trial, stored
 from engine.language.diagnostics import quoted
 
 _EXPLAINED_MAX: Final = 3
-"""The most events of a test that are explained."""
+"""The maximum number of events of a test that are explained."""
 _TESTS_EACH: Final = 50
-"""A process is started for this many tests; a start takes as long as some dozens of them."""
+"""The number of tests for which another process is started; a start takes as long as some dozens of tests."""
 
 
 class Case(NamedTuple):
@@ -42,7 +42,7 @@ class Case(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of one test."""
+    """The outcome of one test."""
 
     file: str
     place: str
@@ -50,7 +50,7 @@ class Outcome(NamedTuple):
     test: str
     """The number of the test, and its name if it has one."""
     failures: list[str]
-    """What was expected, what came, and why; none if the test passed."""
+    """The failures: what was expected, what happened, and why; empty if the test passed."""
     seconds: float
 
 
@@ -65,7 +65,7 @@ class _Chunk(NamedTuple):
 def run_tests(files: Sequence[RulesFile], processes: int | None) -> Iterator[Outcome]:
     """Yield the outcomes of all tests, in the order of the files. Raises RuleFileError.
 
-    Without a number of processes, there are as many as are worth their start.
+    Without a number of processes, as many are started as pay off.
     """
     chunks: list[_Chunk] = []
     for file in files:
@@ -102,7 +102,7 @@ def _outcomes(chunk: _Chunk) -> list[Outcome]:
 
 
 def _failures(case: Case, file: str, made: Callable[..., Trial]) -> Iterator[str]:
-    """Yield how a rule differs from what a test expects. Raises RecordingError."""
+    """Yield the differences between a rule's firings and a test's expectations. Raises RecordingError."""
     events = _events(case.test, Path(file).parent)
     fired: dict[int, Firing] = {}
     by_time: list[Firing] = []
@@ -139,7 +139,7 @@ def _failures(case: Case, file: str, made: Callable[..., Trial]) -> Iterator[str
 def _differences_by_time(
     rule: NamedCondition, expected: Sequence[Expected], fired: list[Firing]
 ) -> Iterator[str]:
-    """Yield how firings by time differ from those expected. Raises RecordingError."""
+    """Yield the differences between firings by time and the expected ones. Raises RecordingError."""
     for each in expected:
         if isinstance(each.time, UnsetType):
             continue
@@ -162,7 +162,7 @@ def _differences_by_time(
 def _difference(
     rule: NamedCondition, number: int, wanted: Expected | None, firing: Firing | None, events: int
 ) -> str:
-    """Say how one event differs from what is expected; nothing if it does not."""
+    """Describe how one event differs from the expectation; empty if it does not."""
     if number > events:
         return f"expected to fire at event {number}, but there are {counted(events, 'event')}"
     if wanted is None:
@@ -176,7 +176,7 @@ def _difference(
 
 
 def _mismatch(rule: NamedCondition, wanted: Expected, firing: Firing) -> str:
-    """Say with what a firing came, and what was expected; nothing if that is the same."""
+    """Describe how a firing differs from the expected one; empty if it does not."""
     labels = rule.members.labels
     pairs: list[tuple[str, Any, Mapping[str, Any]]] = [
         ("", wanted.keys, firing.key),

@@ -1,4 +1,4 @@
-"""`rule-detector test`: runs the tests that stand in rules files."""
+"""`rule-detector test`: runs the tests in rules files."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -44,11 +44,11 @@ def test(paths: tuple[str, ...], junit: Path | None, jobs: int | None, output: s
     """Run the tests of rules, without a service.
 
     Takes rules files, and all .yaml and .yml files of folders. A rule has its tests under `tests`, each with
-    `events` (a list of them, or the path of a recording beside the file) and `fires`: the numbers of all
-    events at which the rule fires, or objects with `line`, and `keys`, `labels` or `suppressed` that it fires
-    with. A timed rule may also fire at a `time`, up to the time `until` after the last event.
+    `events` (a list of events, or the path of a recording beside the file) and `fires`: the numbers of all
+    events at which the rule fires, or objects with `line` and the expected `keys`, `labels` or `suppressed`.
+    A timed rule may also fire at a `time`, up to the time `until` after the last event.
 
-    Each failure says what was expected, what came, and why.
+    Each failure shows what was expected, what happened, and why.
     """
     files = [read_rules_file(str(path)) for path in files_in(paths)]
     outcomes = list(run_tests(files, jobs))

@@ -1,4 +1,4 @@
-"""Runs rules over events in process, and counts what fires."""
+"""Runs rules over events in this process, and counts the firings."""
 
 import json
 from collections import Counter
@@ -36,25 +36,25 @@ BOTH: Final = "both"
 
 _NONE: Final[Mapping[str, StoredRelation]] = {}
 _TOO_LATE: Final = 1402
-"""The code of events that are too late. There is no clock here that one could be ahead of."""
+"""The code of events that are too late. Without a clock here, none can be too far ahead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """A rule that fired at an event, or because time had passed before one."""
+    """A firing of a rule at an event, or because time had passed before one."""
 
     rule: str
     key: Mapping[str, Any]
     """The values of the facts that the rule is keyed by."""
     event: RecordedEvent
     found: Mapping[str, Any] | None = None
-    """What its counting conditions and its terms found, if that was asked for."""
+    """The values of its counting conditions and terms, if requested."""
     suppressed: int = 0
-    """How many actions were held back since the one before; see `every_secs`."""
+    """How many actions were suppressed since the previous one; see `every_secs`."""
     version: str = NEW
-    """Which version of the rules fired, if two are compared: NEW, OLD or BOTH."""
+    """The versions of the rules that fired, if two are compared: NEW, OLD or BOTH."""
     timed: bool = False
-    """Whether time alone made it true: `event` has the keys, that time, and the place of the next event."""
+    """Whether time alone made it true. `event` then has the keys, that time, and the next event's place."""
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class Tally:
     first: RecordedEvent | None = None
     last: RecordedEvent | None = None
     by_key: dict[str, "Tally"] = field(default_factory=dict)
-    """The firings for each key, which names them, in order of their first."""
+    """The firings by key, in order of the first firing."""
 
     def note(self, firing: Firing) -> None:
         """Count a firing."""
@@ -80,7 +80,7 @@ class Tally:
 
 
 def stored(relations: Mapping[str, Sequence[Tuple]]) -> Mapping[str, StoredRelation]:
-    """Return relations as a detector stores them. Raises CommandError if it would refuse one."""
+    """Return relations in the form of a detector. Raises CommandError if it would refuse one."""
     detector = Detector()
     for name, tuples in relations.items():
         try:
@@ -91,7 +91,7 @@ def stored(relations: Mapping[str, Sequence[Tuple]]) -> Mapping[str, StoredRelat
 
 
 class _Rules:
-    """One version of the rules, in a detector of its own."""
+    """One version of the rules, in its own detector."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class _Rules:
     ) -> None:
         self.detector = Detector()
         self.by_time: list[FiredByTime] | None = None
-        """What fired by time before the last event; None if no rule is timed."""
+        """The firings by time before the last event; None if no rule is timed."""
         for name, relation in relations.items():
             self.detector.install_relation(name, relation)
         self.keys: dict[str, list[str]] = {}
@@ -125,9 +125,9 @@ class _Rules:
 
 
 class Trial:
-    """Runs rules over events, and perhaps an older version of the rules beside them.
+    """Runs rules over events, and optionally an older version of the rules too.
 
-    Each firing goes to `tell`. If two versions are compared, only events at which they differ do. An event
+    Each firing is passed to `tell`; if two versions are compared, only firings at which they differ. An event
     that the engine refuses is counted in `refused` by its code, and changes nothing.
     """
 
@@ -143,7 +143,7 @@ class Trial:
     ) -> None:
         """`relations` are stored with the rules, and `variables` are the `context.vars` of every event.
 
-        With `detailed`, firings say what was found.
+        With `detailed`, firings have the values found.
         """
         self._detailed = detailed
         self._new = _Rules(rules, relations, may_be_timed=against is None)
@@ -157,17 +157,17 @@ class Trial:
         self._examples: dict[int, str] = {}
         """The first refusal of each code, with its place."""
         self.late = 0
-        """How many events came after one with a later time: evaluated at that later time, or refused."""
+        """How many events followed one with a later time, and were evaluated at that time or refused."""
         self.late_us_most = 0
         self._clock_us: int | None = None
 
     @property
     def late_refused(self) -> int:
-        """How many events were refused because they came too late."""
+        """How many events were refused because they were too late."""
         return self.refused[_TOO_LATE]
 
     def refusals(self) -> list[str]:
-        """Return a line for each kind of refusal but lateness, with how often it came and where first."""
+        """Return a line for each kind of refusal but lateness, with its count and first place."""
         return [
             f"{counted(times, 'event')} refused with {code}; first {self._examples[code]}"
             for code, times in sorted(self.refused.items())
@@ -225,7 +225,7 @@ class Trial:
             self._note_by_time(last)
 
     def _note_by_time(self, event: RecordedEvent) -> None:
-        """Note what fired because time had passed before an event."""
+        """Note the firings by time before an event."""
         for rule, keys, time_us in self._new.by_time or ():
             then = event._replace(fields=keys, time_us=time_us, text=None)
             self._note(Firing(rule.name, keys, then, suppressed=rule.suppressed, timed=True))
@@ -267,7 +267,7 @@ class Trial:
         self.events += len(batch)
 
     def _fired(self, rules: _Rules, batch: Sequence[RecordedEvent]) -> list[Fired]:
-        """Return the rules that fire at each event; none where it is refused."""
+        """Return the rules that fire at each event; none if it is refused."""
         results: list[Fired] = []
         sent = self._variables
         while len(results) < len(batch):
@@ -289,7 +289,7 @@ class Trial:
         return results
 
     def _detailed_fired(self, batch: Sequence[RecordedEvent]) -> Iterator[Sequence[tuple[Rule, Details]]]:
-        """Yield the rules that fire at each event with their details; none where it is refused."""
+        """Yield the rules that fire at each event with their details; none if it is refused."""
         for event in batch:
             given = (event.fields, milliseconds(event.time_us), self._variables)
             try:
@@ -308,6 +308,6 @@ class Trial:
 
 def _lines(explanation: Explanation) -> Iterator[str]:
     for explained in explanation.rules:
-        # Through JSON, because msgspec converts no integers past 64 bits.
+        # Through JSON, because msgspec converts no integers beyond 64 bits.
         document = json.dumps(rule_document(explained), allow_nan=False)
         yield from lines_of(msgspec.json.decode(document, type=ExplainedRule), explanation.time_us)

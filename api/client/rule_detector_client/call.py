@@ -27,9 +27,9 @@ class Call(Generic[T]):
     """The idempotency key, for evaluations and batches."""
     content_type: str = "application/json"
     idempotent: bool = False
-    """Whether a second request would change nothing after the first."""
+    """Whether a second request would change nothing."""
     timeout_s: float = 60.0
-    """How long the service may be silent."""
+    """The timeout for a silent service."""
 
     @property
     def changes(self) -> bool:
@@ -38,7 +38,7 @@ class Call(Generic[T]):
 
 
 def raw(call: Call[Any]) -> Call[bytes]:
-    """Return the same call, whose result is the JSON exactly as the service sent it."""
+    """Return the same call, but with the service's exact JSON as its result."""
     return replace(call, read=lambda envelope: bytes(envelope.result))
 
 
@@ -48,7 +48,7 @@ def typed(type_: type[T]) -> Callable[[Envelope], T]:
 
 
 def listed(member: str, type_: type[T]) -> Callable[[Envelope], list[T]]:
-    """Read a result with a list of that type, and give the list."""
+    """Read a result with a list of that type, and return the list."""
     return lambda envelope: list_in(envelope.result, member, type_)
 
 

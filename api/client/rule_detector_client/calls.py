@@ -1,4 +1,4 @@
-"""The calls of the service as data: what to send, how to read the answer, and whether it can be repeated."""
+"""The calls of the service as data: what to send, how to read the answer, and whether to repeat a call."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,26 +36,26 @@ Value = str | int | float | bool
 Tuple = Sequence[Value] | Value
 
 PAGE: Final = 1_000
-"""The number of detectors or rules in a page of their list; the service gives no more."""
+"""The number of detectors or rules in a page, the maximum of the service."""
 
 
 def _of(detector_id: str, *parts: str, **query: object) -> str:
-    """Return a path of a detector. What is None in the query is left out."""
+    """Return a path of a detector. None in the query is left out."""
     asked = urlencode({name: value for name, value in query.items() if value is not None})
     return path_of("detectors", detector_id, *parts) + (f"?{asked}" if asked else "")
 
 
-# Tokens, and who changed what
+# Tokens and changes
 
 
 class TokenBounds(TypedDict, total=False):
-    """What a new token is bounded to."""
+    """The bounds of a new token."""
 
     scopes: Sequence[Literal["evaluate", "read", "write", "admin"]]
     detectors: Sequence[str]
-    """The ids of the detectors that it is for."""
+    """The ids of the detectors that it may use."""
     expires_ms: int
-    """When it ends, in milliseconds since 1970."""
+    """When it expires, in milliseconds since 1970."""
     events_per_s: float
 
 
@@ -65,7 +65,7 @@ def list_tokens() -> Call[list[ListedToken]]:
 
 
 def create_token(name: str | None = None, **bounds: Unpack[TokenBounds]) -> Call[Token]:
-    """Create a token. One with bounds has a name; what is left out is not bounded."""
+    """Create a token. A token with bounds needs a name; absent members mean no bound."""
     if name is None and not bounds:
         return post(path_of("token"), Token)
     return post(path_of("tokens"), Token, {"name": name or "", **bounds})
@@ -82,7 +82,7 @@ def revoke_token(token_id: str) -> Call[Identified]:
 
 
 def changes(after: int = 0, limit: int = PAGE) -> Call[Changes]:
-    """Return a page of the changes log, oldest first: who changed what after a number."""
+    """Return a page of the changes log after a number, oldest first."""
     return Call("GET", f"/api/changes?after={after}&limit={limit}", typed(Changes))
 
 
@@ -90,7 +90,7 @@ def changes(after: int = 0, limit: int = PAGE) -> Call[Changes]:
 
 
 def list_detectors(after: str = "", limit: int = PAGE) -> Call[list[Detector]]:
-    """Return a page of detectors, in order of creation; `Client.detectors` gives all."""
+    """Return a page of detectors, in order of creation; `Client.detectors` yields all."""
     page = f"?limit={limit}" + (f"&after={quote(after, safe='')}" if after else "")
     return Call("GET", path_of("detectors") + page, typed(list[Detector]))
 
@@ -111,7 +111,7 @@ def delete_detector(detector_id: str) -> Call[Identified]:
 
 
 def fork_detector(detector_id: str, name: str) -> Call[Identified]:
-    """Make a detector with the same rules, under new ids, and with all that they remember."""
+    """Create a detector with the same rules, under new ids, and with their state."""
     return post(_of(detector_id, "fork"), Identified, {"name": name})
 
 
@@ -119,33 +119,33 @@ def fork_detector(detector_id: str, name: str) -> Call[Identified]:
 
 
 class RuleMembers(TypedDict, total=False):
-    """What a rule may have besides its name and its condition. None is as if it were left out."""
+    """The optional members of a rule. None means absent."""
 
     notify: bool | None
     shadow: bool | None
-    """Whether it yields no action."""
+    """Whether it is a shadow rule, which causes no actions."""
     description: str | None
     labels: Mapping[str, Any] | None
     timed: bool | None
     """Whether it also fires when time alone makes its condition true."""
     every_secs: float | None
-    """It acts at most once in this time, unless it is 0, for the same values of `every_by`."""
+    """It acts at most once in this time, unless 0, for the same values of `every_by`."""
     every_by: Sequence[str] | None
 
 
 def list_rules(detector_id: str) -> Call[list[Rule]]:
-    """Return the rules of a detector by priority, up to 64 MiB of them; `Client.rules` gives all."""
+    """Return the rules of a detector by priority, up to 64 MiB; `Client.rules` yields all."""
     return Call("GET", _of(detector_id, "rules"), listed("rules", Rule))
 
 
 def rules_page(detector_id: str, after: int = 0, limit: int = PAGE, name: str = "") -> Call[list[Rule]]:
-    """Return a page of the rules after a priority, or of those of a name. It is empty only after the last."""
+    """Return a page of the rules after a priority, or of those of a name. No page before the end is empty."""
     path = _of(detector_id, "rules", limit=limit, after=after or None, name=name or None)
     return Call("GET", path, listed("rules", Rule))
 
 
 def shown_rules_page(detector_id: str, after: int = 0) -> Call[list[ShownRule]]:
-    """Return a page of the rules as `rules_page` does, with their conditions as text."""
+    """Return a page of the rules like `rules_page`, with their conditions as text."""
     return Call("GET", _of(detector_id, "rules", source="true", after=after), listed("rules", ShownRule))
 
 
@@ -162,7 +162,7 @@ def add_rule(
     draft_of: str | None = None,
     **members: Unpack[RuleMembers],
 ) -> Call[Identified]:
-    """Add a rule, and give its id and the messages about it. The condition is text, in the language or JSON.
+    """Add a rule; return its id and the messages about it. The condition is text, in the language or JSON.
 
     With `draft_of`, a shadow rule is compared with the rule of that id.
     """
@@ -181,10 +181,10 @@ def change_rule(
     keep_history: bool = False,
     **members: Unpack[RuleMembers],
 ) -> Call[Rule]:
-    """Change the members of a rule that are given; return the rule, and the messages about the change.
+    """Change the given members of a rule; return the rule, and the messages about the change.
 
-    With `keep_history`, a different condition keeps the histories that it can. With `every_secs` 0, the rule
-    has no `every_by` any more.
+    With `keep_history`, a different condition keeps as much history as it can. `every_secs` 0 also removes
+    `every_by`.
     """
     asked: dict[str, Any] = {"name": name, "condition": condition, "enabled": enabled, **members}
     asked["history"] = "keep" if keep_history else None
@@ -208,12 +208,12 @@ def put_rules(
     dry_run: bool = False,
     details: bool = False,
 ) -> Call[RulesChanged]:
-    """Make the rules of these names what is given, as one change: all of them, or none.
+    """Create and change rules, by name, as one change: all of them, or none.
 
     Each has `name`, `condition` and any of `notify`, `enabled`, `shadow`, `draftOf` (a name), `description`,
-    `labels`, `timed`, `every_secs`, `every_by` and `history` (`keep`: a different condition keeps the
-    histories that it can); what is left out has its default. They may also be the JSON of an array. With
-    `prune`, all other rules are removed; with `details`, the result has how each changed rule differs.
+    `labels`, `timed`, `every_secs`, `every_by` and `history` (`keep`: a different condition keeps as much
+    history as it can); absent members get their defaults. `rules` may also be the JSON of an array. With
+    `prune`, all other rules are removed; with `details`, the result shows how each changed rule differs.
     """
     asked = {"prune": prune, "dryRun": dry_run, "details": details}
     document = {name: value for name, value in asked.items() if value}
@@ -236,12 +236,12 @@ def remove_rule(detector_id: str, rule_id: str) -> Call[Identified]:
 
 
 def comparison(detector_id: str, rule_id: str, after: int | None = None) -> Call[Comparison]:
-    """Return how a rule and its draft differ; with `after`, those differences that come after an event."""
+    """Return how a rule and its draft differ; with `after`, also the differences after an event."""
     return Call("GET", _of(detector_id, "rules", rule_id, "comparison", after=after), typed(Comparison))
 
 
 def promote(detector_id: str, rule_id: str) -> Call[Rule]:
-    """Exchange the conditions of a rule and its draft, with their histories, and give the rule."""
+    """Swap the conditions and histories of a rule and its draft, and return the rule."""
     return post(_of(detector_id, "rules", rule_id, "promote"), Rule)
 
 
@@ -254,7 +254,7 @@ def list_relations(detector_id: str) -> Call[list[Relation]]:
 
 
 def relation_page(detector_id: str, name: str, after: int = 0, limit: int = PAGE) -> Call[RelationPage]:
-    """Return a page of the tuples of a relation; `Client.tuples` gives all."""
+    """Return a page of the tuples of a relation; `Client.tuples` yields all."""
     path = _of(detector_id, "relations", name, limit=limit, after=after or None)
     return Call("GET", path, typed(RelationPage))
 
@@ -266,9 +266,10 @@ def put_relation(
     content_type: str = "application/x-ndjson",
     **query: str,
 ) -> Call[Relation]:
-    """Create or replace a relation. A tuple is a sequence of strings, numbers and booleans, or one of them.
+    """Create or replace a relation. A tuple is a sequence of strings, numbers and booleans, or a single one.
 
-    `tuples` may also be a body of `content_type`, as `text/csv`; `query` then has `header` and `types`.
+    `tuples` may also be a body of `content_type`, such as `text/csv`; `query` may then have `header` and
+    `types`.
     """
     lines = (msgspec.json.encode(one) + b"\n" for one in tuples)
     body = tuples if isinstance(tuples, bytes) else b"".join(lines)
@@ -294,18 +295,18 @@ def delete_relation(detector_id: str, name: str) -> Call[Named]:
 
 
 def show_cluster() -> Call[dict[str, Any]]:
-    """Show what runs where."""
+    """Show nodes, front ends, workers and detectors."""
     return Call("GET", path_of("cluster"), typed(dict[str, Any]))
 
 
 def move_detector(detector_id: str, node: str | None = None) -> Call[dict[str, Any]]:
-    """Move a detector to the node with that id, by default to the other node with the most room."""
+    """Move a detector to the node with that id, by default to the one with the most room."""
     document = {} if node is None else {"node": node}
     return post(_of(detector_id, "move"), dict[str, Any], document)
 
 
 def drain_node(node: str) -> Call[dict[str, Any]]:
-    """Move all detectors off a node, and activate none there until `undrain_node`."""
+    """Move all detectors off a node, which gets none until `undrain_node`."""
     return post(path_of("cluster", "nodes", node, "drain"), dict[str, Any])
 
 
@@ -326,7 +327,7 @@ def evaluate(
     key: str = "",
     details: bool = False,
 ) -> Call[EventResult]:
-    """Evaluate an event; `variables` are its `context.vars`. `details` adds `keys`, `found` to actions."""
+    """Evaluate an event; `variables` are its `context.vars`. `details` adds `keys` and `found` to actions."""
     path = _of(detector_id, "evaluate") + "?details=true" * details
     body = event_body(fields, timestamp_ms, variables)
     return Call("POST", path, with_messages(EventResult), body, key)
@@ -350,7 +351,7 @@ def evaluate_batch(
 def ingest(
     detector_id: str, records: Iterable[Mapping[str, Any] | bytes], *, time: str | None = None, key: str = ""
 ) -> Call[Ingested]:
-    """Evaluate plain records, or their JSON, in the order of their times, which are in the field `time`."""
+    """Evaluate plain records, or their JSON, in the order of their times, which the field `time` has."""
     lines = [x if isinstance(x, bytes) else object_json(x, f"records[{n}]") for n, x in enumerate(records)]
     path = _of(detector_id, "ingest", time=time or None)
     return Call("POST", path, typed(Ingested), b"\n".join(lines), key, "application/x-ndjson")
@@ -376,7 +377,7 @@ def explain(
 
 
 def state(detector_id: str, **query: str) -> Call[dict[str, Any]]:
-    """Return what a detector holds, or what the query asks for, as the service gives it."""
+    """Return the state of a detector, or the part that the query requests, as sent by the service."""
     return Call(
         "GET", _of(detector_id, "state", **query), lambda envelope: dict(json.loads(bytes(envelope.result)))
     )

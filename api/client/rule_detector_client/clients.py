@@ -1,4 +1,4 @@
-"""The clients: one that waits for each answer, and one to be awaited."""
+"""The clients: a blocking and an asynchronous one."""
 
 import asyncio
 import os
@@ -33,12 +33,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 PATIENCE_S: Final = 60.0
-"""How long safe retries go on: far less than the ten minutes for which the service stores an answer."""
+"""How long safe retries continue: far less than the ten minutes for which the service stores answers."""
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class _Service:
-    """The methods of both clients as coroutines. For Client, nothing that they await ever waits."""
+    """The methods of both clients as coroutines, which never suspend for Client."""
 
     def __init__(self, token: str, options: dict[str, Any], opened: Opened, **sending: Any) -> None:
         self.base: httpx.URL = options["base_url"]
@@ -131,9 +131,9 @@ class _Service:
 
 
 class AsyncClient(_Service):
-    """The same as Client, with methods to be awaited; an asynchronous context manager.
+    """The same as Client with asynchronous methods; an asynchronous context manager.
 
-    It has at most `connections_max` connections at once. Each feed that is being read takes one.
+    It has at most `connections_max` connections. Each feed that is being read takes one.
     """
 
     def __init__(
@@ -177,9 +177,9 @@ class Client:
 
     Requests that are safe to repeat are retried for up to `patience_s` after the first failure: reads,
     requests that were certainly not carried out, and those with an idempotency key. `ca_file` has the
-    certificates to which the service's one may lead, as PEM; without it, the system's count. `on_retry` is
-    told why a request failed that is about to be retried, and the seconds since its first failure.
-    `transport` replaces the network, for tests.
+    certificates of trusted authorities, as PEM; the default is the system's. Before each retry, `on_retry` is
+    called with the error and the seconds since the first failure. `transport` replaces the network, for
+    tests.
     """
 
     def __init__(
@@ -218,7 +218,7 @@ class Client:
         self._http.close()
 
     def send(self, call: Call[T]) -> T:
-        """Carry out one call and give its result. Raises ServiceError."""
+        """Carry out one call and return its result. Raises ServiceError."""
         return _result_of(self._service.send(call))
 
     def detectors(self) -> Iterator[Detector]:
@@ -234,7 +234,7 @@ class Client:
         return _results_of(self._service.tuples(detector_id, name))
 
     def evaluate_many(self, detector_id: str, events: Iterable[Event]) -> Iterator[EventResult]:
-        """Evaluate events in order and in batches, and yield one result for each, none evaluated twice.
+        """Evaluate events in order, in batches, each exactly once, and yield one result for each.
 
         Raises ServiceError.
         """
@@ -248,7 +248,7 @@ class Client:
         *,
         details: bool = False,
     ) -> list[EventResult]:
-        """Evaluate events, each as the JSON of `{fields, timestamp_ms}`, and give one result for each.
+        """Evaluate events, each as the JSON of `{fields, timestamp_ms}`, and return one result for each.
 
         `variables` are the `context.vars` of all of them. With `details`, actions have `keys` and `found`.
         Raises ServiceError.
@@ -258,9 +258,9 @@ class Client:
     def ingest(
         self, detector_id: str, records: Iterable[Mapping[str, Any]], time: str | None = None
     ) -> Iterator[Ingested]:
-        """Evaluate plain records in batches, none twice, and yield what became of each batch.
+        """Evaluate plain records in batches, each exactly once, and yield the outcome of each batch.
 
-        `time` is the field with the time of a record; by default that is when it arrives. Raises
+        `time` is the field with the time of a record; by default, its time is that of arrival. Raises
         ServiceError, also if all records of a batch are refused.
         """
         return _results_of(self._service.ingest(detector_id, records, time))
@@ -268,18 +268,18 @@ class Client:
     def stream(self, detector_id: str, events: Iterable[Event]) -> Iterator[EventResult]:
         """Send events as they come, and yield one result for each while others are still being sent.
 
-        The events are read in a thread. A stream that ends early is not repeated: ServiceError says why.
+        The events are read in a thread. A stream that ends early is not repeated; ServiceError says why.
         """
         return stream(self._service.base, self._service.token, detector_id, events, self._service.tls)
 
     def firings(
         self, detector_id: str, after: int | None = None, on_break: OnBreak | None = None
     ) -> Iterator[Firing | Gap]:
-        """Yield the firings of a detector as they come: those after a `seq`, by default those to come.
+        """Yield the firings of a detector as they occur: those after a `seq`, by default new ones.
 
-        A Gap stands for firings that the service no longer keeps. After a break, goes on after the last
-        entry; `on_break` gets the reason, and the seconds until the next connection. It ends only with
-        ServiceError: the service refuses, or nothing ever answered at its address.
+        A Gap stands for firings that the service no longer stores. After a break, continues after the last
+        entry; `on_break` gets the reason, and the seconds until the next connection. Ends only with
+        ServiceError: the service refuses, or has never answered at its address.
         """
         return _results_of(self._service.firings(detector_id, after, on_break))
 
@@ -339,12 +339,12 @@ def _http_options(url: str, token: str, ca_file: str | os.PathLike[str] | None) 
         raise ServiceError("the token has characters that no token has; `serve` prints the first token")
     headers = httpx.Headers({"Authorization": f"Bearer {token}", "Content-Type": "application/json"})
     if verify is None and base.scheme == "http":
-        # It trusts nobody, and is not needed. To load the system's certificates takes 20 ms.
+        # An empty context, which is not used: loading the system's certificates would take 20 ms.
         verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     return {
         "base_url": base,
         "headers": headers,
-        # A proxy in the environment is not for connections within the machine.
+        # A proxy in the environment is not for connections within this machine.
         "trust_env": base.host not in _LOOPBACK,
         **({} if verify is None else {"verify": verify}),
     }

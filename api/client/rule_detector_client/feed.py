@@ -1,4 +1,4 @@
-"""The feed of a detector: the actions of its rules that notify, read on from a place, whatever breaks."""
+"""Reads the feed of a detector, the actions of its rules with `notify`, from a place on, across breaks."""
 
 import asyncio
 import random
@@ -15,13 +15,13 @@ from .results import Entry, ServiceError
 from .sending import RetryingSender
 
 WAIT_S_MAX: Final = 30.0
-"""The longest wait before the next connection, unless the service asks for a longer one."""
+"""The longest wait before the next connection, unless the service requests a longer one."""
 _WAIT_S: Final = 0.5
 _DOUBLINGS_MAX: Final = 10
 OPENED_AT_ONCE: Final = 16
-"""How many feeds are opened at once at most, however many are read."""
+"""The maximum number of feeds that are being opened at once, however many are read."""
 _TIMEOUT: Final = httpx.Timeout(60.0, connect=10.0)
-"""How long a feed may be silent. The service shows much more often that it is alive."""
+"""How long a feed may be silent. The service sends comments much more often."""
 _EVENT_STREAM: Final = "text/event-stream"
 _OK: Final = 200
 _NOT_FOUND: Final = 404
@@ -36,12 +36,12 @@ class Firing(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     priority: int
     keys: dict[str, Any]
-    """For whom it fired."""
+    """The values of the rule's keys."""
     found: dict[str, Any] | None = None
-    """What its counting members and terms found."""
+    """The values of its counting members and terms."""
     labels: dict[str, Any] = {}
     suppressed: int = 0
-    """How many firings at most once held back before this one."""
+    """How many firings `every_secs` suppressed before this one."""
     timed: bool = False
     """Whether time alone made it fire."""
     why: Any = None
@@ -49,14 +49,14 @@ class Firing(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Firings that the service no longer keeps: all with a `seq` from `first` to `last`."""
+    """Firings that the service no longer stores: those with a `seq` from `first` to `last`."""
 
     first: int = msgspec.field(name="from")
     last: int = msgspec.field(name="to")
 
 
 class _Entry(msgspec.Struct):
-    """What a server-sent event may have instead of a firing."""
+    """A server-sent event that is no firing."""
 
     gap: Gap | None = None
     errors: list[Entry] = []
@@ -66,23 +66,23 @@ class Event(NamedTuple):
     """A server-sent event."""
 
     id: int
-    """The number of the entry after which to go on."""
+    """The number of the entry after which to continue."""
     data: bytes
-    """Empty for the event that only says where a feed begins."""
+    """Empty for the event that only shows where a feed begins."""
 
 
 class Events:
-    """Takes server-sent events out of the bytes of a response."""
+    """Parses server-sent events from the bytes of a response."""
 
     def __init__(self) -> None:
         self._left = b""
         self._id = 0
         self._data: list[bytes] | None = None
-        """The lines of an event that has begun."""
+        """The lines of an incomplete event."""
 
     def take(self, data: bytes) -> Iterator[Event]:
         """Take the next bytes, and yield the events that they complete."""
-        # Not `splitlines`, for which a line ends at more characters, also at some that JSON does not escape.
+        # Not `splitlines`, which also splits at characters that JSON does not escape.
         *lines, self._left = (self._left + data).split(b"\n")
         for line in lines:
             name, _, value = line.rstrip(b"\r").partition(b":")
@@ -97,17 +97,17 @@ class Events:
 
 
 OnBreak = Callable[[ServiceError, float], None]
-"""Gets why a connection ended, and the seconds until the next one."""
+"""Called with the reason why a connection ended, and the seconds until the next one."""
 
 _Pieces = AsyncGenerator[httpx.Response | bytes, None]
 Opened = Callable[..., _Pieces]
-"""Yields a response, which is read whole unless its status is 200, and then its body piece by piece."""
+"""Yields a response, read whole unless its status is 200, and then its body piece by piece."""
 
 
 async def opened(http: httpx.AsyncClient, opening: asyncio.Semaphore, path: str, **how: Any) -> _Pieces:
-    """Yield what `Opened` says. Raises httpx.HTTPError."""
+    """Yield a response and the pieces of its body (see `Opened`). Raises httpx.HTTPError."""
     async with AsyncExitStack() as stack:
-        # A detector may have to be activated for it.
+        # Opening a feed may activate its detector.
         async with opening:
             response = await stack.enter_async_context(http.stream("GET", path, **how))
         if response.status_code != _OK:
@@ -118,7 +118,7 @@ async def opened(http: httpx.AsyncClient, opening: asyncio.Semaphore, path: str,
 
 
 async def opened_at_once(http: httpx.Client, path: str, **how: Any) -> _Pieces:
-    """Yield the same, without anything to be awaited. Raises httpx.HTTPError."""
+    """Yield the same without suspending. Raises httpx.HTTPError."""
     with http.stream("GET", path, **how) as response:  # noqa: ASYNC212 -- it waits where the caller does
         if response.status_code != _OK:
             response.read()
@@ -138,10 +138,10 @@ class FeedReader:
     async def entries(
         self, detector_id: str, after: int | None = None, on_break: OnBreak | None = None
     ) -> AsyncGenerator[Firing | Gap, None]:
-        """Yield the firings after a place, by default those to come, and what of them is gone.
+        """Yield the firings after a place, by default new ones, and gaps for firings that are gone.
 
-        After each break, tells `on_break` why and how long it waits, and goes on after the last entry. Raises
-        ServiceError if the service refuses, or if nothing ever answered at the address.
+        After each break, calls `on_break`, waits, and continues after the last entry. Raises ServiceError if
+        the service refuses, or has never answered at the address.
         """
         failures = 0
         while True:
@@ -200,7 +200,7 @@ class FeedReader:
 
 
 def _entry_of(event: Event) -> Firing | Gap | None:
-    """Return what an event has. Raises ServiceError if that is an error, which then ends the feed."""
+    """Return the entry in an event. Raises ServiceError for an error, which ends the feed."""
     if not event.data:
         return None
     entry = msgspec.json.decode(event.data, type=_Entry)

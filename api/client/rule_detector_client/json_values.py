@@ -1,4 +1,4 @@
-"""Converts what callers send to JSON, as the engine's library does: numbers of any type count by value."""
+"""Converts values to JSON like the engine's library: numbers of any type count by value."""
 
 import json
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _NAME_CHARS_SHOWN: Final = 80
 
 
 def event_json(fields: Mapping[str, Any] | msgspec.Raw, timestamp_ms: Any) -> bytes:
-    """Return an event as JSON; fields that are JSON already stay as they are.
+    """Return an event as JSON; fields that are JSON already are not converted.
 
     Raises ServiceError 1001 with the name of a field that JSON cannot express.
     """
@@ -28,7 +28,7 @@ def event_json(fields: Mapping[str, Any] | msgspec.Raw, timestamp_ms: Any) -> by
 
 
 def time_json(timestamp_ms: Any) -> bytes:
-    """Return a time as a member of a JSON object. Raises ServiceError 1001 if it is none."""
+    """Return a time as a member of a JSON object. Raises ServiceError 1001 if it is no time."""
     if isinstance(timestamp_ms, datetime) and timestamp_ms.utcoffset() is not None:
         timestamp_ms = (timestamp_ms - _EPOCH) / timedelta(milliseconds=1)
     time = _number(timestamp_ms, "timestamp_ms")
@@ -43,7 +43,7 @@ def event_body(
     variables: Mapping[str, Any] | None,
     more: Mapping[str, Any] | None = None,
 ) -> bytes:
-    """Return the body of a request about one event. Raises ServiceError 1001 as `event_json` does."""
+    """Return the body of a request about one event. Raises ServiceError 1001 like `event_json`."""
     members: dict[str, Any] = {"event": msgspec.Raw(event_json(fields, timestamp_ms))}
     if variables is not None:
         members["context"] = {"vars": msgspec.Raw(object_json(variables, "vars"))}
@@ -51,9 +51,9 @@ def event_body(
 
 
 def object_json(value: Any, place: str) -> bytes:
-    """Return fields or vars as JSON. Raises ServiceError 1001 as `event_json` does."""
+    """Return fields or vars as JSON. Raises ServiceError 1001 like `event_json`."""
     plain = _object(value, place, _DEPTH_MAX)
-    # The standard encoder, since msgspec writes no integers past 64 bits. Lone surrogates become escapes.
+    # The standard encoder: msgspec writes no integers beyond 64 bits. Lone surrogates become escapes.
     return json.dumps(plain, allow_nan=False, separators=(",", ":")).encode()
 
 
@@ -66,7 +66,7 @@ def _object(value: Any, place: str, depth: int) -> dict[str, Any]:
     for name, member in value.items():
         if not isinstance(name, str):
             _refuse(place, f"expected names that are strings, got {ascii(name)[:_NAME_CHARS_SHOWN]}")
-        # To name the place takes longer than to look at a text.
+        # Naming the place takes longer than checking a text.
         if type(member) is str:
             plain[str.__str__(name)] = member
         else:
@@ -92,7 +92,7 @@ def _plain(value: Any, place: str, depth: int) -> Any:
 
 
 def _number(value: Any, place: str) -> float | None:
-    """Convert a number or boolean of any type; give None for anything else."""
+    """Convert a number or boolean of any type; return None for anything else."""
     try:
         number = _converted(value)
     except ArithmeticError:

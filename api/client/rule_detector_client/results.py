@@ -6,7 +6,7 @@ import msgspec
 
 _REFUSALS: Final = range(400, 500)
 _PASSING: Final = frozenset({408, 425, 429})
-"""Those of these statuses that pass."""
+"""The temporary ones of these statuses."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -20,7 +20,7 @@ class ServiceError(Exception):
     """The service refused, or did not answer.
 
     `status` is the HTTP status and `code` the code of the first of `entries`; both are None without an answer
-    of the service. `in_doubt` means that the request may have been carried out.
+    from the service. `in_doubt` means that the request may have been carried out.
     """
 
     def __init__(
@@ -43,12 +43,12 @@ class ServiceError(Exception):
 
     @property
     def is_refusal(self) -> bool:
-        """Whether the service would answer the same if it was asked again."""
+        """Whether the service would answer the same again."""
         return self.status in _REFUSALS and self.status not in _PASSING
 
     @property
     def code(self) -> int | None:
-        """The code of the first error, None without an answer of the service."""
+        """The code of the first error; None without an answer from the service."""
         return self.entries[0].code if self.entries else None
 
 
@@ -62,7 +62,7 @@ class Envelope(msgspec.Struct, frozen=True):
 
 
 class Identified(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The id of what was created, deleted or revoked; for a new rule, the service's messages about it."""
+    """The id of a created, deleted or revoked object; for a new rule, also the messages about it."""
 
     id: str
     messages: list[Entry] = []
@@ -84,7 +84,7 @@ class Token(msgspec.Struct, frozen=True):
 
 
 class ListedToken(msgspec.Struct, frozen=True):
-    """A token without its secret; times that are not known are None, as are bounds that it does not have."""
+    """A token without its secret. Unknown times and missing bounds are None."""
 
     id: str
     hint: str
@@ -93,7 +93,7 @@ class ListedToken(msgspec.Struct, frozen=True):
     used_ms: int | None
     scopes: list[str] | None = None
     detectors: list[str] | None = None
-    """The ids of the detectors that it is for."""
+    """The ids of the detectors that it may use."""
     expires_ms: int | None = None
     events_per_s: float | None = None
 
@@ -126,7 +126,7 @@ class LoggedChange(msgspec.Struct, frozen=True, rename={"detector_id": "detector
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """A page of the changes log, and after which number to go on."""
+    """A page of the changes log, and the number after which the next page begins."""
 
     changes: list[LoggedChange]
     next: int
@@ -153,14 +153,14 @@ class Rule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class ShownRule(Rule, frozen=True, kw_only=True):
-    """A rule with its condition as text: the canonical one, and as it was written."""
+    """A rule with its condition as text: canonical, and as written."""
 
     text: str
     source: str
 
 
 class RuleDifference(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a changed rule differs: its members, and the canonical texts of a condition that is another one."""
+    """How a changed rule differs: its members, and the canonical texts of a different condition."""
 
     name: str
     members: list[str]
@@ -169,23 +169,23 @@ class RuleDifference(msgspec.Struct, frozen=True, omit_defaults=True):
     before: str = ""
     after: str = ""
     begins_anew: list[str] = []
-    """Of a history that is partly kept, the parts of the condition that begin anew."""
+    """If the history is partly kept, the parts of the condition whose history restarts."""
 
 
 class RulesChanged(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The names of the rules that a change of many adds, changes, removes, and leaves as they are."""
+    """The names of the rules that were created, changed, removed, and left unchanged."""
 
     created: list[str]
     changed: list[str]
     removed: list[str]
     unchanged: list[str]
     details: list[RuleDifference] = []
-    """How each changed rule differs, if that was asked for."""
+    """How each changed rule differs, if requested."""
     messages: list[Entry] = []
 
 
 class VersionOfRule(Rule, frozen=True, kw_only=True):
-    """A rule with its condition as it was written."""
+    """A rule with its condition as written."""
 
     source: str
 
@@ -198,7 +198,7 @@ class TokenOfChange(msgspec.Struct, frozen=True):
 
 
 class Version(msgspec.Struct, frozen=True):
-    """A version of a rule: when it was made, and by whose token; None where that is not known."""
+    """A version of a rule: when it was made, and by whose token; None if unknown."""
 
     version: int
     time_ms: int | None
@@ -216,14 +216,14 @@ class Relation(msgspec.Struct, frozen=True):
 
 
 class RelationPage(msgspec.Struct, frozen=True):
-    """A page of the tuples of a relation, and what to send as `after` for the next one; None at the end."""
+    """A page of the tuples of a relation, and the `after` of the next page; None at the end."""
 
     tuples: list[list[str | int | float | bool]]
     next: int | None
 
 
 class Named(msgspec.Struct, frozen=True):
-    """The name of a relation that was deleted."""
+    """The name of a deleted relation."""
 
     name: str
 
@@ -238,11 +238,11 @@ class Action(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     notify: bool
     labels: dict[str, Any] = {}
     suppressed: int = 0
-    """How many actions for the same values were held back since the one before."""
+    """How many actions for the same values were suppressed since the previous one."""
     keys: dict[str, Any] | None = None
-    """The values of the rule's keys, if details were asked for."""
+    """The values of the rule's keys, if details were requested."""
     found: dict[str, Any] | None = None
-    """What its counting members and terms found, if details were asked for."""
+    """The values of its counting members and terms, if details were requested."""
     time_ms: float | None = msgspec.field(default=None, name="time_ms")
     """When it fired, if it fired because time passed."""
     timed: bool = False
@@ -258,7 +258,7 @@ class EventResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RefusedRecord(msgspec.Struct, frozen=True):
-    """A record that was refused; `index` is its number among those of its request, from 0."""
+    """A refused record; `index` is its number among those of its request, from 0."""
 
     index: int
     code: int
@@ -266,7 +266,7 @@ class RefusedRecord(msgspec.Struct, frozen=True):
 
 
 class Ingested(msgspec.Struct, frozen=True):
-    """What became of records: `fired` counts actions, and `errors` has the first refusals."""
+    """The outcome of records: `fired` counts actions, and `errors` has the first refusals."""
 
     accepted: int
     refused: int
@@ -275,7 +275,7 @@ class Ingested(msgspec.Struct, frozen=True):
 
 
 class ExplainedNode(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A condition at the event that is explained, or between two events, with the conditions inside."""
+    """A condition at the explained event, or between two events, with the conditions inside."""
 
     text: str
     verdict: bool
@@ -285,15 +285,15 @@ class ExplainedNode(msgspec.Struct, frozen=True, omit_defaults=True):
     witness_ms: float | None = None
     until_ms: float | None = None
     found: float | dict[str, Any] | None = None
-    """What was counted or added; of a comparison, the values of its terms by their texts. Absent past the
-    range of a double; `note` says so then."""
+    """The value of an aggregate; for a comparison, the values of its terms by their texts. Absent beyond the
+    range of a double, which `note` then says."""
     since_ms: float | None = None
     """Between two events: all later events so far had this verdict."""
     note: str = ""
 
 
 class ExplainedRule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A rule at the event that is explained."""
+    """A rule at the explained event."""
 
     rule_id: str = msgspec.field(name="ruleId")
     name: str
@@ -302,7 +302,7 @@ class ExplainedRule(msgspec.Struct, frozen=True, omit_defaults=True):
     why_not: list[str] | None = None
     shadow: bool = False
     fires_ms: float | None = None
-    """When the rule, which is timed, fires by time if the event comes and then nothing else does."""
+    """When the timed rule fires by time, if only this event happens."""
 
 
 class Example(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -343,7 +343,7 @@ class Comparison(msgspec.Struct, frozen=True):
     young_until_ms: float | msgspec.UnsetType | None = msgspec.UNSET
     """Until when the two may differ because one has seen fewer events; None without a bound."""
     differences: list[Difference] = []
-    """Oldest first; only if they were asked for."""
+    """The differences, oldest first, if requested."""
 
 
 class ParsedCondition(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -19,7 +19,7 @@ from .results import Envelope, EventResult, ServiceError
 T = TypeVar("T")
 
 OnRetry: TypeAlias = Callable[[ServiceError, float], None]
-"""Is told why a call failed that is about to be repeated, and the seconds since its first failure."""
+"""Called before a call is repeated, with the error and the seconds since its first failure."""
 
 NOT_DONE: Final = frozenset({1401, 1501, 1503})
 """Codes that guarantee that nothing was done."""
@@ -36,7 +36,7 @@ _RETRY_AFTER_S_MAX: Final = 10.0
 
 @dataclass(slots=True)
 class RetryingSender:
-    """Sends calls to the service at one address, and repeats them while that is safe."""
+    """Sends calls to the service at one address, and repeats them if that is safe."""
 
     url: str
     request: Callable[..., Awaitable[httpx.Response]]
@@ -47,7 +47,7 @@ class RetryingSender:
     has_answered: bool = False
 
     async def carry_out(self, call: Call[T]) -> T:
-        """Return the result of a call, which is repeated while that is safe.
+        """Return the result of a call, which is repeated if that is safe.
 
         It is not repeated later than `patience_s` after the first failure. Raises ServiceError.
         """
@@ -62,7 +62,7 @@ class RetryingSender:
                 failed_at_s = now_s if failed_at_s is None else failed_at_s
                 in_doubt = in_doubt or error.in_doubt
                 if key and error.code == _TOO_MANY and not in_doubt:
-                    # There may be no room to store another answer. Nothing was done yet, so no key is needed.
+                    # There may be no room to store another answer. Nothing was done, so no key is needed.
                     key = ""
                     continue
                 safe = self._may_repeat(error, can_repeat=bool(key) or not call.changes, has_key=bool(key))
@@ -75,7 +75,7 @@ class RetryingSender:
 
     def _may_repeat(self, error: ServiceError, *, can_repeat: bool, has_key: bool) -> bool:
         if not error.sent:
-            # If nothing ever answered at the address, it may be wrong.
+            # If there was never an answer, the address may be wrong.
             return self.has_answered or has_key
         return error.code in NOT_DONE or (error.in_doubt and can_repeat)
 
@@ -167,7 +167,7 @@ class Event(msgspec.Struct, frozen=True):
     timestamp_ms: float
 
     def json(self) -> bytes:
-        """Return the event as it stands in a batch, its numbers as the library takes them.
+        """Return the event as JSON for a batch, with numbers converted like in the library.
 
         Raises ServiceError 1001 with the name of a field that JSON cannot express.
         """
@@ -220,9 +220,9 @@ async def send_events(
     *,
     details: bool = False,
 ) -> list[EventResult]:
-    """Evaluate events in order, each the JSON of `{fields, timestamp_ms}`; give one result for each.
+    """Evaluate events in order, each the JSON of `{fields, timestamp_ms}`; return one result for each.
 
-    Where one event causes a batch to be refused, halving finds it, and the others are still evaluated.
+    If one event causes a batch to be refused, it is found by halving, and the others are still evaluated.
     Raises ServiceError.
     """
     results: list[EventResult] = []
@@ -246,7 +246,7 @@ async def send_events(
         if len(given) != len(batch):
             raise ServiceError(f"the service answered {len(given)} of {len(batch)} events")
         done = next((place for place, one in enumerate(given) if _did_not_fit(one)), len(given))
-        # The first event of a batch is always evaluated, so this comes to an end.
+        # The first event of a batch is always evaluated, so this terminates.
         assert done > 0 or not given, "the first event of a batch fits"
         results += given[:done]
         if done < len(batch):

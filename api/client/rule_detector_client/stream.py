@@ -1,7 +1,7 @@
 """One NDJSON stream of events: results arrive while events are still being sent.
 
-httpx sends a whole request before it reads the answer, so a stream has a connection of its own. It goes
-through no proxy.
+httpx sends a whole request before it reads the answer, so a stream has its own connection, without any
+proxy.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ T = TypeVar("T")
 
 _CONNECT_S: Final = 10.0
 _IDLE_S: Final = 10.0
-"""The time between blank lines, without which the service ends a stream that is silent for 30 s."""
+"""The interval of blank lines; without them, the service ends a stream that is silent for 30 s."""
 _BLANK: Final = b"1\r\n\n\r\n"
 _END: Final = b"0\r\n\r\n"
 _READ_BYTES: Final = 64 * 1024
 _LOOK_AGAIN_S: Final = 1.0
-"""After which a thread that waits sees that its connection was closed meanwhile."""
+"""The time after which a waiting thread notices that its connection was closed."""
 _OK: Final = 200
 
 
@@ -47,7 +47,7 @@ def _chunk(event: Event) -> bytes:
 
 
 class _Reader:
-    """Reads the answer to one stream as its bytes arrive. Knows neither sockets nor threads."""
+    """Parses the answer to one stream as its bytes arrive, without sockets or threads."""
 
     def __init__(self, url: httpx.URL, token: str, detector_id: str) -> None:
         self._http = h11.Connection(h11.CLIENT)
@@ -142,12 +142,12 @@ class _Encrypted:
             left = left[self._called(lambda: self._there.send(left)) :]  # noqa: B023 -- called at once
 
     def shutdown(self, how: int) -> None:
-        """End it in these directions."""
+        """End the connection in these directions."""
         with self._calling:
             self._there.shutdown(how)
 
     def close(self) -> None:
-        """Let go of it. Whoever waits for it is told by an OSError within a second."""
+        """Close the connection. A waiting thread gets an OSError within a second."""
         with self._calling:
             self._there.close()
 
@@ -259,7 +259,7 @@ async def stream_async(
             try:
                 await outgoing.drain()
             except OSError:
-                # The service has closed the connection. Its answer says why.
+                # The service has closed the connection; its answer says why.
                 return
         blanks.cancel()
         outgoing.write(_END)

@@ -1,5 +1,5 @@
 # ruff: noqa: INP001 -- setuptools loads it by its path
-"""A step of the build: a wheel that is built from a git checkout, or with COMMIT set, tells its commit."""
+"""A build step: wheels built from a git checkout, or with COMMIT set, contain the commit."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ class BuildWithCommit(build_py):  # type: ignore[misc]
     """Copies the packages, and writes the commit beside them."""
 
     def run(self) -> None:
-        """Build as usual; an editable install tells the commit of its checkout by itself."""
+        """Build as usual. An editable install reads the commit from its checkout."""
         super().run()
         commit = os.environ.get("COMMIT", "")[:12] or _checked_out()
         if commit and not self.editable_mode:

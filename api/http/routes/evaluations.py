@@ -222,7 +222,7 @@ async def firings(detectorId: str, query: messages.FiringsQuery) -> Response | F
     scope="read",
     summary="Look inside a detector",
     text="Returns the detector in numbers: clock, events, rules, keys, bytes, journal, snapshot, worker. "
-    "With `list`, returns a page of its keys, memories or rules; with `rule` and `key`, the current verdict "
+    "With `list`, returns a page of its keys, memories or rules; with `rule` and `key`, the standing verdict "
     "of a rule, as a tree; with `rule`, `list=keys` and `true=true`, the keys for which the rule is true. "
     "It delays events by a few milliseconds at most.",
     query=StateQuery,

@@ -187,7 +187,7 @@ class StateQuery(Struct):
     ) = UNSET
     """The `after` of the previous page."""
     rule: Annotated[str, Meta(extra={"expected": "the id of a rule"})] | UnsetType = UNSET
-    """The current verdict of the rule with this id, as a tree."""
+    """The standing verdict of the rule with this id, as a tree."""
     true: Annotated[Literal["true"], Meta(extra={"expected": "`true`"})] | UnsetType = UNSET
     """With `rule` and `list=keys`: a page of the keys for which the rule is true now."""
     key: Annotated[str, Meta(extra={"expected": "a JSON object of strings, numbers and booleans"})] = "{}"
