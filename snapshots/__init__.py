@@ -1,1 +1,1 @@
-"""Durable storage: journals, snapshots, and the takeover of a folder. Knows neither rules nor Ray."""
+"""Durable storage: journals, snapshots, and the takeover of a folder. Independent of rules and Ray."""

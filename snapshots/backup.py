@@ -1,4 +1,4 @@
-"""Copies a folder while its owner goes on writing to it, so that a recovery can use the copy."""
+"""Copies a folder while its owner keeps writing to it, so that a recovery can use the copy."""
 
 import os
 import time
@@ -16,11 +16,11 @@ _BLOCK_BYTES: Final = 1 << 20
 
 
 def copy_folder(folder: Path, target: Path, files: Files | None = None) -> int:
-    """Copy what a recovery of a folder needs into a new folder, durably; return the number of bytes.
+    """Copy the files that a recovery needs into a new folder, durably; return the number of bytes.
 
     The copy has every record that was written before the call, and perhaps later ones; the last one may be
-    torn. Unfinished files and copies of damaged ones are left out. Raises StorageError; NothingUsable if the
-    folder has no snapshot or has gone.
+    torn. Unfinished files and copies of damaged ones are left out. Raises StorageError, and NothingUsable if
+    the folder has no snapshot or is gone.
     """
     files = files or RealFiles()
     if folder.is_symlink():
@@ -34,16 +34,16 @@ def copy_folder(folder: Path, target: Path, files: Files | None = None) -> int:
 
 
 def _open_all(folder: Path, files: Files, opened: ExitStack) -> dict[str, IO[bytes]]:
-    """Open all files that a folder has at one moment.
+    """Open all files of a folder as of one moment.
 
-    An open file stays readable when its owner removes it. Of the segments that existed at that moment only
+    An open file stays readable when its owner removes it. Of the segments that existed at that moment, only
     the last can still grow, so the copy has no hole.
     """
     for _ in range(_TRIES):
         found = listing(files.names(folder))
         if not found.snapshots:
             raise NothingUsable(f"{folder} holds no snapshot")
-        # A segment tells what its writer has read of earlier ones, so those must be copied after it.
+        # A segment records what its writer has read of earlier ones, so those must be copied after it.
         names = [*reversed(found.segments.values()), *found.snapshots.values()]
         names += [*found.claims.values(), *found.pages.values(), *found.dues.values()]
         names += [mark_name(*place, first) for place, first in found.marks.items()]
@@ -51,10 +51,10 @@ def _open_all(folder: Path, files: Files, opened: ExitStack) -> dict[str, IO[byt
         with ExitStack() as stack, suppress(FileNotFoundError):
             for name in names:
                 sources[name] = stack.enter_context(os.fdopen(open_regular(folder / name), "rb"))
-            # If a file was removed meanwhile, a snapshot that replaces it may be missing here.
+            # If a file was removed meanwhile, the snapshot that replaces it may be missing in this listing.
             now = files.names(folder)
             segments = listing(now).segments
-            # A mark without its segment says that this is lost, unless both came during the first listing.
+            # A mark without its segment means a lost segment, unless both were created during the listing.
             whole = all(place in found.segments or place not in segments for place in found.marks)
             if whole and set(names) <= set(now):
                 opened.push(stack.pop_all())

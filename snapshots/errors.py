@@ -4,15 +4,15 @@ from pathlib import Path
 
 
 class StorageError(Exception):
-    """A folder cannot be read or written as it must be. The base class of all storage errors."""
+    """A folder cannot be read or written. The base class of all storage errors."""
 
 
 class Damaged(StorageError):
-    """A file is not what was written: a checksum, a length or a name does not fit."""
+    """A file differs from what was written: a checksum, a length or a name does not fit."""
 
 
 class Hole(StorageError):
-    """Records that were there are missing, so the later ones cannot be used."""
+    """Records that once existed are missing, so that later ones cannot be used."""
 
 
 class NewerFormat(StorageError):
@@ -24,7 +24,7 @@ class OlderFormat(StorageError):
 
 
 def other_format(done: str, version: int, newest: int, oldest: int | None = None) -> StorageError:
-    """Return the error for what another program has done, with a version that this one does not know."""
+    """Return the error for data of another program with a version that this one does not know."""
     newer = version > newest
     known = f"version {newest}" if oldest is None else f"versions {oldest} to {newest}"
     return (NewerFormat if newer else OlderFormat)(
@@ -34,7 +34,7 @@ def other_format(done: str, version: int, newest: int, oldest: int | None = None
 
 
 class NothingUsable(StorageError):
-    """No snapshot of a folder can be used. Starting empty would silently lose the others."""
+    """No snapshot of a folder can be used. Starting empty would silently lose data."""
 
 
 class NoRoom(StorageError):
@@ -54,7 +54,7 @@ class Fenced(StorageError):
 
 
 class ClaimRemoved(Fenced):
-    """This owner's claim was removed, though no later owner can be seen."""
+    """This owner's claim was removed, but there is no later owner."""
 
 
 class WrongFolder(StorageError):
@@ -69,7 +69,7 @@ class FolderInUse(StorageError):
     """Another process holds the lock on the data folder."""
 
     def __init__(self, folder: Path, pid: int | None, host: str = "") -> None:
-        """`host` is the machine of the process, empty if that is not known."""
+        """`host` is the machine of the process, empty if unknown."""
         holder = f"by the process with pid {pid}" if pid is not None else "by another process"
         where = f" on the host {host}" if host else ""
         super().__init__(f"the data folder {folder} is in use {holder}{where}")

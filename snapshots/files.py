@@ -34,7 +34,7 @@ _UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, e
 
 
 def _find_fallocate() -> Callable[[int, int, int, int], int] | None:
-    """Return Linux's call, if it exists; `os.posix_fallocate` would make the journal longer."""
+    """Return Linux's `fallocate`, if it exists; `os.posix_fallocate` would make the journal longer."""
     try:
         call = ctypes.CDLL(None, use_errno=True).fallocate64
     except (AttributeError, OSError):
@@ -69,7 +69,7 @@ class OpenFile(Protocol):
         """Return once everything written is on the disk."""
 
     def sync_data(self) -> None:
-        """Return once everything written is on the disk; the file's times may not be."""
+        """Return once everything written, except perhaps the file's times, is on the disk."""
 
     def is_named(self, path: Path) -> bool:
         """Whether the path names this very file."""
@@ -100,7 +100,7 @@ class Files(Protocol):
         """Create an empty file. Raises FileExistsError if the name is taken."""
 
     def write_again(self, path: Path, offset: int, data: bytes) -> None:
-        """Write the bytes that a file has at an offset once more, and sync them."""
+        """Rewrite the existing bytes of a file at an offset, and sync them."""
 
     def rename(self, old: Path, new: Path) -> None:
         """Rename a file within its folder, atomically, replacing any file of the new name."""
@@ -109,10 +109,10 @@ class Files(Protocol):
         """Remove a file."""
 
     def make_folder(self, folder: Path) -> None:
-        """Make a folder and the missing ones above it, and sync their names."""
+        """Create a folder and its missing parents, and sync their names."""
 
     def add_folder(self, folder: Path) -> None:
-        """Make a folder in one that exists; its name is not synced. Raises FileExistsError if it is taken."""
+        """Create a folder in an existing one, without a sync. Raises FileExistsError if the name is taken."""
 
     def remove_folder(self, folder: Path) -> None:
         """Remove an empty folder."""
@@ -121,9 +121,9 @@ class Files(Protocol):
         """Return once the names in a folder are on the disk."""
 
     def at_once(self, calls: Sequence[Callable[[], None]]) -> None:
-        """Make calls that sync, at the same time; return, or raise what one of them raised, after the last.
+        """Make calls that sync concurrently. After all have ended, raises what one of them has raised.
 
-        The system merges syncs that come together.
+        The file system merges concurrent syncs.
         """
 
 
@@ -131,7 +131,7 @@ class _RealFile(OpenFile):
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         status = os.fstat(descriptor)
-        # No other file can have these while this one is open, even after its name is gone.
+        # No other file can have this identity while this one is open, even after its name is gone.
         self._identity = status.st_ino, status.st_dev
 
     def write(self, data: bytes) -> int:
@@ -172,7 +172,7 @@ class _RealFile(OpenFile):
 
 
 class RealFiles(Files):
-    """The operating system's calls. Files and folders are readable by their user alone."""
+    """The operating system's calls. Files and folders are readable only by their user."""
 
     def names(self, folder: Path) -> list[str]:
         try:
@@ -187,14 +187,14 @@ class RealFiles(Files):
             if len(start) < _SHORT_BYTES:
                 return start
             os.lseek(descriptor, 0, os.SEEK_SET)
-            # A buffer would only be copied: everything is read at once.
+            # No buffer, which would only be copied: everything is read at once.
             with FileIO(descriptor, closefd=False) as file:
                 return file.readall()
         finally:
             os.close(descriptor)
 
     def read_start(self, path: Path, bytes_: int) -> bytes:
-        # Each activation reads several, and a file object takes longer than its read.
+        # Each activation reads several files, and a file object takes longer than the read.
         descriptor = open_regular(path)
         try:
             return os.read(descriptor, bytes_)
@@ -208,7 +208,7 @@ class RealFiles(Files):
         return _RealFile(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
 
     def write_again(self, path: Path, offset: int, data: bytes) -> None:
-        # A symbolic link could lead anywhere. `create` follows none either: O_EXCL forbids it.
+        # A symbolic link could lead anywhere. `create` does not follow links either, because of O_EXCL.
         descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             _write_all_at(descriptor, offset, data)
@@ -275,7 +275,7 @@ class storage_errors:  # noqa: N801 -- a function with a decorator takes ten tim
 
 
 def close_and_remove(file: OpenFile, path: Path, files: Files) -> None:
-    """Close a file that nobody needs, and remove it if that is possible."""
+    """Close a file that is no longer needed, and remove it if possible."""
     with contextlib.suppress(OSError):
         file.close()
     with contextlib.suppress(OSError):
@@ -283,7 +283,7 @@ def close_and_remove(file: OpenFile, path: Path, files: Files) -> None:
 
 
 def write_all(file: OpenFile, data: bytes) -> None:
-    """Write all of `data`, in as many calls as that takes."""
+    """Write all of `data`, in as many calls as necessary."""
     rest = memoryview(data)
     while rest:
         taken = file.write(rest)  # type: ignore[arg-type]
@@ -293,10 +293,10 @@ def write_all(file: OpenFile, data: bytes) -> None:
 
 
 def open_regular(path: Path) -> int:
-    """Open a file for reading, and return the descriptor. Raises OSError, also for what is no regular file.
+    """Open a regular file for reading, and return the descriptor. Raises OSError.
 
-    Whoever made the folder, such as a stranger's backup, could have put a symbolic link to any file of this
-    user there, or a pipe, which would block whoever opens it.
+    A stranger's backup could contain a symbolic link to any file of this user, or a pipe, which would block
+    the opening process.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)

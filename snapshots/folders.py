@@ -15,9 +15,9 @@ from snapshots.write.snapshot_writer import SnapshotWriter
 def create_folder(
     folder: Path, body: bytes | Iterator[bytes], *, version: int, files: Files | None = None
 ) -> None:
-    """Make a folder with a first snapshot, of record 0 and epoch 0, durably. May be repeated.
+    """Create a folder with a first snapshot, of record 0 and epoch 0, durably. May be repeated.
 
-    A body may come in pieces. Raises StorageError; NothingUsable for a folder that was used and has lost its
+    The body may come in pieces. Raises StorageError, and NothingUsable for a used folder that has lost its
     snapshots.
     """
     files = files or RealFiles()
@@ -35,10 +35,10 @@ def create_folder(
 
 
 def create_folders(parent: Path, names: Sequence[str], body: bytes, *, version: int, files: Files) -> None:
-    """Make new folders in a folder, each with the same first snapshot, of record 0 and epoch 0, durably.
+    """Create folders in a folder, each with the same first snapshot, of record 0 and epoch 0, durably.
 
-    Raises NoRoom after removing the new folders, if that is possible. After any other StorageError, some
-    folders may be left, and nobody knows whether their snapshots are whole.
+    Raises NoRoom after removing the new folders, if possible. After any other StorageError, some folders may
+    be left, and it is unknown whether their snapshots are whole.
     """
     content = snapshot_file.encode(snapshot_file.Snapshot(0, 0, version, body))
     try:
@@ -63,7 +63,7 @@ def create_folders(parent: Path, names: Sequence[str], body: bytes, *, version: 
 
 
 def _finish(file: OpenFile, folder: Path, files: Files) -> None:
-    """Sync a new folder with its only file, and close that."""
+    """Sync a new folder and its only file, and close the file."""
     try:
         file.sync()
     finally:
@@ -78,7 +78,7 @@ def has_snapshot(folder: Path, files: Files | None = None) -> bool:
 
 
 def is_unused(folder: Path, files: Files | None = None) -> bool:
-    """Whether a folder holds at most what `create_folder` makes. Raises StorageError."""
+    """Whether a folder contains at most what `create_folder` creates. Raises StorageError."""
     files = files or RealFiles()
     with storage_errors(f"{folder} cannot be read"):
         names = listing(files.names(folder))
@@ -87,7 +87,7 @@ def is_unused(folder: Path, files: Files | None = None) -> bool:
 
 
 def destroy_folder(folder: Path, files: Files | None = None) -> None:
-    """Remove a folder with everything in it. May be repeated if it fails half-way. Raises StorageError.
+    """Remove a folder with its contents. May be repeated after a failure. Raises StorageError.
 
     Removes the snapshots before the journal, because a folder without a snapshot is refused.
     """

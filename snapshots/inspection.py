@@ -1,4 +1,4 @@
-"""Reports what is in a folder, and what a recovery would make of it. Changes and claims nothing."""
+"""Reports the contents of a folder, and the outcome of a recovery, without changing or claiming it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +30,8 @@ class SegmentReport:
     """A segment, read up to the first record that does not fit.
 
     `first` is None if the header cannot be read, `last` if there is no record. `reason` says what does not
-    fit and at which offset, `torn` that an unfinished write explains it. `counts` says whether any of the
-    segment belongs to the folder's history.
+    fit and at which offset, `torn` whether an unfinished write explains it. `counts` says whether any part of
+    the segment belongs to the folder's history.
     """
 
     name: str
@@ -63,12 +63,12 @@ class FolderReport:
     journal_bytes: int
     """The length of the records that a recovery would read after the snapshot."""
     damage: tuple[Damage, ...]
-    """What a recovery would set aside."""
+    """The files that a recovery would set aside."""
     refusal: str | None
 
 
 def inspect_folder(folder: Path, files: Files | None = None) -> FolderReport:
-    """Report on a folder, also while its owner writes to it. Raises StorageError."""
+    """Report on a folder, even while its owner writes to it. Raises StorageError."""
     files = files or RealFiles()
     names, plan = _planned(folder, files, thorough=True)
     obsolete = {path.name for path in plan.obsolete}
@@ -99,8 +99,8 @@ def read_only(folder: Path, files: Files | None = None) -> Recovered:
     """Return the newest snapshot and the records after it, without claiming the folder.
 
     A record that its owner is writing may look torn; `damage` reports it, and nothing is set aside. Raises
-    what a recovery would refuse with, StorageError. Iterating the records raises StorageError if the owner
-    has saved another snapshot and removed them; then call this again.
+    the refusal of a recovery, and StorageError. Iterating the records raises StorageError if the owner has
+    saved another snapshot and removed them; then call this again.
     """
     files = files or RealFiles()
     _, plan = _planned(folder, files)

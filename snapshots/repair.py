@@ -25,7 +25,7 @@ _MARK = re.compile(re.escape(MARK))
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What of a refused folder can be kept. `skipped` counts the numbers of records that cannot be read."""
+    """The usable contents of a refused folder. `skipped` is the number of unreadable records."""
 
     folder: Path
     refusal: str
@@ -36,7 +36,7 @@ class Kept:
     """Version and payload of each record after the snapshot."""
     pages: tuple[Path, ...]
     last: int
-    """The number of the last record that is kept."""
+    """The number of the last kept record."""
     skipped: int
 
 
@@ -44,7 +44,7 @@ def what_can_be_kept(folder: Path, *, after_damage: bool = False) -> Kept | None
     """Return what can be kept of a folder; None if no recovery would refuse it.
 
     Keeps the records up to the damage; with `after_damage` also whole ones after it, for records that do not
-    depend on the ones before. Raises NothingUsable without a usable snapshot; StorageError.
+    depend on earlier ones. Raises StorageError, and NothingUsable without a usable snapshot.
     """
     files = RealFiles()
     report = inspect_folder(folder, files)
@@ -80,7 +80,7 @@ def what_can_be_kept(folder: Path, *, after_damage: bool = False) -> Kept | None
 
 
 def _whole_records(data: bytes, *, scan: bool) -> Iterator[tuple[int, int, bytes]]:
-    """Yield number, version and payload of whole records up to the first misfit; with `scan` after it too."""
+    """Yield number, version and payload of records before the first defect; with `scan`, also after it."""
     offset: int | None = HEADER_BYTES
     while offset is not None and offset < len(data):
         header = decode_record_header(data, offset)
@@ -96,10 +96,10 @@ def _whole_records(data: bytes, *, scan: bool) -> Iterator[tuple[int, int, bytes
 
 
 def repair(kept: Kept, aside: Path, files: Files | None = None) -> Path:
-    """Write what is kept as a new folder in the place of the damaged one; return where that one is now.
+    """Replace the damaged folder by a new one with the kept contents; return the path of the moved old one.
 
-    `aside` is a folder beside it, on the same file system. If this is killed, `finish_repairs` of the next
-    call puts the folder back that has no successor yet. Raises StorageError; then nothing has changed.
+    `aside` is a folder beside it, on the same file system. If this is killed, the next call of
+    `finish_repairs` puts a folder without a successor back. Raises StorageError; then nothing has changed.
     """
     files = files or RealFiles()
     folder = kept.folder
@@ -121,7 +121,7 @@ def repair(kept: Kept, aside: Path, files: Files | None = None) -> Path:
 
 
 def move_aside(folder: Path, aside: Path, files: Files) -> Path:
-    """Move a folder to the first free name in `aside`, and return that. Raises OSError."""
+    """Move a folder to the first free name in `aside`, and return the new path. Raises OSError."""
     files.make_folder(aside)
     old = next(path for path in _names_for(aside, folder.name) if not path.exists())
     files.rename(folder, old)
@@ -138,13 +138,13 @@ def write_folder(
     is_due: bool,
     files: Files,
 ) -> None:
-    """Write a folder as an owner of this epoch leaves it that has released it; replace an unfinished one.
+    """Write a folder as if an owner of this epoch had released it; replace an unfinished one.
 
-    `is_due` says whether something is or may be due in it. Raises StorageError, OSError.
+    `is_due` says whether something may be due in it. Raises StorageError, OSError.
     """
     shutil.rmtree(new, ignore_errors=True)
     files.make_folder(new)
-    # By no owner, so that it counts whatever epochs another data folder has had.
+    # Epoch 0, no owner's, so that the snapshot counts whatever epochs its old data folder has had.
     content = {snapshot_name(snapshot.sequence): encode(replace(snapshot, epoch=0))}
     for name, data in (content | {path.name: files.read(path) for path in pages}).items():
         file = files.create(new / name)
@@ -173,7 +173,7 @@ def write_folder(
 
 
 def finish_repairs(parent: Path, aside: Path) -> None:
-    """Put back each folder that a killed repair moved aside without a successor. Raises StorageError."""
+    """Put back each folder without a successor that a killed repair moved aside. Raises StorageError."""
     files = RealFiles()
     with storage_errors(f"{parent} cannot be repaired"):
         for name in files.names(aside):

@@ -1,4 +1,4 @@
-"""A folder as its owner uses it: recovers it, appends to its journal, and saves snapshots."""
+"""A folder for its owner: recovers it, appends to its journal, and saves snapshots."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -27,12 +27,12 @@ class Store:
     An owner calls `recover` once. From then on it appends, syncs, calls `check_owner`, and only then answers.
     All methods are for one thread, except that `save_page` and `save` may run on another, one at a time.
 
-    Once a record cannot be written or synced, `broken` is set and the store refuses everything: only the
-    next owner can find out what is on the disk.
+    Once a record cannot be written or synced, `broken` is set and the store refuses everything, because only
+    the next owner can find out what is on the disk.
 
-    With `reads_without_room`, an owner may answer what it recovered before its header is on the disk, as long
-    as that is too full for it. What it answers then includes everything that an earlier owner answered, but
-    perhaps also a last record that this one wrote and never answered, and that may disappear.
+    With `reads_without_room`, an owner may answer from recovered records before its header is on the disk, as
+    long as the disk is too full for the header. These answers include everything that an earlier owner has
+    answered, but perhaps also a last record that it wrote and never answered, and that may disappear.
     """
 
     def __init__(
@@ -64,27 +64,27 @@ class Store:
         self._segments = list[Segment]()
         """The segments in order of epoch and number; the current one is the last."""
         self._earlier: dict[str, int] = {}
-        """The epochs of segments before those, by name. Only snapshots older than the newest need them."""
+        """The epochs of earlier segments, by name. Only snapshots older than the newest need them."""
         self._obsolete: frozenset[Path] = frozenset()
-        """Files that the recovery found and nobody needs."""
+        """Files that the recovery found and that are no longer needed."""
         self._continues = False
-        """Whether there are records of an earlier epoch after the snapshot."""
+        """Whether the journal after the snapshot has records of an earlier epoch."""
         self._earlier_parts: list[tuple[int, int]] = []
         """The last record and the length of each part of the journal after the newest snapshot and before
         the current segment."""
         self._snapshot_sequence = 0
         self.segments_read = 0
-        """The number of segments that the recovery read, until a snapshot replaces them."""
+        """The number of segments that the recovery has read and no snapshot has replaced yet."""
         self.dues: DueMarks | None = None
         """The marks that say when something is due, from `recover` on."""
         self._saved_us: int | None = None
-        """When this owner saved the newest snapshot; None if it did not."""
+        """When this owner saved the newest snapshot; None if another owner did."""
 
     def recover(self) -> Recovered:
-        """Claim the folder, so that no earlier owner answers any more, and return what is in it.
+        """Claim the folder, so that no earlier owner answers any more, and return its contents.
 
-        Raises Fenced if a later owner or this epoch has claimed it; NothingUsable, Damaged and Hole if needed
-        files are missing or damaged, as will every later attempt; NewerFormat; StorageError.
+        Raises Fenced if a later owner or this epoch has claimed it; NothingUsable, Damaged and Hole, as will
+        every later attempt, if needed files are missing or damaged; NewerFormat; StorageError.
         """
         assert self._journal is None, "a store recovers once"
         with storage_errors(f"{self.folder} cannot be read"):
@@ -106,7 +106,7 @@ class Store:
         self._obsolete = frozenset(plan.obsolete)
         self.dues = DueMarks(self.folder, claimed.epoch, claimed.dues, self._files)
         self.segments_read = self.segment_count - len(plan.earlier)
-        # From here on `close` closes its file, too.
+        # From here on, `close` closes the journal's file, too.
         self._journal = journal
         self._continues = bool(plan.ranges)
         if plan.ranges:
@@ -143,9 +143,9 @@ class Store:
 
     @property
     def snapshot_us(self) -> int | None:
-        """When the newest snapshot was saved, in microseconds since 1970; None if that cannot be known.
+        """When the newest snapshot was saved, in microseconds since 1970; None if unknown.
 
-        Of one that another owner saved, it is when its file was written.
+        For a snapshot of another owner, this is when its file was written.
         """
         if self._saved_us is None:
             # A later owner may have removed the file meanwhile.
@@ -180,11 +180,11 @@ class Store:
     def check_owner(self) -> None:
         """Raise Fenced if a later owner may have read the folder. Otherwise synced records may be answered.
 
-        Raises StorageError if it cannot be known.
+        Raises StorageError if that is unknown.
         """
         journal = self._usable()
         if self._continues:
-            # The answer may depend on those records, so this epoch's header must make them count for good.
+            # The answer may depend on an earlier epoch's records, which only this epoch's header makes last.
             with self._unless_no_room:
                 self._settle(journal)
         self._check(Claim.check_unread)
@@ -192,8 +192,8 @@ class Store:
     def missing(self) -> Path | None:
         """Return the current segment if its file is gone or has been replaced.
 
-        No other owner does that. Unless a snapshot is saved, the records in it are lost with this process.
-        Raises StorageError if it cannot be known.
+        No other owner does that. Unless a snapshot is saved, its records are lost with this process. Raises
+        StorageError if that is unknown.
         """
         journal = self._usable()
         with storage_errors(f"{self.folder} cannot be read"):
@@ -207,15 +207,15 @@ class Store:
         journal.reserve(bytes_)
 
     def begin_snapshot(self, *, goes_on: bool = True) -> int:
-        """Sync, begin a new segment, and return the last record that a snapshot of now includes.
+        """Sync, begin a new segment, and return the last record that a snapshot taken now includes.
 
         Without `goes_on`, no segment is begun: the owner leaves once the snapshot is saved. Raises NoRoom or
-        StorageError if it is impossible, and the journal goes on; SyncFailed, and the store is then broken.
+        StorageError if impossible, and the journal continues; SyncFailed, and the store is then broken.
         """
         journal = self._usable()
         with _Breaking(self):
             journal.sync()
-        # Only the header of a segment says which earlier epoch this one, and so its snapshot, continues.
+        # Only a segment's header records which earlier epoch this one, and so its snapshot, continues.
         self._settle(journal)
         if goes_on:
             self._next_segment(journal)
@@ -224,7 +224,7 @@ class Store:
     def save_page(self, body: bytes, *, version: int, sequence: int, expires_us: int) -> None:
         """Save a page that belongs to the snapshot of this record and to later ones. Call it before `save`.
 
-        The page stays until it expires. Raises what `save` raises, with nothing changed.
+        The page is kept until it expires. Raises what `save` raises, with nothing changed.
         """
         writer = self._writer()
         with storage_errors(f"{self.folder} cannot be written"):
@@ -245,7 +245,7 @@ class Store:
         """Save the snapshot for which `begin_snapshot` returned this record; return its size in bytes.
 
         Then remove what it makes obsolete. Raises Fenced, NoRoom and StorageError; the folder is then as
-        usable as before, the journal goes on, and another snapshot may be begun.
+        usable as before, the journal continues, and another snapshot may be begun.
         """
         writer = self._writer()
         assert sequence <= self._recovered().synced, "a snapshot includes only records that are on the disk"
@@ -278,7 +278,7 @@ class Store:
     def close_earlier_segments(self) -> None:
         """Write the current segment's header. Then damage of what the newest snapshot includes is harmless.
 
-        For an owner that seldom writes: until there is a header, nothing says where the segment before ends.
+        For an owner that seldom writes: until there is a header, the end of the previous segment is unknown.
         Raises NoRoom, with nothing changed; StorageError, and the store is then broken.
         """
         journal = self._usable()
@@ -286,9 +286,9 @@ class Store:
             journal.write_header()
 
     def release(self) -> None:
-        """Close the files. Remove the claim if all records are on the disk, which tells the next owner so.
+        """Close the files. If all records are on the disk, remove the claim, which tells the next owner so.
 
-        If this epoch wrote no header, the claim stays: what an earlier owner writes later may still count.
+        If this epoch wrote no header, the claim stays, because later records of an earlier owner may count.
         """
         journal, claim = self._recovered(), self._claim
         if claim is not None and self.broken is None and journal.settled and not journal.unsynced:
@@ -296,7 +296,7 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close the files, without a sync. The store refuses everything from then on."""
+        """Close the files without a sync. The store then refuses everything."""
         self.broken = self.broken or StorageError("it was closed")
         if self._journal is not None:
             self._journal.close()
@@ -340,9 +340,9 @@ class Store:
             journal.settle()
 
     def _next_segment_if_possible(self, journal: Journal) -> None:
-        """Begin a new segment; stay in the full one if there can be no new one now.
+        """Begin a new segment; continue in the full one if a new one is impossible now.
 
-        The first one can always be begun, because the recovery has made its file.
+        The first segment is always possible, because the recovery has created its file.
         """
         try:
             self._next_segment(journal)

@@ -1,1 +1,1 @@
-"""The data folder as a whole: its identity, its lock, and who may write to it."""
+"""The data folder as a whole: its identity, its lock, its permissions and its file system."""

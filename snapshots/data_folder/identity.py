@@ -1,6 +1,6 @@
-"""A data folder's identity: a random id, written once, that tells the right folder from every other one.
+"""A data folder's identity: a random id, written once, that distinguishes the right folder from all others.
 
-A machine that lacks the mount has an empty folder in its place. Every process of a service expects the id
+On a machine without the mount, an empty folder is in its place. Every process of a service expects the id
 that the service found at its start, and refuses a folder with another id or none.
 """
 
@@ -29,11 +29,11 @@ _CANNOT_SYNC: Final = frozenset({errno.EINVAL, errno.EACCES, errno.EROFS})
 def begin_folder(
     folder: Path, *, lock_wait_s: float = 0.0, must_exist: bool = False, files: Files | None = None
 ) -> str:
-    """Return the id of a data folder. Makes the folder if it is missing, and the id if it has none.
+    """Return the id of a data folder. Creates a missing folder, and a missing id.
 
-    For the start of a service and for offline commands; everyone else uses `check_identity`. Raises
-    StorageError if the folder or its mount is unsafe, FolderInUse if it needs an id and another process holds
-    the lock, WrongFolder if it has no id but `must_exist`.
+    For the start of a service and for offline commands; other code uses `check_identity`. Raises StorageError
+    if the folder or its mount is unsafe, FolderInUse if it needs an id and another process holds the lock,
+    WrongFolder if it has no id but `must_exist`.
     """
     files = files or RealFiles()
     try:
@@ -48,7 +48,7 @@ def begin_folder(
         identity = read_identity(folder, files)
         if identity is None:
             with FolderLock(folder, wait_s=lock_wait_s):
-                # Another process may have made it meanwhile.
+                # Another process may have written the id meanwhile.
                 identity = read_identity(folder, files) or _write(folder, files)
     except OSError as error:
         raise unusable(folder, error) from error
@@ -85,7 +85,7 @@ def check_identity(folder: Path, expected: str, files: Files) -> None:
         )
 
 
-# A path takes longer to make than its file to read.
+# Cached, because making a path takes longer than reading its file.
 @functools.lru_cache(4)
 def _path_in(folder: Path) -> Path:
     return folder / IDENTITY_NAME
@@ -96,7 +96,7 @@ def _content(identity: str) -> bytes:
 
 
 def _write(folder: Path, files: Files) -> str:
-    """Make and sync an id. The caller holds the lock."""
+    """Write and sync a new id. The caller holds the lock."""
     identity = secrets.token_hex(16)
     path = folder / IDENTITY_NAME
     unfinished = folder / f"{IDENTITY_NAME}.unfinished"
@@ -112,7 +112,7 @@ def _write(folder: Path, files: Files) -> str:
     files.rename(unfinished, path)
     files.sync_folder(folder)
     try:
-        # The process that made the folder may have died before its name was on the disk.
+        # The process that created the folder may have died before its name was on the disk.
         files.sync_folder(folder.parent)
     except OSError as error:
         # The mount point may be in a read-only image.

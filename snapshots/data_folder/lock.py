@@ -17,15 +17,15 @@ from snapshots.files import FILE_MODE, FOLDER_MODE
 
 _LOOK_AGAIN_S: Final = 0.05
 _PID_CHARS: Final = 10
-"""The most digits of a pid, so that each text overwrites the one before."""
+"""The width of a pid, so that each text overwrites the previous one."""
 _CLUSTER_CHARS: Final = 64
-"""The most characters of a cluster's id, for the same reason."""
+"""The width of a cluster's id, for the same reason."""
 _HOST_CHARS: Final = 64
-"""The most characters of a host's name, for the same reason; Linux allows no more."""
+"""The width of a host name, for the same reason; Linux allows no more."""
 
 
 class _Holder(NamedTuple):
-    """What the file shows of the process that has the lock."""
+    """The contents of the file about the process that has the lock."""
 
     pid: int | None
     cluster: str
@@ -40,7 +40,7 @@ class FolderLock:
     to `wait_s` for a holder that is just ending.
 
     The lock keeps other services out, but not a successor in the same `cluster`. A predecessor that is cut
-    off may hold the lock for ever, and is fenced by epochs instead. So the successor begins without the lock,
+    off may hold the lock forever, and is fenced by epochs instead. So the successor begins without the lock,
     and takes it when it can.
     """
 
@@ -68,7 +68,7 @@ class FolderLock:
     def acquire(self) -> None:
         """Take the lock, or find it held by a predecessor in the same cluster.
 
-        Makes the folder if it is missing. Raises FolderInUse, StorageError.
+        Creates the folder if it is missing. Raises FolderInUse, StorageError.
         """
         assert self._descriptor is None, "a lock is acquired once"
         give_up_s = time.monotonic() + self._wait_s
@@ -95,7 +95,7 @@ class FolderLock:
         except OSError as error:
             os.close(descriptor)
             raise StorageError(f"the data folder {self._folder} cannot be locked: {error}") from error
-        # The pid is a courtesy: the service must start even on a full disk.
+        # The pid is only informative: the service must start even on a full disk.
         with contextlib.suppress(OSError):
             host = self._host[:_HOST_CHARS]
             text = f"{self._pid:<{_PID_CHARS}}\n{self._cluster:<{_CLUSTER_CHARS}}\n{host:<{_HOST_CHARS}}\n"
@@ -103,7 +103,7 @@ class FolderLock:
         return descriptor
 
     def _holder(self) -> _Holder:
-        """Return what the file shows; it is empty until the first lock."""
+        """Return the contents of the file, which is empty until the first lock."""
         descriptor = self._opened()
         try:
             lines = os.pread(descriptor, 256, 0).split(b"\n")
@@ -129,7 +129,7 @@ class FolderLock:
         return descriptor
 
     def release(self) -> None:
-        """Release the lock. The file stays, or two processes could lock two files of the same name."""
+        """Release the lock. The file stays: otherwise two processes could lock two files of the same name."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

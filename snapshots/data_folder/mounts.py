@@ -1,4 +1,4 @@
-"""The mount that a data folder is on, and whether one machine sees at once what another has changed there."""
+"""The mount of a data folder, and whether one machine sees at once what another one has changed there."""
 
 import functools
 import re
@@ -14,7 +14,7 @@ _TABLE: Final = Path("/proc/self/mountinfo")
 _ESCAPED: Final = re.compile(r"\\([0-7]{3})")
 _CACHE_TIMES: Final = ("acregmin", "acregmax", "acdirmin", "acdirmax")
 _DOUBTFUL: Final = re.compile(r"9p|afs|cifs|smb3|vboxsf|fuse(\..*)?")
-"""Types with implementations that lack what the storage relies on."""
+"""File system types with implementations that lack what the storage relies on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Mount:
     kind: str
     """The type of the file system, such as `ext4`."""
     options: dict[str, str]
-    """The options of the mount and of the file system; the value is empty where there is none."""
+    """The options of the mount and of the file system, with their values, which may be empty."""
 
 
 def mount_of(folder: Path, files: Files) -> Mount | None:
@@ -41,7 +41,7 @@ def mount_of(folder: Path, files: Files) -> Mount | None:
     on_the_way = [mount for mount in mounts if place.is_relative_to(mount.point)]
     found, below = None, on_the_way
     while below:
-        # The path meets the mount with the shortest point first. It hides those at points below it.
+        # The path meets the mount with the shortest point first, which hides mounts at points below it.
         found = min(below, key=lambda mount: len(mount.point.parts))
         # The first mount of a system is its own parent.
         below = [mount for mount in on_the_way if mount.parent == found.id != mount.id]
@@ -49,7 +49,7 @@ def mount_of(folder: Path, files: Files) -> Mount | None:
 
 
 def check_mount(folder: Path, files: Files) -> str | None:
-    """Return what is doubtful about the mount of a data folder, None if nothing is. Raises UnsafeFolder."""
+    """Return a doubt about the mount of a data folder; None if there is none. Raises UnsafeFolder."""
     mount = mount_of(folder, files)
     if mount is None:
         return None
@@ -72,7 +72,7 @@ def check_mount(folder: Path, files: Files) -> str | None:
 
 
 def mount_check(folder: Path, files: Files) -> Callable[[], object]:
-    """Return a check of a data folder's mount that takes 0.1 ms, and nothing once it has found it safe."""
+    """Return a check of a data folder's mount. It takes 0.1 ms, and no time once the mount was found safe."""
     return functools.cache(functools.partial(check_mount, folder, files))
 
 

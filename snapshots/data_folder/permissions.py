@@ -1,4 +1,4 @@
-"""Who can write to a data folder: its own user, and nobody else."""
+"""The permissions of a data folder: only its own user may write to it."""
 
 import errno
 import os
@@ -33,7 +33,7 @@ def refuse_unsafe(folder: Path) -> None:
 
 
 def unusable(folder: Path, error: OSError) -> StorageError:
-    """Return the error for a data folder that the system does not let this process create or write to."""
+    """Return the error for a data folder that this process may not create or write to."""
     reason = error.strerror or str(error)
     place = str(error.filename or folder)
     if error.errno == errno.EEXIST:

@@ -1,4 +1,4 @@
-"""Tries, before a service starts, whether the data folder's file system does what the storage relies on."""
+"""Tests, before a service starts, whether the data folder's file system does what the storage relies on."""
 
 import contextlib
 import fcntl
@@ -22,14 +22,14 @@ _PREFIX: Final = "trial-"
 _FORGOTTEN_S: Final = 3600
 _LOOK_S: Final = 30
 _ROOM_BYTES: Final = 128 * 1024 * 1024
-"""Two segments of a journal."""
+"""The required free space: two segments of a journal."""
 _ROOM_FILES: Final = 1000
 _LOCKS: Final = "use a file system with locks (NFS: version 4, without `nolock` and `local_lock`)"
 _AT_ONCE: Final = "mount it so that all see at once what one of them changes (NFS: `noac`)"
 
 
 class Seen(NamedTuple):
-    """What another process has found in the folder of a trial."""
+    """The findings of another process in the folder of a trial."""
 
     names: list[str]
     claim: str | None
@@ -38,19 +38,19 @@ class Seen(NamedTuple):
 
 
 Look = Callable[[Path, str], Seen]
-"""Has another process call `look`. Raises OSError if it fails or does not answer."""
+"""Calls `look` in another process. Raises OSError if it fails or does not answer."""
 
 
 class _UnmetError(Exception):
-    """The file system has done something else than expected; the message says what."""
+    """The file system did not behave as expected; the message says how."""
 
 
 def try_folder(
     data: Path, look: Look | None = None, *, peer: str = "another process", files: Files | None = None
 ) -> list[str]:
-    """Try a data folder together with another process, `peer`; return what an operator should know.
+    """Test a data folder together with another process, `peer`; return warnings for the operator.
 
-    On a full disk nothing is tried, because a service on it can still be read. Raises UnsafeFolder, which
+    On a full disk nothing is tested, because a service on it can still be read. Raises UnsafeFolder, which
     says what does not work and how to fix it.
     """
     files = files or RealFiles()
@@ -63,7 +63,7 @@ def try_folder(
         with _trying(folder, "to tell its free room", "use another file system"):
             return [*_little_room(data), *([doubtful] if doubtful else [])]
     except OSError as error:
-        # `_trying` turns all errors but that one into UnsafeFolder.
+        # `_trying` turns all errors but NoRoom into UnsafeFolder.
         return [f"the data folder {data} is not tried, because its disk is full: {error}"]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -112,7 +112,7 @@ def _try(folder: Path, look: Look, peer: str, files: Files, opened: ExitStack) -
 
 
 def look(folder: Path, create: str) -> Seen:
-    """Look into the folder of a trial, then create a file there. Raises OSError."""
+    """Read the folder of a trial, then create a file there. Raises OSError."""
     try:
         names = sorted(os.listdir(folder))  # noqa: PTH208 -- as the storage does
         with (folder / "lock").open() as lock:
@@ -164,7 +164,7 @@ def _expect(holds: bool, otherwise: str) -> None:
 def _little_room(data: Path) -> list[str]:
     room = os.statvfs(data)
     bytes_ = room.f_bavail * room.f_frsize
-    # A file system without a limit on files says that it has none at all.
+    # A file system without a limit on files reports a total of 0.
     files = room.f_favail if room.f_files else _ROOM_FILES
     if bytes_ >= _ROOM_BYTES and files >= _ROOM_FILES:
         return []

@@ -1,1 +1,1 @@
-"""The bytes of every file, and back. Pure: opens no file."""
+"""Encodes and decodes the bytes of all files, without any I/O."""

@@ -1,4 +1,4 @@
-"""The names of a folder's files, and what each name says."""
+"""The names of a folder's files, and their meanings."""
 
 import itertools
 import re
@@ -11,7 +11,7 @@ CLAIM_NUMBER: Final = 0
 """The file with this number, before an epoch's first segment, is the epoch's claim. It is always empty."""
 
 DUE: Final = "due-"
-"""The beginning of the name of a mark that something is due."""
+"""The prefix of the name of a due mark, which says that something is due."""
 
 FIRST_NUMBER: Final = 1
 """The number of an epoch's first segment."""
@@ -30,7 +30,7 @@ _UNFINISHED: Final = re.compile(r".*\.([0-9]+)\.unfinished")
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The files of a folder by their names, at one moment. Names of other forms are left out."""
+    """The files of a folder, by their names, as of one moment. Other names are left out."""
 
     snapshots: dict[int, str] = field(default_factory=dict)
     """The snapshots, by the last record that each includes."""
@@ -39,17 +39,17 @@ class Listing:
     segments: dict[tuple[int, int], str] = field(default_factory=dict)
     """The segments, by epoch and number, in order."""
     marks: dict[tuple[int, int], int] = field(default_factory=dict)
-    """The marks of segments that were written to: the first record of each, by epoch and number."""
+    """The marks of written segments: the first record of each, by epoch and number."""
     pages: dict[int, str] = field(default_factory=dict)
     """The pages, by the last record that each covers, in order."""
     dues: dict[tuple[int, int], str] = field(default_factory=dict)
-    """The marks that something is due, by the epoch of each one's writer and the time."""
+    """The due marks, by the epoch of the writer and the time."""
     unfinished: dict[str, int] = field(default_factory=dict)
-    """The epoch of each one's writer."""
+    """The unfinished files, with the epochs of their writers."""
     set_aside: frozenset[str] = frozenset()
-    """Copies of files that were damaged, torn or fenced off."""
+    """The copies of damaged, torn or fenced-off files."""
     damaged_snapshots: frozenset[int] = frozenset()
-    """The numbers of the damaged snapshots among those."""
+    """The numbers of the damaged snapshots among them."""
 
     @property
     def epoch(self) -> int:
@@ -58,21 +58,21 @@ class Listing:
 
     @property
     def due_us(self) -> int | None:
-        """When something is due, in microseconds since 1970; 0 if that is not known, None if nothing is."""
+        """When something is due, in microseconds since 1970; 0 if unknown, None if nothing is due."""
         if not self.dues:
             return None
         latest = max(epoch for epoch, _ in self.dues)
-        # A later owner may have died, and not have said when. One that has said it keeps a mark of 0, too.
+        # A later owner may have died without marking the time. An owner that marked it may also keep a 0.
         return 0 if self.epoch > latest else max(time_us for epoch, time_us in self.dues if epoch == latest)
 
     @property
     def ever_had_a_snapshot(self) -> bool:
-        """Whether a snapshot is there, or was before it was found damaged."""
+        """Whether there is a snapshot, or was one before it was found damaged."""
         return bool(self.snapshots or self.damaged_snapshots)
 
 
 def listing(names: Iterable[str]) -> Listing:
-    """Sort the names of a folder by what they say."""
+    """Classify the names in a folder."""
     kinds: dict[str, list[str]] = {".rds": [], ".rdj": [], ".rdp": [], ".rdm": [], ".rdt": []}
     others: list[str] = []
     for name in sorted(names):
@@ -97,10 +97,10 @@ def listing(names: Iterable[str]) -> Listing:
     )
 
 
-# Each activation lists a folder, twice if it saves.
+# Cached, because each activation lists a folder, twice if it saves.
 @lru_cache(4096)
 def _numbers(form: re.Pattern[str], name: str) -> tuple[int, ...]:
-    """Return the numbers in a name, none if it has another form."""
+    """Return the numbers in a name; none if it does not match the pattern."""
     found = form.fullmatch(name)
     return () if found is None else tuple(map(int, found.groups()))
 
@@ -121,12 +121,12 @@ def segment_name(epoch: int, number: int) -> str:
 
 
 def mark_name(epoch: int, number: int, first: int) -> str:
-    """Name the mark which says that an epoch's segment was written to, from this record on."""
+    """Name the mark that an epoch's segment was written to, from this record on."""
     return f"mark-{epoch:020d}-{number:06d}-{first:020d}.rdm"
 
 
 def due_name(epoch: int, due_us: int) -> str:
-    """Name the mark of an epoch's owner that something is due at a time; 0 says that it may be due now."""
+    """Name the due mark of an epoch's owner for a time; 0 means that something may be due now."""
     return f"{DUE}{epoch:020d}-{due_us:020d}.rdt"
 
 
@@ -136,7 +136,7 @@ def unfinished_name(name: str, epoch: int) -> str:
 
 
 def aside_names(name: str, suffix: str) -> Iterator[str]:
-    """Yield the names for copies of a file, in the order in which they are taken."""
+    """Yield the names for copies of a file, in order of their use."""
     yield f"{name}.{suffix}"
     for number in itertools.count(2):
         yield f"{name}.{suffix}-{number}"

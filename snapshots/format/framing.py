@@ -1,4 +1,4 @@
-"""The frame of every file: a magic, a format number, a header with its own checksum, perhaps a body."""
+"""The frame of every file: a magic, a format number, a header with its own checksum, and maybe a body."""
 
 import struct
 import zlib
@@ -13,7 +13,7 @@ CHECKSUM: Final = struct.Struct("<I")
 
 @dataclass(frozen=True, slots=True)
 class FileType:
-    """One type of file: its magic, the format that is written, and the fields of that format's header.
+    """One type of file: its magic, its current format, and the fields of that format's header.
 
     The magic's first byte is not text, and a transfer as text breaks its line ends.
     """
@@ -32,7 +32,7 @@ class FileType:
         return frame(self.magic, self.format, self.fields.pack(*values))
 
     def checked(self, data: bytes) -> bytes:
-        """Return a file whose header is whole and of the current format. Raises Damaged, NewerFormat."""
+        """Return a file after checking its header and format. Raises Damaged, NewerFormat."""
         format_ = checked_format(data, self.magic)
         if format_ < self.format:
             raise Damaged(f"it is of format {format_}, which never was")
@@ -47,7 +47,7 @@ class FileType:
         return self.fields.unpack_from(data, PREFIX.size)
 
     def body(self, data: bytes, body_bytes: int, checksum: int) -> bytes:
-        """Return what follows the header. Raises Damaged unless it has this length and CRC-32."""
+        """Return the bytes after the header. Raises Damaged unless they have this length and CRC-32."""
         body = data[self.header_bytes :]
         if len(body) != body_bytes:
             raise Damaged(f"its body has {len(body)} bytes and should have {body_bytes}")

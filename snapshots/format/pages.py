@@ -1,6 +1,6 @@
-"""The bytes of a page file, and back. Pure; README.md has the layout.
+"""Encodes and decodes page files, without I/O. README.md has the layout.
 
-A page holds what every snapshot would otherwise repeat and what is needed only until it expires.
+A page holds data that expires and that every snapshot would otherwise repeat.
 """
 
 import struct
@@ -17,8 +17,8 @@ HEADER_BYTES: Final = PAGE_FILE.header_bytes
 class PageHeader:
     """The header of a page.
 
-    `epoch` is its writer, `sequence` the last record that it covers. Nobody needs it from `expires_us` on,
-    in microseconds since 1970. `version` says how to read the body.
+    `epoch` is its writer, `sequence` the last record that it covers. It is useless from `expires_us` on, in
+    microseconds since 1970. `version` says how to read the body.
     """
 
     version: int
@@ -31,7 +31,7 @@ class PageHeader:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The body of a page. `version` says how to read it, and means nothing here."""
+    """The body of a page. `version` says how to read it, and is opaque here."""
 
     version: int
     body: bytes

@@ -1,4 +1,4 @@
-"""Reads a segment record by record, and says why it ends: as written, in a torn write, or in damage. Pure."""
+"""Reads a segment record by record, and classifies its end: as written, torn, or damaged. Without I/O."""
 
 import re
 from collections import deque
@@ -23,7 +23,7 @@ _MARK: Final = re.compile(re.escape(MARK))
 
 
 class Record(NamedTuple):
-    """A record, and where it was read."""
+    """A record, and the place from which it was read."""
 
     sequence: int
     version: int
@@ -41,10 +41,10 @@ class Record(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """Where reading ended: record `sequence`, the next one, is not at `offset`.
+    """The end of reading: the next record, `sequence`, is not at `offset`.
 
-    `reason` says what is there instead; it is None if the file ends there as it was written, or if no more
-    was asked for. With `torn`, an unfinished write explains it.
+    `reason` says what is there instead; it is None if the file ends there as it was written, or if the limit
+    was reached. `torn` says whether an unfinished write explains it.
     """
 
     offset: int
@@ -56,8 +56,8 @@ class Stop(NamedTuple):
 class SegmentReader:
     """The records of a segment from `first` up to, and without, `limit`, in order.
 
-    After the iteration, `stop` says where it ended, `synced` is the last record that any of them knew to be
-    on the disk, and `unsynced_offset` is the start of the first record that none of them knew to be there.
+    After the iteration, `stop` is its end, `synced` the last record that any of the records knew to be on the
+    disk, and `unsynced_offset` the start of the first record that none of them knew to be there.
     """
 
     def __init__(self, data: bytes, path: Path, first: int, limit: int | None = None) -> None:
@@ -96,7 +96,7 @@ class SegmentReader:
 
 
 def classify(data: bytes, offset: int, sequence: int) -> Stop:
-    """Say why no whole record `sequence` is at an offset, and whether the write was torn."""
+    """Return why there is no whole record `sequence` at an offset, and whether the write was torn."""
     reason, torn = _look(data, offset, sequence)
     if torn:
         witness = _witness(data, offset, sequence)
@@ -113,7 +113,7 @@ def header_is_torn(data: bytes) -> bool:
 
 
 def last_known_synced(data: bytes) -> int:
-    """Return the last record that any record of a file knew to be on the disk; 0 if none did."""
+    """Return the last record that any record of a file knew to be on the disk; 0 if there is none."""
     return max((header.synced for _, header in _headers(data, HEADER_BYTES)), default=0)
 
 
@@ -137,7 +137,7 @@ def _look(data: bytes, offset: int, sequence: int) -> tuple[str, bool]:
 def _witness(data: bytes, offset: int, sequence: int) -> tuple[int, int] | None:
     """Find a later record that knew this one to be on the disk: its sequence and its offset."""
     for at, header in _headers(data, offset):
-        # A record knew only of records before it, so this one is later.
+        # A record knows only of records before it, so this one is later.
         if header.synced >= sequence:
             return header.sequence, at
     return None

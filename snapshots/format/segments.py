@@ -1,4 +1,4 @@
-"""The bytes of a journal segment, and back: its header and its records. Pure; README.md has the layout."""
+"""Encodes and decodes journal segments: header and records, without I/O. README.md has the layout."""
 
 import struct
 import zlib
@@ -11,14 +11,14 @@ from snapshots.format.framing import CHECKSUM, FileType
 SEGMENT_FILE: Final = FileType(b"\x89RDJ\r\n\x1a\n", 1, struct.Struct("<QIQQ"))
 
 MARK: Final = b"\xb5rec"
-"""The first bytes of each record. Each byte of MARK and END_MARK is more than one bit away from zero, so one
-flipped bit cannot make a sector that contains any of them look like zeros."""
+"""The first bytes of each record. Each byte of MARK and END_MARK has more than one bit set, so that a single
+flipped bit cannot make a sector with any of them look like zeros."""
 
 END_MARK: Final = b"\xb6end"
 """The last bytes of each record."""
 
 SECTOR_BYTES: Final = 512
-"""What a disk writes as a whole or not at all."""
+"""The unit that a disk writes as a whole or not at all."""
 
 _RECORD_FIELDS: Final = struct.Struct("<4sIQQHHI")
 
@@ -32,7 +32,7 @@ _BLANK_SECTORS_MAX: Final = 2**16 - 1
 class SegmentHeader:
     """The header of a segment: its writer's epoch, its number in that epoch, the number of its first record.
 
-    `after` is the epoch whose records this epoch's continue; the epochs between the two are void.
+    `after` is the epoch whose records this epoch continues; the epochs between the two are void.
     """
 
     epoch: int
@@ -87,7 +87,7 @@ def encode_record(sequence: int, version: int, payload: bytes, *, synced: int, o
 
 
 def decode_record_header(data: bytes, offset: int) -> RecordHeader | None:
-    """Decode the header of the record at an offset; None unless a whole one is there."""
+    """Decode the header of the record at an offset; None if there is no whole one."""
     if len(data) - offset < RECORD_HEADER_BYTES or not data.startswith(MARK, offset):
         return None
     end = offset + _RECORD_FIELDS.size
@@ -110,7 +110,7 @@ def payload_of(data: bytes, offset: int, header: RecordHeader) -> bytes | None:
 def zero_sectors(data: bytes, begin: int, end: int) -> int:
     """Count the sectors between two offsets that are all zeros, to their ends or the end of the file.
 
-    Of the first sector only the part from `begin` on counts: the part before it was written earlier.
+    Of the first sector only the part from `begin` on counts, because the part before was written earlier.
     """
     count = 0
     while begin < min(end, len(data)):
@@ -122,7 +122,7 @@ def zero_sectors(data: bytes, begin: int, end: int) -> int:
 
 def _blank_sectors(payload: bytes, offset: int) -> int:
     """Count the whole sectors of a payload at this offset that hold fewer than two bits."""
-    # At most one byte of such a sector is not zero, so half of it is zeros in a row. Few payloads have those.
+    # At most one byte of such a sector is not zero, so half of it is zeros in a row, which is rare.
     if bytes(SECTOR_BYTES // 2) not in payload:
         return 0
     sectors = range(-offset % SECTOR_BYTES, len(payload) - SECTOR_BYTES + 1, SECTOR_BYTES)

@@ -1,4 +1,4 @@
-"""The bytes of a snapshot file, and back. Pure; README.md has the layout."""
+"""Encodes and decodes snapshot files, without I/O. README.md has the layout."""
 
 import struct
 import zlib
@@ -17,7 +17,7 @@ class Snapshot:
     """The content of one snapshot file.
 
     `epoch` is its writer, `sequence` the last record that it includes. Both only grow. `version` says how
-    to read `body`, which means nothing here.
+    to read `body`, which is opaque here.
     """
 
     epoch: int

@@ -1,1 +1,1 @@
-"""How an owner claims a folder, plans the recovery, and reads what it recovers."""
+"""The takeover of a folder: an owner claims it, plans the recovery, and reads the records."""

@@ -1,6 +1,6 @@
-"""Claims a folder: no earlier owner answers from then on, and all that earlier owners answered is read.
+"""Claims a folder: earlier owners no longer answer, and everything that they have answered is read.
 
-README.md has the argument; it rests on the order of the calls here.
+README.md has the proof, which depends on the order of the calls here.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from snapshots.takeover.recovered import Damage, Flaw, RecoveryPlan
 
 
 class Claim:
-    """The file that says which epoch owns a folder. It stays open until its owner closes it."""
+    """The file that shows which epoch owns a folder. It stays open until its owner closes it."""
 
     def __init__(self, folder: Path, epoch: int, files: Files) -> None:
         """Create the file. Raises FileExistsError if the epoch has claimed the folder already; OSError."""
@@ -38,12 +38,12 @@ class Claim:
     def check_unread(self) -> None:
         """Raise Fenced if a later owner may have begun to read the folder. Raises OSError.
 
-        A later owner removes this claim before it reads, so until then it will find everything written
-        before. This very file must be there under its name: the name may have been taken again, and the file
-        may have another name elsewhere (`cp -al`).
+        A later owner removes this claim before it reads, so as long as the claim exists, it will find
+        everything written so far. This very file must have the name: the name may have been reused, and the
+        file may have another name elsewhere (`cp -al`).
         """
         if not self._file.is_named(self._path):
-            # If there is a later owner, the error for that says more.
+            # If there is a later owner, its error is more informative.
             self.check_latest()
             raise self._removed()
 
@@ -51,7 +51,7 @@ class Claim:
         """Raise Fenced if a later owner has claimed the folder, or this claim is gone. Raises OSError."""
         names = listing(self._files.names(self._folder))
         if names.epoch <= self._epoch and self._epoch not in names.claims:
-            # A listing that is made during a change may lack both the file that goes and the one that comes.
+            # A listing made during a change may lack both the removed file and the new one.
             names = listing(self._files.names(self._folder))
         if names.epoch > self._epoch:
             raise Fenced(f"{self._folder} is owned by epoch {names.epoch}, later than {self._epoch}")
@@ -67,7 +67,7 @@ class Claim:
             self._file.close()
 
     def give_up(self) -> None:
-        """Remove the claim if it is still this one. Everything that its owner wrote must be on the disk."""
+        """Remove the claim if it is still this one. Everything its owner wrote must be on the disk."""
         with contextlib.suppress(OSError):
             if self._file.is_named(self._path):
                 self._files.remove(self._path)
@@ -75,7 +75,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A folder that this epoch owns, and what is to be recovered from it."""
+    """A folder that this epoch owns, and the recovery to make."""
 
     epoch: int
     claim: Claim
@@ -86,7 +86,7 @@ class Claimed:
     released: bool
     """Whether the last owner that wrote gave the folder up, with everything on the disk."""
     dues: tuple[str, ...]
-    """The marks that something is due."""
+    """The due marks."""
 
 
 def claim_folder(folder: Path, epoch: int | None, files: Files, *, now_us: int) -> Claimed:
@@ -115,8 +115,8 @@ def claim_folder(folder: Path, epoch: int | None, files: Files, *, now_us: int) 
         if plan.refusal is not None:
             raise plan.refusal
         if plan.unsynced is not None and not released:
-            # The previous owner may have died before its sync, or because of it. What it wrote counts from
-            # now on, so it must be on the disk before anything follows it.
+            # The previous owner may have died before its sync, or because of it. Its last records count from
+            # now on, so they must be on the disk before anything follows them.
             begin, end = plan.unsynced.begin, plan.unsynced.end
             records = plan.read(plan.unsynced.path, files)[begin:end]
             with storage_errors(f"{plan.unsynced.path} cannot be written again and synced"):
@@ -129,7 +129,7 @@ def claim_folder(folder: Path, epoch: int | None, files: Files, *, now_us: int) 
 def _make_claim(
     folder: Path, epoch: int, files: Files, unless_claimed: contextlib.ExitStack
 ) -> tuple[Claim, OpenFile]:
-    """Create the claim and the first segment: one sync is enough for both names."""
+    """Create the claim and the first segment, so that one sync is enough for both names."""
     path = folder / segment_name(epoch, FIRST_NUMBER)
     try:
         claim = Claim(folder, epoch, files)
@@ -141,7 +141,7 @@ def _make_claim(
     except OSError:
         with storage_errors(f"{folder} cannot be written"):
             raise
-    # From now on no earlier owner renames a snapshot, because each looks for later claims first.
+    # From now on, earlier owners rename no snapshot, because each looks for later claims first.
     _sync(folder, files)
     return claim, segment
 
@@ -157,7 +157,7 @@ def _clear_away(
 ) -> Listing | None:
     """Remove earlier owners' unfinished files and claims; if there were none, return the folder's listing.
 
-    From then on earlier owners can rename nothing, and answer nothing, because each looks for its claim
+    From then on, earlier owners can neither rename anything nor answer, because each looks for its claim
     first. Nothing else is removed before there is a new snapshot: a file that is empty now may soon have
     records, which a later owner than this one may have read.
     """
@@ -169,14 +169,14 @@ def _clear_away(
             files.remove(folder / name)
     seen, now = ((one.snapshots, one.segments, one.pages) for one in (before, names))
     if unfinished or seen != now:
-        # After a crash, what was removed must not come back, and what is found now must still be there. Names
-        # from before the claim were synced with it.
+        # After a crash, removed files must not come back, and files found now must still be there. Names from
+        # before the claim were synced with it.
         _sync(folder, files)
     return None if unfinished or claims else names
 
 
 def _plan(folder: Path, epoch: int, files: Files, names: Listing | None, now_us: int) -> RecoveryPlan:
-    """Plan the recovery; `names` is the folder's listing if there is one after which no owner can save."""
+    """Plan the recovery. `names` is a listing of the folder after which no other owner can save, or None."""
     listings = iter([names])
     return list_and_plan(
         folder, lambda: next(listings, None) or _listed(folder, epoch, files), files, now_us
@@ -188,7 +188,7 @@ def _listed(
 ) -> Listing:
     """List the folder, without this epoch's own segment. Raises Fenced.
 
-    `before` is the listing from before the claim, and `found` the names that it was made from.
+    `before` is the listing before the claim, and `found` are its names.
     """
     claim, segment = segment_name(epoch, CLAIM_NUMBER), segment_name(epoch, FIRST_NUMBER)
     now = files.names(folder)
@@ -211,9 +211,9 @@ def _fenced(folder: Path, names: Listing, epoch: int) -> StorageError:
 
 
 def set_aside(flaw: Flaw, epoch: int, files: Files) -> Damage:
-    """Copy what does not fit to the first free name, unless there is such a copy already. Raises OSError.
+    """Copy the bytes that do not fit to the first free name, unless there is such a copy. Raises OSError.
 
-    The file itself stays: another process may have replaced it meanwhile. The caller syncs the folder.
+    The file itself stays, because another process may have replaced it. The caller syncs the folder.
     """
     path = flaw.path
     data = files.read(path)[flaw.copy_from :]

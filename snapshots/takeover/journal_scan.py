@@ -11,12 +11,12 @@ from snapshots.format.segments import HEADER_BYTES, SEGMENT_FILE, Segment, decod
 from snapshots.takeover.recovered import Flaw, RecordRange, RecoveryPlan, Unsynced
 
 _SMALL_BYTES: Final = 16 * 1024
-"""A smaller segment is read with its header: most passive detectors have a few short ones."""
+"""Smaller segments are read whole with their headers: most passive detectors have a few short ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Headerless:
-    """A segment without a whole header. Its records, if any, say that record `synced` was on the disk."""
+    """A segment without a whole header. `synced` is the last record that its records call synced."""
 
     place: tuple[int, int]
     """Epoch and number."""
@@ -29,18 +29,18 @@ class Headerless:
 def read_headers(plan: RecoveryPlan, segments: dict[tuple[int, int], str], files: Files) -> list[Headerless]:
     """Add the segments with a whole header to the plan; return those without. Raises NewerFormat.
 
-    All of them must be earlier than the segments that are in the plan already.
+    All of them must be earlier than the segments already in the plan.
     """
     read: list[Segment] = []
     headerless = []
-    # A header tells what its writer has read of earlier segments, so those must be read after it.
+    # A header records what its writer has read of earlier segments, so those must be read after it.
     for place, name in reversed(segments.items()):
         path = plan.folder / name
         start = files.read_start(path, _SMALL_BYTES)
         if len(start) < _SMALL_BYTES:
             plan.small[name] = start
         if not start:
-            # It was created for a record that was never written.
+            # The segment was created for a record that was never written.
             plan.obsolete.append(path)
         elif isinstance(header := _header(place, path, start), Segment):
             read.append(header)
@@ -58,7 +58,7 @@ def read_headers(plan: RecoveryPlan, segments: dict[tuple[int, int], str], files
 
 
 def judge_headerless(plan: RecoveryPlan, headerless: list[Headerless], history: set[int]) -> None:
-    """Skip the segments without a header that are torn or not needed. Raises Damaged for any other."""
+    """Skip segments without a header that are torn or not needed. Raises Damaged for others."""
     latest = max(history)
     for one in headerless:
         epoch = one.place[0]
@@ -73,7 +73,7 @@ def judge_headerless(plan: RecoveryPlan, headerless: list[Headerless], history: 
 def check_headerless_were_unsynced(
     plan: RecoveryPlan, headerless: list[Headerless], history: set[int]
 ) -> None:
-    """Raise Damaged if a segment that was skipped as torn had records on the disk."""
+    """Raise Damaged if a segment skipped as torn had records on the disk."""
     for one in headerless:
         if one.torn and one.place[0] >= max(history) and one.synced > plan.sequence:
             raise Damaged(f"{one.path}: {one.reason}, and record {one.synced} was on the disk")
@@ -94,14 +94,14 @@ def _header(place: tuple[int, int], path: Path, data: bytes) -> Segment | str:
 
 def scan_journal(plan: RecoveryPlan, files: Files) -> None:
     """Add all records after the snapshot to the plan. Raises Damaged, Hole."""
-    # The snapshot includes all records that count of owners before its own.
+    # The snapshot includes all valid records of earlier owners.
     segments = [segment for segment in plan.segments if segment.epoch >= plan.epoch]
     for index, segment in enumerate(segments):
         _scan(plan, segment, segments[index + 1 :], files)
 
 
 def _scan(plan: RecoveryPlan, segment: Segment, later: list[Segment], files: Files) -> None:
-    """Add the records of a segment that come after those of the plan, up to where a later owner took over."""
+    """Add the records of a segment after those in the plan, up to where a later owner took over."""
     fence = plan.first_fenced(segment.epoch)
     following = later[0] if later and later[0].epoch == segment.epoch else None
     if following is not None and fence is not None and following.first >= fence:
@@ -147,6 +147,6 @@ def _unsynced(segment: Segment, reader: SegmentReader) -> Unsynced | None:
     begin = reader.unsynced_offset
     if begin is None:
         return None
-    # Until a record of a segment is known to be on the disk, its header may not be there either.
+    # Unless a record of a segment is known to be on the disk, its header may be missing there, too.
     begin = 0 if reader.synced < segment.first else begin
     return Unsynced(segment.path, begin, reader.stop.offset)

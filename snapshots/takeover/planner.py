@@ -1,6 +1,6 @@
-"""Plans a recovery: chooses the snapshot, the pages and the records that count, or refuses.
+"""Plans a recovery: chooses the snapshot, the pages and the valid records, or refuses.
 
-Reads and decides, and changes nothing. README.md has the rules and the reasons.
+Only reads and decides. README.md has the rules and the reasons.
 """
 
 from collections.abc import Callable
@@ -31,10 +31,10 @@ def list_and_plan(
     *,
     thorough: bool = False,
 ) -> tuple[Listing, RecoveryPlan]:
-    """List a folder and plan its recovery; again if files disappear. Raises OSError.
+    """List a folder and plan its recovery; retry if files disappear. Raises OSError.
 
-    Files disappear while an earlier owner removes what its last snapshot made obsolete. With `thorough`,
-    segments that the newest snapshot replaces are read, too.
+    Files disappear while an earlier owner removes what its last snapshot has made obsolete. With `thorough`,
+    segments replaced by the newest snapshot are read, too.
     """
     attempt = 1
     while True:
@@ -42,7 +42,7 @@ def list_and_plan(
         try:
             _Planner(plan, names, files, thorough=thorough).run(now_us)
         except _SegmentGone as error:
-            # A listing that is made during a change may have a new mark and not yet its segment.
+            # A listing made during a change may have a new mark, but not yet its segment.
             if attempt < _ATTEMPTS:
                 attempt += 1
                 continue
@@ -58,7 +58,7 @@ def list_and_plan(
 
 
 class _SegmentGone(Hole):
-    """A segment was written to, and is not there."""
+    """A written segment is missing."""
 
 
 class _Planner:
@@ -101,7 +101,7 @@ class _Planner:
         return read_headers(plan, earlier, self._files) + headerless
 
     def _newest_snapshot(self) -> Snapshot | None:
-        """Return the newest snapshot, or None if it cannot be used; `_choose_snapshot` says why."""
+        """Return the newest snapshot; None if it cannot be used, and `_choose_snapshot` says why."""
         snapshots = self._names.snapshots
         if not snapshots:
             return None
@@ -154,9 +154,9 @@ class _Planner:
         return True
 
     def _choose_pages(self, now_us: int) -> None:
-        """Choose the pages that the snapshot needs; the journal has what later pages cover.
+        """Choose the pages that the snapshot needs; the journal has the contents of later pages.
 
-        A damaged page is set aside and reported. It is no reason to refuse: its content expires soon.
+        A damaged page is set aside and reported. It is no reason to refuse, because its contents expire soon.
         """
         plan = self._plan
         for sequence, name in self._names.pages.items():
@@ -182,8 +182,8 @@ class _Planner:
     def _choose_history(self) -> set[int]:
         """Return the epochs of the folder's history, and drop the segments of all others.
 
-        Each owner recorded whose records its own continue. An owner that no later one continues was fenced
-        off before it answered anything, so its records are void.
+        Each owner recorded whose records its own continue. An owner whose records no later one continues was
+        fenced off before it answered anything, so its records are void.
         """
         plan = self._plan
         after = {segment.epoch: segment.after for segment in plan.segments}
@@ -197,9 +197,9 @@ class _Planner:
         return history
 
     def _check_marked_segments(self, history: set[int]) -> None:
-        """Report a segment as torn that was written to and is empty; raise Hole if one is gone.
+        """Report written but empty segments as torn; raise Hole if a written one is gone.
 
-        Only those matter that may have records which count.
+        Only segments that may have valid records matter.
         """
         plan, latest = self._plan, max(history)
         for place, first in self._names.marks.items():
@@ -217,12 +217,12 @@ class _Planner:
                     f"{plan.folder / segment_name(epoch, number)} is gone, with the records from {first} on: "
                     f"{mark} says that it was written"
                 )
-            # A crash leaves this if nothing of the segment was synced.
+            # A crash may leave this if no part of the segment was synced.
             reason = f"at offset 0, it is empty, and {mark} says that record {first} was written"
             plan.flaws.append(Flaw(plan.folder / name, "torn", reason))
 
     def _check_snapshots_are_covered(self) -> None:
-        """Raise Hole if a snapshot that is damaged included records which are nowhere else."""
+        """Raise Hole if a damaged snapshot included records that are nowhere else."""
         # A fenced owner's snapshot does not count, whatever its number.
         numbers = {number for number, name in self._names.snapshots.items() if name not in self._fenced}
         newest = max(numbers | self._names.damaged_snapshots)

@@ -1,4 +1,4 @@
-"""What a recovery reads from a folder, or why it must refuse; and what it returns."""
+"""The plan of a recovery, which may be a refusal, and its result."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from snapshots.format.snapshot_file import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """A file that does not fit, of which a copy is to be set aside from an offset on."""
+    """A file with a defect, to be copied aside from an offset on."""
 
     path: Path
     suffix: str
@@ -25,13 +25,13 @@ class Flaw:
 
 @dataclass(frozen=True, slots=True)
 class RecordRange:
-    """The records of a segment that come after the snapshot: from `begin` to `end`, both included."""
+    """The records of a segment after the snapshot, from `begin` to `end` inclusive."""
 
     segment: Segment
     begin: int
     end: int
     records: list[Record]
-    """The records themselves if the segment is small; empty otherwise: they are read again."""
+    """The records themselves if the segment is small; otherwise empty, and they are read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Unsynced:
 
 @dataclass(slots=True)
 class RecoveryPlan:
-    """What a recovery reads from a folder. If `refusal` is set, nothing else in here may be relied on."""
+    """The plan of a recovery. If `refusal` is set, the other attributes are meaningless."""
 
     folder: Path
     snapshot: Snapshot | None = None
@@ -54,7 +54,7 @@ class RecoveryPlan:
     epoch: int = 0
     """The epoch of that record, or of the snapshot that includes it.
 
-    Not a later epoch that has only a header: nothing says that this header is on the disk.
+    A later epoch that has only a header does not count, because its header may not be on the disk.
     """
     ranges: list[RecordRange] = field(default_factory=list)
     journal_bytes: int = 0
@@ -62,15 +62,15 @@ class RecoveryPlan:
     segments: list[Segment] = field(default_factory=list)
     """The segments of the folder's history that were read and have a whole header, in order."""
     earlier: dict[str, int] = field(default_factory=dict)
-    """The names of the segments of owners before the snapshot's, in order, with their epochs. They were not
-    read: none of their records can come after the snapshot."""
+    """The names of the segments of owners before the snapshot's, in order, with their epochs. They are not
+    read, because none of their records can be after the snapshot."""
     obsolete: list[Path] = field(default_factory=list)
-    """Files that nobody needs after the next snapshot. A copy of each damaged one is set aside."""
+    """Files that are useless after the next snapshot. A copy of each damaged one is set aside."""
     pages: list[Path] = field(default_factory=list)
     """The pages that belong to the snapshot and have not expired, in order."""
     flaws: list[Flaw] = field(default_factory=list)
     small: dict[str, bytes] = field(default_factory=dict)
-    """The small segments by name, as they were read, so that each is read once."""
+    """The contents of small segments, by name, so that each is read only once."""
     unsynced: Unsynced | None = None
     refusal: StorageError | None = None
 
@@ -80,7 +80,7 @@ class RecoveryPlan:
         return files.read(path) if data is None else data
 
     def set_aside(self, path: Path, suffix: str, reason: str) -> None:
-        """Note a file that does not fit: copy it, and remove it after the next snapshot."""
+        """Note a defective file: it is copied, and removed after the next snapshot."""
         self.flaws.append(Flaw(path, suffix, reason))
         self.obsolete.append(path)
 
@@ -91,7 +91,7 @@ class RecoveryPlan:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A file that could not be used, or not to its end: its path now, and the reason."""
+    """A file that could not be used, or only in part: its current path, and the reason."""
 
     path: Path
     reason: str
@@ -102,7 +102,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """The content of a folder. `damage` is what was set aside. `snapshot` is None for an empty folder.
+    """The contents of a folder. `damage` is what was set aside. `snapshot` is None for an empty folder.
 
     `records` and `pages` may be iterated more than once. They read one file at a time, and raise
     StorageError if a file cannot be read or has changed.
@@ -113,13 +113,13 @@ class Recovered:
     damage: tuple[Damage, ...] = ()
     pages: Iterable[Page] = ()
     released: bool = False
-    """Whether the last owner that wrote released the folder, so it did not die of these records."""
+    """Whether the last owner that wrote released the folder, so that these records did not kill it."""
 
 
 def recovered(
     plan: RecoveryPlan, files: Files, damage: tuple[Damage, ...], *, released: bool = False
 ) -> Recovered:
-    """Return what a plan says is in the folder."""
+    """Return the contents of a folder according to a plan."""
     return Recovered(plan.snapshot, _Records(plan, files), damage, _Pages(plan, files), released)
 
 

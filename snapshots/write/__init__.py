@@ -1,1 +1,1 @@
-"""What an owner writes: its journal and its snapshots; and what it removes after a snapshot."""
+"""Writing as an owner: the journal, snapshots, and the removal of obsolete files."""

@@ -1,4 +1,4 @@
-"""Empty files whose names say when something is due in a folder, so that nobody need read it to know."""
+"""Empty files whose names show when something is due in a folder, without reading its contents."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -10,16 +10,16 @@ from snapshots.files import Files, storage_errors
 from snapshots.format.file_names import DUE, due_name, listing
 
 UNKNOWN_US: Final = 0
-"""Stands for a time that is not known: something may be due now."""
+"""An unknown time: something may be due now."""
 
 
 class DueMarks:
     """The marks of a folder, for its owner. Each method raises StorageError.
 
-    While an owner is there, a mark says only that something may be due should the owner die. When it leaves,
-    its mark says when. Without a mark, nothing is due.
+    During an ownership, a mark only says that something may be due if the owner dies. When the owner leaves,
+    its mark has the time. Without a mark, nothing is due.
 
-    A mark may be missing on a full disk. What is due is then found when somebody needs the folder.
+    A mark may be missing on a full disk. Due work is then found when the folder is next recovered.
     """
 
     def __init__(self, folder: Path, epoch: int, found: Iterable[str], files: Files) -> None:
@@ -28,7 +28,7 @@ class DueMarks:
         self._marks = list(found)
         self._files = files
         self._kept: str | None = None
-        """The mark that is there as long as this owner is."""
+        """The mark that lasts as long as this owner."""
 
     @property
     def any(self) -> bool:
@@ -36,15 +36,15 @@ class DueMarks:
         return bool(self._marks)
 
     def recovered(self) -> None:
-        """Note that something is due in what was recovered.
+        """Note that something is due in the recovered contents.
 
-        If that is marked, it suffices: the owner before, if it still runs, removes no mark without making
-        another one. Where nothing is due, it may remove the last one.
+        An existing mark suffices: if the previous owner is still running, it removes no mark without making
+        another one. If nothing is due, it may remove the last one.
         """
         self._kept = self._marks[-1] if self._marks else None
 
     def mark(self) -> None:
-        """Mark that something may be due. Call it before what makes it so can be on the disk."""
+        """Mark that something may be due. Must be called before the cause can be on the disk."""
         if self._kept is not None:
             return
         with suppress(NoRoom), storage_errors(f"{self._folder} cannot be written"):
@@ -55,8 +55,8 @@ class DueMarks:
     def leave(self, due_us: int | None) -> None:
         """Mark when something is due after this owner, or that nothing is.
 
-        Nobody else may own the folder. The names are not synced. So where something is due, one earlier mark
-        stays: if the machine loses the new one, that says that something may be due.
+        There must be no other owner. The names are not synced, so if something is due, one earlier mark
+        stays: if the machine loses the new mark, the earlier one says that something may be due.
         """
         earlier = [name for name in self._marks if due_us is None or name != self._kept]
         with suppress(NoRoom), storage_errors(f"{self._folder} cannot be written"):
@@ -74,15 +74,15 @@ class DueMarks:
 
 
 def due_times(parent: Path, names: Iterable[str], files: Files) -> dict[str, int]:
-    """Return when something is due in folders that nobody owns, by their names; UNKNOWN_US if not known.
+    """Return when something is due in folders without an owner, by name; UNKNOWN_US if unknown.
 
-    Those in which nothing is due are left out. Raises StorageError.
+    Folders in which nothing is due are left out. Raises StorageError.
     """
     found = {}
     with storage_errors(f"{parent} cannot be read"):
         for name in names:
             files_there = files.names(parent / name)
-            # Nearly all folders have no mark, and to sort names takes longer than to read them.
+            # Nearly all folders have no mark, and classifying names takes longer than reading them.
             if any(one.startswith(DUE) for one in files_there):
                 due_us = listing(files_there).due_us
                 if due_us is not None:
@@ -91,7 +91,7 @@ def due_times(parent: Path, names: Iterable[str], files: Files) -> dict[str, int
 
 
 def mark_folder(folder: Path, files: Files, *, epoch: int = 0) -> None:
-    """Mark that something may be due in a folder that nobody owns. May be repeated. Raises StorageError."""
+    """Mark that something may be due in a folder without an owner. May be repeated. Raises StorageError."""
     with storage_errors(f"{folder} cannot be written"):
         with suppress(FileExistsError):
             files.create(folder / due_name(epoch, UNKNOWN_US)).close()

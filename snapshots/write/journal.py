@@ -19,11 +19,11 @@ _RESERVED_AT_ONCE_BYTES_MIN: Final = 64 * 1024
 _RESERVED_AT_ONCE_BYTES_MAX: Final = 1024 * 1024
 
 _BLOCK_BYTES: Final = 4096
-"""A write takes whole blocks of the file system, mostly of this size."""
+"""The usual size of file system blocks, which a write takes as a whole."""
 
 
 class _OpenSegment:
-    """The segment that records are appended to, and the disk space reserved for it."""
+    """The current segment, and the disk space reserved for it."""
 
     def __init__(self, segment: Segment, file: OpenFile) -> None:
         self.segment = segment
@@ -31,7 +31,7 @@ class _OpenSegment:
         self.bytes_ = 0
         self.reserved_bytes = 0
         self.marked = False
-        """Whether the mark exists which says that this segment was written to."""
+        """Whether the mark exists that this segment was written to."""
 
     def needed_bytes(self, payload_bytes: int) -> int:
         """The length of the file with one more record."""
@@ -52,7 +52,7 @@ class _OpenSegment:
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
-            # Giving back waits for other changes of the file system.
+            # Giving space back waits for other changes of the file system.
             if self.reserved_bytes > _whole_blocks(self.bytes_):
                 self.file.release(self.bytes_)
         with contextlib.suppress(OSError):
@@ -62,11 +62,12 @@ class _OpenSegment:
 class Journal:
     """The segments of one epoch, which continue after record `sequence` of epoch `after`. For one thread.
 
-    `first_file` is its first segment, empty; the next one is created when there is something to write to it.
-    The header is written with the first record. `sequence` is the last record, `synced` the last one known to
-    be on the disk.
+    `first_file` is its first segment, empty; the next one is created when there is something to write. The
+    header is written with the first record. `sequence` is the last record, `synced` the last one known to be
+    on the disk.
 
-    After a disk error other than a full disk the journal cannot go on: nobody knows how the file ends.
+    After a disk error other than a full disk, the journal cannot continue, because the end of the file is
+    unknown.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class Journal:
         self._promised = False
         """Whether the current segment has space reserved for the next record."""
         self._number = 0
-        """The last segment number that was tried. A number that failed half-way is not used again."""
+        """The last segment number tried. A number that failed half-way is not reused."""
 
     @property
     def unsynced(self) -> bool:
@@ -137,7 +138,7 @@ class Journal:
             piece_bytes = min(max(current.bytes_, _RESERVED_AT_ONCE_BYTES_MIN), _RESERVED_AT_ONCE_BYTES_MAX)
             wanted_bytes = needed_bytes + piece_bytes
         else:
-            # Many owners write one short record, and then have nothing to give back.
+            # Many owners write only one short record, and then have nothing to give back.
             wanted_bytes = _whole_blocks(needed_bytes)
         try:
             try:
@@ -191,8 +192,8 @@ class Journal:
     def next_segment(self) -> Segment | None:
         """Begin a new segment and return it; None if the current one has no records yet.
 
-        Syncs the current segment first, so only the last of an epoch's segments can be torn. Raises
-        SyncFailed; NoRoom or StorageError if there can be no new one, with nothing changed.
+        Syncs the current segment first, so that only the last segment of an epoch can be torn. Raises
+        SyncFailed; NoRoom or StorageError if a new one is impossible, with nothing changed.
         """
         current = self._current
         if current is not None:
@@ -221,7 +222,7 @@ class Journal:
     def close(self) -> None:
         """Give back the unused reserved space and close the file.
 
-        Removes a segment that was never written to, so that nobody else ever takes it for an empty one.
+        Removes a segment that was never written to, so that it is never taken for an empty one.
         """
         first_file, self._first_file = self._first_file, None
         if first_file is not None:
@@ -235,10 +236,10 @@ class Journal:
             close_and_remove(current.file, current.segment.path, self._files)
 
     def _mark(self, current: _OpenSegment) -> None:
-        """Note in the folder that this segment was written to, so that its loss is noticed.
+        """Mark in the folder that this segment was written to, so that its loss is noticed.
 
-        The name of the segment is on the disk by now, and nobody removes it before a snapshot replaces it. So
-        no crash leaves a mark without its segment. Without a mark, as on a full disk, only less is noticed.
+        The segment's name is on the disk by now, and is not removed before a snapshot replaces it. So no
+        crash leaves a mark without its segment. Without a mark, as on a full disk, less loss is noticed.
         """
         if current.marked:
             return

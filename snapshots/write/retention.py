@@ -1,4 +1,4 @@
-"""Removes what a new snapshot makes obsolete, in an order that survives a crash at any point."""
+"""Removes files that a new snapshot makes obsolete, in an order that survives a crash at any point."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,10 +26,10 @@ def trim(
 ) -> frozenset[Path]:
     """Keep the newest snapshots, the segments that the oldest of them needs, and pages until they expire.
 
-    `segments` are in order; the last one is the owner's current one, and stays. `earlier` are the names of
-    the segments before them, with their epochs; each is needed until the oldest snapshot is by a later owner.
-    `obsolete` are files that nobody needs, such as damaged snapshots. Returns the paths that are gone. A file
-    that cannot be removed costs disk space, not safety; the next call tries again.
+    `segments` are in order; the last one, the owner's current segment, stays. `earlier` are the names of
+    earlier segments, with their epochs; each is needed until the oldest snapshot is by a later owner.
+    `obsolete` are useless files, such as damaged snapshots. Returns the removed paths. A file that cannot be
+    removed costs disk space, not safety; the next call tries again.
     """
     removed: set[Path] = set()
 
@@ -56,8 +56,8 @@ def trim(
         for mark in _needless_marks(names, oldest, epoch, gone):
             remove(folder / mark)
         if covered:
-            # No removed snapshot may come back after a crash, because the records after it will be gone. Nor
-            # may a mark come back whose segment will be.
+            # No removed snapshot may come back after a crash, because the records after it will be gone, and
+            # no mark whose segment will be gone.
             files.sync_folder(folder)
         for path in covered:
             remove(path)
@@ -70,7 +70,7 @@ def trim(
 
 
 def _needless_marks(names: Listing, oldest: int, epoch: int, gone: AbstractSet[str]) -> Iterator[str]:
-    """Yield the marks of segments that no recovery from a kept snapshot needs, or that are to be removed.
+    """Yield the marks of segments that no recovery from a kept snapshot needs, or that will be removed.
 
     `oldest` is the oldest kept snapshot, of this epoch.
     """
@@ -80,7 +80,7 @@ def _needless_marks(names: Listing, oldest: int, epoch: int, gone: AbstractSet[s
 
 
 def _has_expired(start: bytes, now_us: int) -> bool:
-    """Whether the page that begins with these bytes has expired. A damaged one is left to the recovery."""
+    """Whether the page that begins with these bytes has expired. Damaged pages are left to the recovery."""
     try:
         return pages.decode_header(start).expires_us < now_us
     except (Damaged, NewerFormat):

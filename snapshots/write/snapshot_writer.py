@@ -19,8 +19,8 @@ Header = Callable[[int, int], bytes]
 class SnapshotWriter:
     """Writes the snapshots and pages of one epoch.
 
-    Each file is written under another name, synced, and renamed; `check_latest` is called before the rename.
-    Both methods raise OSError and what `check_latest` raises; the folder is then as usable as before.
+    Each file is written under a temporary name, synced, and renamed; `check_latest` is called before the
+    rename. Both methods raise OSError and what `check_latest` raises; the folder is then as usable as before.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class SnapshotWriter:
             try:
                 self._files.rename(unfinished, self._folder / name)
             except FileNotFoundError:
-                # Only a later owner removes it.
+                # Only a later owner removes the unfinished file.
                 self._check_latest()
                 raise
         except BaseException:
@@ -75,7 +75,7 @@ class SnapshotWriter:
         try:
             return self._files.create(unfinished)
         except FileExistsError:
-            # An earlier attempt of this owner failed, and could not remove it.
+            # An earlier attempt of this owner failed and could not remove the file.
             self._files.remove(unfinished)
             return self._files.create(unfinished)
 
@@ -94,7 +94,7 @@ def _write(file: OpenFile, chunks: Iterable[bytes], header: Header) -> int:
 
 
 def _pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Join chunks to pieces that are worth a write."""
+    """Join chunks into pieces that are large enough for a write."""
     joined: list[bytes] = []
     size = 0
     for chunk in chunks:
