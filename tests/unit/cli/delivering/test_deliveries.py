@@ -26,9 +26,9 @@ pytestmark = pytest.mark.skipping_clock
 OK = httpx.Response(200)
 
 
-async def no_body() -> AsyncIterator[bytes]:
-    for part in ():
-        yield part
+async def in_parts(body: bytes) -> AsyncIterator[bytes]:
+    for byte in body:
+        yield bytes([byte])
 
 
 @dataclass
@@ -50,10 +50,14 @@ class Run:
             except Reset:
                 raise httpx.ReadError("reset") from None
             # As from a socket, its body is not read yet.
-            return httpx.Response(response.status_code, headers=response.headers, content=no_body())
+            return httpx.Response(
+                response.status_code, headers=response.headers, content=in_parts(response.content)
+            )
 
         http = httpx.AsyncClient(transport=httpx.MockTransport(receive))
-        target = Webhook(http, httpx.URL("https://hooks.example/secret"), "key", self.timeout_s)
+        target = Webhook(
+            http, httpx.URL("https://:pass%20word@hooks.example/a/secret"), "signing-key", self.timeout_s
+        )
         self.figures = Figures()
         dead = DeadLetters(Appended(self.folder / "dead"), self.dead_after) if self.dead_after else None
         return Deliveries(
@@ -237,6 +241,18 @@ async def test_a_target_is_left_alone_as_long_as_it_asks(run: Run, by: str) -> N
     assert 600 <= times_s[1] - times_s[0] < 800
 
 
+@pytest.mark.parametrize(
+    "header", ["nan", "-5", "soon", "1e999", "Mon, 1 Jan 99999999999999999999 0:0:0 GMT"]
+)
+async def test_a_retry_after_that_says_nothing_sensible_is_survived(run: Run, header: str) -> None:
+    asked = httpx.Response(503, headers={"Retry-After": header})
+    run.receiver.answer = lambda _body: OK if len(run.receiver.requests) > 1 else asked
+    one = run.feeds.detector("logins")
+    async with run.following(one) as task:
+        run.feeds.fire(one)
+        await run.until(lambda: run.receiver.taken, task)
+
+
 async def test_waits_double_up_to_a_minute_and_differ(run: Run) -> None:
     times_s: list[float] = []
 
@@ -272,11 +288,61 @@ async def test_what_is_refused_for_good_is_a_dead_letter_after_its_attempts(run:
         await run.until(lambda: len(run.receiver.taken) == 2, task)
     assert [msgspec.json.decode(each.content)["seq"] for each in run.receiver.requests] == [1, 2, 2, 2, 3]
     [letter] = map(msgspec.json.decode, (run.folder / "dead").read_bytes().splitlines())
-    assert letter["reason"] == f"it answered {status}"
+    redirected = ", a redirection, and none is followed: give the address where it leads"
+    assert letter["reason"] == f"it answered {status}" + redirected * (status == 301)
     assert (letter["firing"]["seq"], letter["firing"]["detector"]) == (2, "logins")
     assert run.figure("dead_letters_total", one) == 1
     assert run.figure("delivered_total", one) == 2
     assert "secret" not in "".join(run.said)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b"invalid_payload", ": invalid_payload"),
+        (b'{"errors":\n ["\x1b[31mno rule\xff"]}', ': {"errors": ["[31mno rule"]}'),
+        ("ä".encode() * 1_000, f": {'ä' * 199}…"),
+        (b"<html><title>400 Bad Request</title>", ""),
+        (b"Cannot POST /secret", ""),
+        (b"signing-key is unknown", ""),
+        (b"who is pass word?", ""),
+        (b" \x1b", ""),
+    ],
+)
+async def test_what_a_target_says_of_a_refusal_is_told_without_secrets(
+    run: Run, answer: bytes, told: str
+) -> None:
+    run.receiver.answer = lambda _body: httpx.Response(400, content=answer)
+    run.dead_after = 2
+    one = run.feeds.detector("logins")
+    async with run.following(one) as task:
+        run.feeds.fire(one)
+        await run.until(lambda: run.places() == {one: 1}, task)
+    [letter] = map(msgspec.json.decode, (run.folder / "dead").read_bytes().splitlines())
+    assert letter["reason"] == f"it answered 400{told}"
+    at = "https://hooks.example: it answered 400"
+    assert run.said == [
+        f"logins: the firing 1 is not delivered yet: {at}{told}",
+        f"logins: the firing 1 is a dead letter: {at}{told}",
+    ]
+
+
+async def test_only_refusals_count_towards_a_dead_letter(run: Run) -> None:
+    answers = [*[httpx.Response(502)] * 5, httpx.Response(404), Reset(), httpx.Response(404), OK]
+
+    def answer(_body: Any) -> httpx.Response:
+        if isinstance(given := answers[len(run.receiver.requests) - 1], Reset):
+            raise given
+        return given
+
+    run.receiver.answer = answer
+    run.dead_after = 3
+    one = run.feeds.detector("logins")
+    async with run.following(one) as task:
+        run.feeds.fire(one)
+        await run.until(lambda: run.places() == {one: 1}, task)
+    assert run.receiver.seqs(one) == [1]
+    assert (run.folder / "dead").read_bytes() == b""
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 503, 410])
@@ -327,6 +393,40 @@ async def test_new_detectors_are_followed_from_their_beginning_also_over_a_resta
     async with run.running() as task:
         await run.until(lambda: len(run.receiver.taken) == 5, task)
     assert (run.receiver.seqs(new), run.receiver.seqs(newer)) == ([1, 2], [1, 2, 3])
+
+
+async def test_the_first_detector_is_new_also_after_a_crash_before_anything_else(run: Run) -> None:
+    async with run.running(crash=True) as task:
+        await run.until((run.folder / "state").exists, task)
+    new = run.feeds.detector("new", before=3)
+    async with run.running() as task:
+        await run.until(lambda: run.receiver.seqs(new) == [1, 2, 3], task)
+
+
+@pytest.mark.parametrize("crash", [False, True])
+async def test_a_detector_that_was_there_at_the_start_is_never_new(run: Run, *, crash: bool) -> None:
+    there, away = run.feeds.detector("there"), run.feeds.detector("away", before=3)
+    run.feeds.away.add(away)
+    async with run.running(crash=crash) as task:
+        await run.until(lambda: run.places() == {there: 0}, task)
+        await run.until(lambda: run.said, task)
+    assert run.said == ["away: it is not known yet what fired last: 1501 the detector is starting"]
+    run.feeds.away.clear()
+    async with run.running() as task:
+        await run.until(lambda: run.places() == {there: 0, away: 3}, task)
+        new = run.feeds.detector("new", before=2)
+        await run.until(lambda: run.receiver.seqs(new) == [1, 2], task)
+    assert run.receiver.seqs(away) == []
+
+
+async def test_a_detector_that_is_restored_after_it_was_deleted_is_followed_again(run: Run) -> None:
+    one = run.feeds.detector("one", before=2)
+    async with run.following(one, at=2) as task:
+        firings = run.feeds.firings[one]
+        run.feeds.delete(one)
+        await run.until(lambda: run.places() == {}, task)
+        run.feeds.names[one], run.feeds.firings[one] = "one", firings
+        await run.until(lambda: run.receiver.seqs(one) == [1, 2], task)
 
 
 async def test_only_named_detectors_are_followed_and_one_that_is_named_later_from_the_newest(

@@ -41,6 +41,7 @@ def test_places_are_found_again_and_a_second_process_is_refused(tmp_path: Path) 
     first.move("d", 7)
     first.move("e", 8)
     first.forget("e")
+    first.complete()
     with pytest.raises(PlacesError, match="another process delivers"):
         places(tmp_path / "state")
     first.close()
