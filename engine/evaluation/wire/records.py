@@ -1,6 +1,7 @@
 """Plain records, as log shippers send them: found in a body, made events of, evaluated, and counted."""
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -36,6 +37,8 @@ _SECONDS_BELOW: Final = 10**11
 _MILLISECONDS_BELOW: Final = 10**14
 _MICROSECONDS_BELOW: Final = 10**17
 """Below these numbers a time is in seconds, milliseconds and microseconds; above, in nanoseconds."""
+_NUMBER: Final = re.compile(r"\s*-?[0-9]{9,30}(\.[0-9]{0,30})?\s*")
+"""A text with fewer digits may be a date, such as 20240304."""
 
 
 def time_in(name: str) -> Callable[[Mapping[str, Any]], float]:
@@ -59,6 +62,8 @@ def time_in(name: str) -> Callable[[Mapping[str, Any]], float]:
 def _time_us(given: Any) -> float | None:
     """Return a time in microseconds, None if the value is no time."""
     if isinstance(given, str):
+        if _NUMBER.fullmatch(given):
+            return _time_us(float(given) if "." in given else int(given))
         try:
             moment = datetime.fromisoformat(given)
         except ValueError:
@@ -107,7 +112,7 @@ def events_of(
     `now_us` is the time of arrival. `between` is called from time to time. Raises Refusal 1400 if there are
     too many records, and 1000 if the body holds too much.
     """
-    body = given.body
+    body = given.body.removeprefix(BOM_UTF8)
     with without_collector(body):
         check_count(body, limits.body_values_max)
         texts = [*islice(_texts(body), limits.batch_events_max + 1)]
