@@ -31,6 +31,7 @@ _CALLERS: Final = range(300, 500)
 _REDIRECTIONS: Final = range(300, 400)
 _REDIRECTED: Final = ", a redirection, and none is followed: give the address where it leads"
 _RETRY_AFTER_S_MAX: Final = 3_600.0
+_PORT_MAX: Final = 65_535
 _TOLD_CHARS_MAX: Final = 200
 _SECRET_CHARS: Final = 4
 """What is shorter in an address is no secret."""
@@ -215,9 +216,10 @@ def target_of(address: str, secret: str | None, timeout_s: float) -> Target:
         return Printed() if address == "-" else Appended(Path(address))
     try:
         url = httpx.URL(address)
-    except httpx.InvalidURL:
-        url = httpx.URL()
-    if url.scheme not in ("http", "https") or not url.host:
+        is_known = url.scheme in ("http", "https") and bool(url.host) and (url.port or 0) <= _PORT_MAX
+    except (httpx.InvalidURL, UnicodeError):
+        is_known = False
+    if not is_known:
         raise TargetError("the target's address is no URL of http or https")
     # Each detector may have a request under way. A proxy in the environment is not for this machine.
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)

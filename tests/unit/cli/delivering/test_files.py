@@ -167,7 +167,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pyte
 
 
 def test_what_is_no_target_is_refused_and_not_repeated(tmp_path: Path) -> None:
-    for address in ("ftp://u:secret@host", "http://", "http://\x00secret"):
+    for address in ("ftp://u:secret@host", "http://", "http://\x00secret", "http://h:65536", "http://xn--"):
         with pytest.raises(TargetError) as raised:
             target_of(address, None, 1.0)
         assert "secret" not in str(raised.value)
