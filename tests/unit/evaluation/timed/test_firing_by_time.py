@@ -441,6 +441,7 @@ class TestFiring:
         assert [one[1] for one in told(detector, 10 * MINUTE)] == ["b", "c"]
         assert detector.histories.bytes < 10_000
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("window", ["", "within 5m "])
     def test_combinations_of_keys_whose_slices_were_evicted_wait_no_more(self, window: str) -> None:
         detector = timed(f"per a (once x == 1) and per b (once {window}x == 1)", limits=Limits(keys_max=50))
