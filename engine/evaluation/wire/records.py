@@ -15,7 +15,7 @@ from engine.evaluation.events.outcomes import Outcomes
 from engine.evaluation.facts.look_up import split_name
 from engine.evaluation.facts.values import Event
 from engine.evaluation.stamps import LATEST_US
-from engine.evaluation.wire.bodies import check_count, decode, decode_lines, without_collector
+from engine.evaluation.wire.bodies import TWO_OBJECTS, check_count, decode, decode_lines, without_collector
 from engine.evaluation.wire.decoding import PORTION_BYTES, EventBody, check_times, of_part
 from engine.evaluation.wire.events import (
     Answer,
@@ -86,6 +86,11 @@ def _time_us(given: Any) -> float | None:
 
 T = TypeVar("T")
 
+_GZIP: Final = b"\x1f\x8b"
+_TRAILING: Final = "trailing characters"
+_APART: Final = (
+    "each record stands on a line of its own (`curl -d` joins lines, `curl --data-binary` does not)"
+)
 _LINE: Final = re.compile(rb"[^ \t\r\n][^\n]*")
 _ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -110,9 +115,11 @@ def events_of(
     """Return the event of each record in a body, in its order, or why there is none.
 
     `now_us` is the time of arrival. `between` is called from time to time. Raises Refusal 1400 if there are
-    too many records, and 1000 if the body holds too much.
+    too many records, and 1000 if the body holds too much or is gzip.
     """
     body = given.body.removeprefix(BOM_UTF8)
+    if body.startswith(_GZIP):
+        raise Refusal(Entry(1000, "the body is gzip, but its `Content-Encoding` does not say so"))
     with without_collector(body):
         check_count(body, limits.body_values_max)
         texts = [*islice(_texts(body), limits.batch_events_max + 1)]
@@ -194,7 +201,10 @@ def _alone(text: bytes, type_: type[T], limits: Limits) -> T | Refusal:
     try:
         return decode(text, type_, limits)
     except Refusal as refusal:
-        return of_part("record", refusal)
+        said = of_part("record", refusal)
+        if _TRAILING not in said.entries[0].message or not TWO_OBJECTS.search(text):
+            return said
+        return Refusal(Entry(1000, f"{said.entries[0].message}; {_APART}"))
 
 
 # -- evaluation ---------------------------------------------------------------------------------------------

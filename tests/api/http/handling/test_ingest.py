@@ -1,5 +1,6 @@
 """Plain records as log shippers send them: what is taken for one, its time, and what the answer counts."""
 
+import gzip
 import json
 from typing import Any
 
@@ -81,6 +82,22 @@ async def test_if_all_are_refused_the_answer_is_the_first_refusal(caller: Caller
     said = await ingest(caller, detector, [late, 7], "?time=t")
     assert (said.status, said.codes) == (422, [1402])
     assert counts(await ingest(caller, detector, [late, {"t": NOON_MS}], "?time=t")) == (1, 1, 0)
+
+
+async def test_what_to_send_instead_is_told(caller: Caller) -> None:
+    detector = await detector_of(caller)
+    said = await ingest(caller, detector, b'{"a":1} {"a":2}')
+    assert said.codes == [1000]
+    assert said.texts[0].endswith(
+        "; each record stands on a line of its own (`curl -d` joins lines, `curl --data-binary` does not)"
+    )
+    assert "line of its own" not in (await ingest(caller, detector, b'{"a":1},')).texts[0]
+    for body in (b"[]", b'{"a":1}'):
+        said = await ingest(caller, detector, gzip.compress(body))
+        assert (said.codes, said.texts) == (
+            [1000],
+            ["the body is gzip, but its `Content-Encoding` does not say so"],
+        )
 
 
 async def test_at_most_twenty_refusals_are_told(caller: Caller, settings: Any) -> None:
