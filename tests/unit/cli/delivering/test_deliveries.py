@@ -419,6 +419,24 @@ async def test_a_detector_that_was_there_at_the_start_is_never_new(run: Run, *, 
     assert run.receiver.seqs(away) == []
 
 
+async def test_it_tells_that_it_has_begun_once_all_places_are_kept(run: Run) -> None:
+    one, away = run.feeds.detector("one", before=3), run.feeds.detector("away", before=1)
+    run.feeds.away.add(away)
+    seen: list[dict[str, int]] = []
+    deliveries = run.deliveries()
+    deliveries.begun = lambda: seen.append(run.places())
+    stop = asyncio.Event()
+    task = asyncio.create_task(deliveries.run(stop))
+    await run.until(lambda: run.places() == {one: 3}, task)
+    await asyncio.sleep(100)
+    assert seen == []
+    run.feeds.away.clear()
+    await run.until(lambda: seen, task)
+    stop.set()
+    await task
+    assert seen == [{one: 3, away: 1}]
+
+
 async def test_a_detector_that_is_restored_after_it_was_deleted_is_followed_again(run: Run) -> None:
     one = run.feeds.detector("one", before=2)
     async with run.following(one, at=2) as task:
