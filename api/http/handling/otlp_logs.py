@@ -208,14 +208,24 @@ class Exported(Struct, rename="camel"):
     partial_success: PartialSuccess | msgspec.UnsetType = msgspec.UNSET
 
 
-_ESCAPE: Final = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
+_HALF: Final = re.compile(
+    rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD])[c-fC-F][0-9a-fA-F]{2})"
 )
+MENDED_BYTES_MAX: Final = 1 << 20
 
 
 def with_whole_characters(body: bytes) -> bytes:
-    """Return JSON with each half of a pair of surrogates replaced, as programs leave them that cut texts."""
-    return _ESCAPE.sub(lambda found: rb"\ufffd" if found[1] else found[0], body)
+    """Return JSON with each half of a pair of surrogates replaced, as programs leave them that cut texts.
+
+    A long body is returned as it is: the search would hold up others.
+    """
+    backslash = b"\0\0"
+    if len(body) > MENDED_BYTES_MAX or backslash in body:
+        # What has that is no JSON.
+        return body
+    plain = body.replace(rb"\\", backslash)
+    return _HALF.sub(rb"\\ufffd", plain).replace(backslash, rb"\\")
 
 
 JSON_LEVELS: Final = 4

@@ -300,6 +300,8 @@ def test_half_a_character_in_json_is_replaced_and_loses_no_record() -> None:
     record = f'{{"severityText":"{text}"}}'
     body = f'{{"resourceLogs":[{{"scopeLogs":[{{"logRecords":[{record},{{}}]}}]}}]}}'.encode()
     event, _other = events(body, in_protobuf=False)
+    with pytest.raises(Refusal, match="surrogate"):
+        events(body + b" " * otlp_logs.MENDED_BYTES_MAX, in_protobuf=False)
     assert event["fields"]["severity"] == "\U0001f600 \ufffd \\ud83d \\\ufffd\ufffd\n\ufffd\U0001f600"
 
 
