@@ -95,7 +95,7 @@ def _detailed(
                 raise event
             firings = evaluate_explained(detector, *event, explained=False, detailed=True)
         except Refusal as refusal:
-            refused[place] = refusal
+            refused[place] = refusal.kept()
             results.append(refused_result(refusal))
             continue
         result = b'{"actions":[' + b",".join(detailed_actions(firings)) + b"]"
