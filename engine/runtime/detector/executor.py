@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Final
 
 from engine.evaluation.wire.events import Answer, Done, Refused
 from engine.language.diagnostics import Entry
@@ -42,6 +43,9 @@ from snapshots.data_folder.mounts import mount_check
 from snapshots.errors import Fenced, StorageError, WriteFailed
 from snapshots.files import Files, RealFiles, wall_clock_us
 from snapshots.store import Store
+
+_MANY_RULES: Final = 2_000
+"""As many take an event a millisecond at most, unless they fire."""
 
 
 class OperationExecutor:
@@ -277,6 +281,11 @@ class OperationExecutor:
     def may_fire_much(self) -> bool:
         """Whether a short batch may take long, because much has been due by time for a while."""
         return self._active is not None and self._active.may_fire_much(self._now_us)
+
+    @property
+    def has_many_rules(self) -> bool:
+        """Whether a few events may take long, because each may concern very many rules."""
+        return self._active is not None and len(self._active.detector.live) > _MANY_RULES
 
     @property
     def detector_id(self) -> str | None:
