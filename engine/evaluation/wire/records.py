@@ -176,7 +176,7 @@ def _made(texts: Sequence[bytes], time: str | None, now_us: int, limits: Limits)
         try:
             yield record, time_ms(record), {}
         except Refusal as refusal:
-            yield refusal
+            yield refusal.kept()
 
 
 def _sent(texts: Sequence[bytes], limits: Limits) -> Iterator[Event | Refusal]:
@@ -187,7 +187,7 @@ def _sent(texts: Sequence[bytes], limits: Limits) -> Iterator[Event | Refusal]:
                 raise event
             check_times([event], lambda _: "")
         except Refusal as refusal:
-            yield refusal
+            yield refusal.kept()
         else:
             yield event.fields, event.timestamp_ms, {}
 
