@@ -41,7 +41,7 @@ class Totals(NamedTuple):
 
     events: int
     cpu_s: float
-    """The processor time of its batches, without those executed while it was alone in the process."""
+    """The processor time of its batches."""
 
 
 class Rates(NamedTuple):
@@ -55,7 +55,7 @@ class Rates(NamedTuple):
 class RateMeter:
     """Measures the load of the detectors of a process between two calls of `measure`.
 
-    A detector that is alone in the process is charged all of its processor time: its batches are not timed.
+    A detector that is alone in the process takes all of its processor time.
     """
 
     def __init__(self, process_s: Callable[[], float] = time.process_time) -> None:
