@@ -1,1 +1,1 @@
-"""What a condition means: verdicts over a stream of events. Pure: no clock, no disk, no Ray."""
+"""The semantics of conditions: verdicts over a stream of events, without a clock, a disk or Ray."""

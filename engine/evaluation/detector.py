@@ -37,11 +37,11 @@ _log = logging.getLogger(__name__)
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 _SAMPLED_MAX: Final = 8
-"""The most events of a batch that the sampler sees: they are evaluated one by one."""
+"""The maximum number of events of a batch that the sampler sees; these are evaluated one by one."""
 
 
 class Observer(Protocol):
-    """Sees each submitted event before its evaluation, and changes nothing."""
+    """Sees each submitted event before its evaluation. It must not change anything."""
 
     def observe(self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any]) -> None:
         """Take the event that is evaluated next. The evaluation may still refuse it."""
@@ -72,7 +72,7 @@ class Detector(RuleBook):
         self.keys_evicted = 0
         """Live keys that were evicted since the detector was made or restored."""
         self.actions = 0
-        """How many actions the events submitted since then have yielded."""
+        """How many actions events have caused since then."""
         self.refused: Counter[int] = Counter()
         """How many events of batches were refused, by code, until their reader clears it."""
         self.ticks = self.firings_by_time = 0
@@ -85,7 +85,7 @@ class Detector(RuleBook):
         """Sees the first events of each batch while rules have drafts."""
         self._now_us = now_us
         self.fired_by_time: list[FiredByTime] | None = None
-        """Collects what fires by time, while somebody asks for it."""
+        """Collects the firings by time while they are requested."""
         self.timing.fired = self._fire_by_time
         self._messages: list[Entry] | Outcomes | None = None
         """Collects the messages about the current event."""
@@ -98,7 +98,7 @@ class Detector(RuleBook):
         timestamp_ms: float | datetime,
         vars: Mapping[str, Any] | None = None,  # noqa: A002
     ) -> list[dict[str, Any]]:
-        """Evaluate one event and give the actions of the rules that fire, in order of priority.
+        """Evaluate one event and return the actions of the rules that fire, in order of priority.
 
         Raises Refusal 1001 with the name of a field that JSON cannot express, and 1402 if the event is too
         late or too far ahead. A refused event changes nothing.
@@ -111,7 +111,7 @@ class Detector(RuleBook):
         return [rule.action() for rule in fired]
 
     def evaluate_many(self, events: Iterable[Event]) -> list[Fired]:
-        """Evaluate events in order and give the rules that fire at each, in order of priority.
+        """Evaluate events in order and return the rules that fire at each, in order of priority.
 
         Shadow rules are left out. Raises BatchRefused at the first refused event. The events before it stay
         evaluated. Fields that no rule reads are not refused, unless there are shadow rules.
@@ -147,7 +147,7 @@ class Detector(RuleBook):
         timestamp_ms: float | datetime,
         vars: Mapping[str, Any] | None = None,  # noqa: A002
     ) -> Outcome:
-        """Evaluate one event as `evaluate` does, and give the messages, too."""
+        """Evaluate one event like `evaluate`, and return the messages, too."""
         event = Intake(self.limits).event(fields, timestamp_ms, vars)
         try:
             return self.submit_clean_one(*event)
@@ -174,10 +174,10 @@ class Detector(RuleBook):
         return outcomes
 
     def tick(self, time_us: int, between: Callable[[], None] = lambda: None) -> list[FiredByTime]:
-        """Move the clock to a time in microseconds, without an event. Return what fires by time until then.
+        """Move the clock to a time in microseconds, without an event; return the firings by time until then.
 
-        `between` is called from time to time, when a part of that has fired. A time behind the clock changes
-        nothing. Raises Refusal 1402 if it is too far ahead.
+        `between` is called from time to time between these firings. A time behind the clock changes nothing.
+        Raises Refusal 1402 if the time is too far ahead.
         """
         if self.clock_us is not None and time_us <= self.clock_us:
             return []
@@ -203,18 +203,18 @@ class Detector(RuleBook):
                 self.fired_by_time.append(FiredByTime(acting, fired.keys, fired.time_us))
 
     def forget_lookups(self) -> None:
-        """Drop the cached look-ups of events, which their owner may change from now on."""
+        """Drop the cached look-ups of events, so that their owner may change the events."""
         lookups = self.rule_set.lookups
         if lookups.used or lookups.read is not None:
             lookups.forget()
 
     def code(self) -> str:
-        """Return the Python source of the function that evaluates the rules as long as they are few."""
+        """Return the Python source of the function that evaluates the rules while they are few."""
         return self.rule_set.code
 
     @property
     def awaits_first(self) -> bool:
-        """Whether no event has set the clock yet, and there is a current time, so a time can be doubtful."""
+        """Whether an implausible time can be recognized: there is a current time, but no event so far."""
         return self.clock_us is None and self._now_us is not None
 
     def _stream(self, events: Sequence[Event], outcomes: Outcomes) -> None:
@@ -223,7 +223,7 @@ class Detector(RuleBook):
         start = len(fired)
         is_new = self.awaits_first
         end = start + len(events)
-        # The stream has consumed a refused event, so the loop goes on with the event after it.
+        # The stream has consumed a refused event, so the loop continues with the next event.
         left = iter(events)
         while len(fired) < end:
             first, seen_before = len(fired), self.events_seen
@@ -294,7 +294,7 @@ class Detector(RuleBook):
                 self.sampler = None
 
     def _acting(self, fired: Fired, event: Event, number: int | None = None) -> Fired:
-        """Of the rules that fired at an event, the last one if it has no number, return those that act."""
+        """Return those rules that act of the ones that fired at an event: by default, the last event."""
         number = self.events_seen if number is None else number
         held_back = self.at_most_once.held_at.pop(number, ())
         if self.shadows.ids and (fired or held_back):
@@ -391,5 +391,5 @@ class Detector(RuleBook):
         return copied
 
     def live_at(self, now_us: Callable[[], int]) -> None:
-        """Compare timestamps with the current time from now on, as with `now_us` of the constructor."""
+        """From now on, compare timestamps with the current time, as with `now_us` of the constructor."""
         self._now_us = now_us

@@ -1,18 +1,18 @@
 """Estimates the memory that a key of a slice takes, in bytes.
 
-The bound on memory decides which slices are evicted, so the estimate depends on nothing but the key. The
-constants are those of CPython on 64 bits.
+The bound on memory decides which slices are evicted, so the estimate depends only on the key. The constants
+are those of 64-bit CPython.
 """
 
 from typing import Any, Final
 
 KEY_BYTES_MAX: Final = 3600
-"""The most for a key or value of one fact: an integer of 4 000 digits. A text takes at most 1 100."""
+"""The maximum size of a key or value of one fact: an integer of 4 000 digits. A text takes at most 1 100."""
 
 _TUPLE_BYTES: Final = 56
 _REFERENCE_BYTES: Final = 8
 _NUMBER_BYTES: Final = 32
-"""Of integers and doubles: 7 and 7.0 are the same key."""
+"""The size of integers and doubles, because 7 and 7.0 are the same key."""
 _ASCII_BYTES: Final = 52
 _DIGITS_BYTES: Final = 40
 _TEXT_BYTES: Final = 76
@@ -36,11 +36,11 @@ def key_bytes(key: Any) -> int:
 
 
 PLAIN_MAX: Final = 1 << 63
-"""Smaller numbers all have one size."""
+"""Smaller numbers all have the same size."""
 
 
 def value_bytes(value: Any) -> int:
-    """Return the size of a text, a number or a boolean that is kept as it is. Equal numbers have the same."""
+    """Return the size of a stored text, number or boolean. Equal numbers have equal sizes."""
     if type(value) is str:
         return key_bytes(value)
     if -PLAIN_MAX < value < PLAIN_MAX:

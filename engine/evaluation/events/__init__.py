@@ -1,1 +1,1 @@
-"""Events as callers in the same process give them, and their outcomes: verdicts, messages, refusals."""
+"""Events of callers in the same process, and their outcomes: verdicts, messages, refusals."""

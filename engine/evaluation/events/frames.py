@@ -26,8 +26,8 @@ def events_of(frame: Any, time_column: str) -> list[Any]:
 def verdicts(frame: Any, rules: Sequence[Rule], fired: Sequence[Fired]) -> Any:
     """Return a frame of the same kind and length, with a column of booleans for each rule.
 
-    A column has the rule's name, or its id where another rule has the same name. A pandas frame has the index
-    of the one given.
+    A column has the rule's name, or its id if another rule has the same name. A pandas frame has the index of
+    the given one.
     """
     names = [rule.name for rule in rules]
     columns = {
@@ -55,7 +55,7 @@ def _library(frame: Any) -> str:
 
 
 def _columns(frame: Any) -> dict[str, Collection[Any]]:
-    """Return the values of each column as Python objects, None where one is missing."""
+    """Return the values of each column as Python objects, None for missing ones."""
     if _library(frame) == "pandas":
         if not frame.columns.is_unique:
             raise ValueError("two columns have the same name")

@@ -78,7 +78,7 @@ def as_object(value: Any, place: str, depth_max: int) -> dict[str, Any]:
 
 
 class Intake:
-    """Converts events. A context that comes with several events in a row is converted once."""
+    """Converts events. A context of several consecutive events is converted once."""
 
     def __init__(self, limits: Limits) -> None:
         self._depth_max = limits.body_depth_max
@@ -102,7 +102,7 @@ class Intake:
         return as_object(fields, "fields", self._depth_max), as_time(timestamp_ms), sent
 
     def in_turn(self, events: Iterable[Event], before_next: Callable[[], None]) -> Iterable[Event]:
-        """Return events as they are.
+        """Return events unchanged.
 
         If `events` is an iterator, `before_next` is called before each next event, which may consist of the
         same objects, changed.
@@ -118,7 +118,7 @@ class Intake:
     def read_events(
         self, events: Iterable[Event], names_read: Callable[[], frozenset[str]]
     ) -> Iterable[Event]:
-        """Convert of each event what `read` converts; `names_read` gives the names."""
+        """Convert the fields of each event that are read; `names_read` returns their names."""
         if isinstance(events, list | tuple) and are_plain(events):
             return events
         return self._read_events(events, names_read())
@@ -129,7 +129,7 @@ class Intake:
             yield self.read(fields, names), as_time(timestamp_ms), sent
 
     def read(self, fields: Any, names: frozenset[str]) -> dict[str, Any]:
-        """Return those fields that have these names, converted to JSON values.
+        """Return the fields with these names, converted to JSON values.
 
         Raises Refusal 1001 with the name of an invalid value, and for names that are not strings if a field
         is missing.
@@ -224,7 +224,7 @@ def _finite(value: Any, place: str) -> float | None:
 
 
 def _number(value: Any) -> float | None:
-    """Convert a number or boolean of any type, NumPy's included, to Python's; give None for anything else."""
+    """Convert a number or boolean of any type, NumPy's included, to Python's; None for anything else."""
     match value:
         case bool():
             return value
@@ -249,7 +249,7 @@ def _decimal(value: Decimal) -> float:
     if value.is_nan():
         return nan
     if value.is_finite() and value.adjusted() >= _DIGITS_MAX:
-        # To write out the integer takes minutes for a million digits.
+        # Writing out the integer would take minutes for a million digits.
         raise OverflowError
     # Whole numbers are exact.
     return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)

@@ -1,4 +1,4 @@
-"""The outcomes of events: rules that fired, refusals, and messages, as about late events or long texts."""
+"""The outcomes of events: rules that fired, refusals, and messages, such as those about late events."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ class Outcome:
 
 
 class BatchRefused(Refusal):
-    """The event at `index` of `evaluate_many` was refused. `results` are those of the events before it."""
+    """The event at `index` of `evaluate_many` was refused. `results` are those of earlier events."""
 
     def __init__(self, *entries: Entry, index: int, results: tuple[Fired, ...]) -> None:
         super().__init__(*entries)
@@ -85,7 +85,7 @@ _PLAUSIBLE_TO_MS: Final = 4_133_980_800_000
 
 _LATE: Final = re.compile(rb"the event came ([0-9]{1,16}(?:[.][0-9]{1,3})?) ms late")
 _GAP: Final = b"\0"
-"""Stands for a lateness. Encoded messages have no such byte."""
+"""The placeholder of a lateness. Encoded messages have no such byte."""
 LATE_US_MAX: Final = 2**32 - 1
 """The longest lateness that is taken out of messages: more than an hour."""
 
@@ -120,9 +120,9 @@ def too_far_ahead(ahead_us: int, limits: Limits) -> Refusal:
 
 
 def without_lateness(messages: bytes) -> tuple[bytes, int]:
-    """Return encoded messages with a gap in place of the lateness, and the lateness; 0 if they name none.
+    """Return encoded messages with a placeholder for the lateness, and the lateness, 0 if there is none.
 
-    So messages about events that differ only in their lateness are equal.
+    Messages that differ only in the lateness thus become equal.
     """
     found = _LATE.search(messages)
     if found is not None:
@@ -134,7 +134,7 @@ def without_lateness(messages: bytes) -> tuple[bytes, int]:
 
 
 def with_lateness(common: bytes, late_us: int) -> bytes:
-    """Return the messages that `without_lateness` took apart."""
+    """Undo `without_lateness`."""
     return common.replace(_GAP, _ms(late_us).encode())
 
 
@@ -164,9 +164,9 @@ def warnings_on(
 def warnings_on_many(
     events: Sequence[Event], rule_set: RuleSet, limits: Limits
 ) -> Iterator[tuple[int, list[Entry]]]:
-    """Yield the messages about each of some events that has any, with its index.
+    """Yield the index and the messages of each event that has any.
 
-    They were evaluated just before.
+    The events were evaluated just before.
     """
     texts, arrays, unstored = rule_set.texts, rule_set.arrays, rule_set.unstored
     reached = rule_set.patterns.reached()

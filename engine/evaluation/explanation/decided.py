@@ -1,9 +1,9 @@
-"""Nodes that look back or compare terms, at an event: what they found, and when time alone turns verdicts.
+"""Nodes at an event that look back or compare terms: their values, and when time alone turns verdicts.
 
 The operator's own code decides: at the event, with other truths of the members, and later, as time passes.
 
-The value of a term steps when something leaves a window, or when the time of day changes. Between two steps
-it stays, or changes in one direction, so a binary search finds when a comparison turns.
+The value of a term steps when an event leaves a window, or when the time of day changes. Between two steps it
+is constant or monotonic, so a binary search finds when a comparison turns.
 """
 
 from abc import ABC, abstractmethod
@@ -35,11 +35,11 @@ from engine.language.text.printer import format_term
 # -- what is remembered -------------------------------------------------------------------------------------
 
 ENTRIES_MAX: Final = 1_000_000
-"""The most times, values and sums that are read at one event, which takes some hundred milliseconds."""
+"""The maximum number of times, values and sums read at one event, which takes some hundred milliseconds."""
 
 
 class Before(NamedTuple):
-    """What a memory had for the slice of an event before it."""
+    """The state of a memory for the slice of an event, before the event."""
 
     entry: Any
     seen: int
@@ -63,7 +63,7 @@ class Entries:
         self._left = ENTRIES_MAX if entries_max is None else entries_max
 
     def of(self, remembered: Remembered) -> Before:
-        """Return what a memory had. Raises Refusal 1400 after too many times, values and sums."""
+        """Return the state of a memory. Raises Refusal 1400 after too many times, values and sums."""
         before = self._kept.get(remembered) or self._read(remembered)
         if before.entry and remembered.memory.is_record:
             self._left -= remembered.memory.length(before.entry)
@@ -73,7 +73,7 @@ class Entries:
         return before
 
     def keep(self, memories: Iterable[Remembered]) -> None:
-        """Copy what these memories have now. Later events do not change what is given."""
+        """Copy the current state of these memories, so that later events do not change it."""
         for one in memories:
             entry, seen = self._read(one)
             self._kept[one] = Before(one.memory.copy(entry) if entry else entry, seen)
@@ -87,24 +87,24 @@ class Entries:
 
 
 Read: TypeAlias = tuple[Any, Any, int, int]
-"""What a verdict reads of a part: the outcome, the entry, the last event of the slice, and the birth."""
+"""The inputs of a verdict from a part: the outcome, the entry, the last event of the slice, and the birth."""
 
 
 class Part(NamedTuple):
-    """A part of a node that has a memory, and where a rule reads it."""
+    """A part of a node with a memory, and where a rule reads it."""
 
     node: Node
     operator: LookingBackOperator[Any]
     code: MemoryCode
     remembered: Remembered
     looks_before: bool
-    """Whether the event itself does not count."""
+    """Whether only earlier events count, not the event itself."""
     born: int
     """The stamp of the last event before the history of the node began."""
 
 
 class Deciding(NamedTuple):
-    """What decides a node of a rule that looks back, or compares terms. It lasts as long as the rule."""
+    """The code and parts of a node that looks back or compares terms. Valid as long as the rule."""
 
     node: Condition
     code: VerdictCode
@@ -112,7 +112,7 @@ class Deciding(NamedTuple):
 
     @classmethod
     def of(cls, histories: Histories, node: Condition, births: Births, path: Path) -> "Deciding":
-        """Look up what belongs to a node of a rule that has these births and path."""
+        """Look up the code and parts of a node of a rule with these births and path."""
         parts = []
         for place, part in enumerate(parts_of(node)):
             own = births.of(part, path)
@@ -123,19 +123,19 @@ class Deciding(NamedTuple):
 
 
 class Past(NamedTuple):
-    """A part of a node as an event finds it."""
+    """A part of a node at an event."""
 
     part: Part
     before: Before
     values: tuple[Any, ...]
-    """What its code takes: the values of facts, and constants."""
+    """The arguments of its code: values of facts, and constants."""
 
     def at(self, truths: tuple[bool, ...]) -> "Read":
-        """Return what a verdict at the event reads, if the members of the node have these truths."""
+        """Return the inputs of a verdict at the event, if the members of the node have these truths."""
         return self.part.code.outcome_of(truths, self.values), *self.before, self.part.born
 
     def after(self, truths: tuple[bool, ...], stamp: int) -> "Read":
-        """Return what later verdicts read, as long as no further event comes."""
+        """Return the inputs of later verdicts, while no further event comes."""
         code, (entry, seen) = self.part.code, self.before
         outcome = code.outcome_of(truths, self.values)
         if not self.part.looks_before:
@@ -147,14 +147,14 @@ class Past(NamedTuple):
 # -- what is decided ----------------------------------------------------------------------------------------
 
 STEPS_MAX: Final = 1_500
-"""The most changes of the time of day that are looked at: those of the minutes of a day, or of the hours of
-two months. A verdict that stays longer is known to stay until the last of them."""
+"""The maximum number of changes of the time of day that are tried: the minutes of a day, or the hours of two
+months. A verdict that holds longer is known to hold until the last of them."""
 
 _PAST_RANGE: Final = "what it found is past the range of a double"
 
 
 class Decided(ABC):
-    """A node that looks back, or compares terms, at an event."""
+    """A node at an event that looks back or compares terms."""
 
     _after: list[Read] | None = None
     _verdict: bool | None = None
@@ -169,9 +169,9 @@ class Decided(ABC):
         *,
         pasts: Sequence[Past] | None = None,
     ) -> None:
-        """Read a node, given the facts of the event, what is remembered, and the truths of its members.
+        """Read a node, given the facts of the event, the entries, and the truths of its members.
 
-        `pasts` are those of its parts, where they were read before. Raises what `Entries.of` raises.
+        `pasts` are those of its parts, if they were read before. Raises what `Entries.of` raises.
         """
         self.node, self._code, parts = deciding
         self.now_us, self._truths, self._value, self._entries = now_us, truths, value, entries
@@ -181,7 +181,7 @@ class Decided(ABC):
             for part in parts
         ]
         self._now = [past.at(truths) for past in self._pasts]
-        """What its verdict at the event reads of its parts."""
+        """The inputs of its verdict at the event from its parts."""
 
     @property
     def facts(self) -> list[str]:
@@ -190,7 +190,7 @@ class Decided(ABC):
         return [*dict.fromkeys([*of_pasts, *self._code.facts])]
 
     def verdict_if(self, truths: tuple[bool, ...]) -> bool:
-        """Return the verdict that it would have if its members had these truths."""
+        """Return its verdict if its members had these truths."""
         pasts = [past.at(truths) for past in self._pasts]
         return self._code.verdict(pasts, self.now_us << NUMBER_BITS, self._values)
 
@@ -203,23 +203,23 @@ class Decided(ABC):
 
     @property
     def after(self) -> list[Read]:
-        """What later verdicts read of its parts, as long as no further event comes."""
+        """The inputs of later verdicts from its parts, while no further event comes."""
         if self._after is None:
             stamp = stamp_of(self.now_us, self._entries.number)
             self._after = [past.after(self._truths, stamp) for past in self._pasts]
         return self._after
 
     def verdict_at(self, time_us: int) -> bool:
-        """Return the verdict at another time, as long as no further event comes."""
+        """Return the verdict at another time, while no further event comes."""
         return self._code.verdict(self.after, time_us << NUMBER_BITS, self._values)
 
     @abstractmethod
     def values(self) -> Sequence[Any]:
-        """Return what it found: the number that it compares, or the values of its terms. None is missing."""
+        """Return the number that it compares, or the values of its terms. None means missing."""
 
     @abstractmethod
     def notes(self) -> list[str]:
-        """Say what is unusual about what it found."""
+        """Return remarks about unusual values."""
 
     def witness_us(self) -> int | None:
         """Return the time of the event that settles it, if a single one does."""
@@ -229,7 +229,7 @@ class Decided(ABC):
         return part.operator.witness_us(part.node, self._at())
 
     def _at(self) -> Settled:
-        """Return what is known of its only part."""
+        """Return the facts about its only part."""
         [(outcome, *_)], [(_, entry, seen, born)] = self._now, self.after
         return Settled(entry, seen, born, self.now_us, outcome, self.verdict)
 
@@ -238,7 +238,7 @@ class Decided(ABC):
         """Return the verdict, and when it turns if nothing else happens. No event comes after LATEST_US."""
 
     def since_us(self) -> int | None:
-        """Return a time after which all events so far had the verdict, or None if none is known."""
+        """Return a time after which all events so far had the verdict; None if unknown."""
         return None
 
 
@@ -253,12 +253,12 @@ class LookingBack(Decided):
     def values(self) -> Sequence[float | None]:
         """Return the number that it compares, if there is one."""
         [(_, entry, seen, born)] = self.after
-        # What it counts depends neither on its verdict nor on what the event is to it.
+        # The number depends neither on its verdict nor on the outcome of the event.
         at = Settled(entry, seen, born, self.now_us, outcome=None, verdict=False)
         return (self.operator.found(self.node, at),)
 
     def notes(self) -> list[str]:
-        """Say whether JSON has no such number."""
+        """Return a remark if JSON has no such number."""
         [found] = self.values()
         return [] if found is None or isfinite(found) else [_PAST_RANGE]
 
@@ -269,7 +269,7 @@ class LookingBack(Decided):
         return Future(self.verdict, tuple(turns(self.verdict_at, turns_us, self.now_us, LATEST_US)))
 
     def since_us(self) -> int | None:
-        """Return the later of what its operator says, and of when time turned it last."""
+        """Return the later of its operator's answer and the last time at which time turned it."""
         at = self._at()
         since_us = self.operator.since_us(self.node, at)
         if since_us is None:
@@ -284,12 +284,12 @@ class Comparing(Decided):
     node: Compare
 
     def values(self) -> Sequence[Any]:
-        """Return those of the terms that `found_in` names. One that is not finite is missing."""
+        """Return the values of the terms in `found_in`. Non-finite values are missing."""
         values = self._code.found(self._now, self.now_us << NUMBER_BITS, self._values)
         return [None if type(value) is float and not isfinite(value) else value for value in values]
 
     def notes(self) -> list[str]:
-        """Say which of the terms have no value, and where two values are of types that never compare."""
+        """Return remarks about terms without a value, and about types that never compare."""
         found = dict(zip(found_in(self.node), self.values(), strict=True))
 
         def value_of(term: Term) -> Any:
@@ -339,13 +339,13 @@ def decided(
 
 
 def _leaving(compared: "Comparing") -> Iterator[Iterable[int]]:
-    """Yield the times at which something leaves the windows of the terms."""
+    """Yield the times at which events leave the windows of the terms."""
     for part, (_, entry, *_) in zip(parts_of(compared.node), compared.after, strict=True):
         yield remembering(part).turns_us(part, entry)
 
 
 def _crossed(compared: "Comparing", now_us: int, knots: list[int], end_us: int) -> Iterator[int]:
-    """Yield the times just after which a comparison turns that turns at most once between two knots."""
+    """Yield the times just after which a comparison turns, which it does at most once between two knots."""
     starts = [now_us, *(knot + 1 for knot in knots if now_us <= knot < end_us)]
     for start_us, stop_us in pairwise([*starts, end_us + 1]):
         verdict = compared.verdict_at(start_us)
@@ -358,7 +358,7 @@ def _crossed(compared: "Comparing", now_us: int, knots: list[int], end_us: int) 
 def turns(
     verdict_at: Callable[[int], bool], turns_us: Iterable[int], start_us: int, end_us: int
 ) -> Iterator[int]:
-    """Yield the times from one on, and before another, just after which a verdict turns."""
+    """Yield the times from `start_us` on, before `end_us`, just after which a verdict turns."""
     verdict: bool | None = None
     for turn_us in turns_us:
         if start_us <= turn_us < end_us:

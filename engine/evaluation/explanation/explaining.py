@@ -32,7 +32,7 @@ from engine.language.microseconds import microseconds
 from engine.language.text.printer import format_term
 
 NODES_MAX: Final = 4_000
-"""The most nodes that are explained at once, unless they are those of one rule."""
+"""The maximum number of nodes that are explained at once, except for a single rule."""
 
 _OUTSIDE: Final = "`where` is false, so the event belongs to no slice; the rest is shown as if it did"
 
@@ -86,7 +86,7 @@ def explain_clean(
     *,
     rule_id: str | None = None,
 ) -> Explanation:
-    """Explain one event that consists of JSON values, as `explain` does."""
+    """Explain one event that consists of JSON values, like `explain`."""
     with one_by_one(detector, fields, timestamp_ms, sent, rule_id=rule_id) as (event, explained):
         return Explanation(event.now_us, tuple(explained), event.messages)
 
@@ -100,7 +100,7 @@ def one_by_one(
     *,
     rule_id: str | None = None,
 ) -> Iterator[tuple["Reading", Iterator[ExplainedRule]]]:
-    """Give an event and the rules, each of which is explained when it is asked for. See `explain_clean`."""
+    """Return an event and the rules, each of which is explained on demand. See `explain_clean`."""
     if rule_id is not None:
         detector.rule(rule_id)
         explained: Sequence[LiveRule] = [detector.live[rule_id]]
@@ -129,7 +129,7 @@ def _explained(
 
 
 class Reading(NamedTuple):
-    """An event with what its detector remembers before it, for reading only."""
+    """An event with the state of its detector before it, for reading only."""
 
     now_us: int
     """The time at which the event is evaluated."""
@@ -138,7 +138,7 @@ class Reading(NamedTuple):
     entries: Entries
     rule_set: RuleSet
     tells_since: bool = False
-    """Whether nodes say since when they have their verdicts, which takes as long again."""
+    """Whether nodes show since when they have their verdicts, which doubles the time."""
 
     def node(self, live: LiveRule) -> Node:
         """Explain the condition of a rule."""
@@ -183,7 +183,7 @@ def reading_at(
 ) -> Reading:
     """Read an event that is evaluated at a time, which is not before the detector's clock.
 
-    By default, what is remembered now is read. It is valid until `forget_lookups`.
+    By default, the current state is read. The result is valid until `forget_lookups`.
     """
     rule_set = detector.rule_set
     if rule_set.patterns.bounded:
@@ -204,7 +204,7 @@ def _check_size(explained: Sequence[LiveRule]) -> None:
 
 
 def explained_rule(live: LiveRule, event: Reading, steps: Steps) -> ExplainedRule:
-    """Explain a rule, and what would turn its verdict, as far as the steps that are left suffice."""
+    """Explain a rule, and what would turn its verdict, as far as the remaining steps suffice."""
     node = event.node(live)
     if not live.rule.enabled:
         return ExplainedRule(live.rule, node, None)
@@ -279,7 +279,7 @@ class Explaining:
         )
 
     def _decided(self, node: Condition, births: Births, path: Path) -> Node:
-        """Explain what looks back, or compares terms."""
+        """Explain a node that looks back or compares terms."""
         event = self._event
         nodes = tuple(self.node(*child) for child in inside(node, births, path))
         truths = tuple([each.verdict for each in nodes])
@@ -317,11 +317,11 @@ def _cut(found: Mapping[str, Shown]) -> list[str]:
 # -- what fires by time: copies find out --------------------------------------------------------------------
 
 _CHANGES_MAX: Final = 200
-"""The most changes by time, for each timed rule, that are looked at to tell when it fires."""
+"""The maximum number of changes by time that are tried, for each timed rule, to find when it fires."""
 
 
 def held_back_us(detector: Detector, rule: Rule, now_us: int, event: Event) -> int:
-    """Return how long a rule that is true at an event is still held back; 0 or less if it acts."""
+    """Return how long the actions of a true rule are still suppressed at an event; 0 or less: it acts."""
     if not rule.acts_at_most_once:
         return 0
     fields, _, sent = event
@@ -332,9 +332,9 @@ def held_back_us(detector: Detector, rule: Rule, now_us: int, event: Event) -> i
 def acted_before(
     detector: Detector, fired: Sequence[Rule], now_us: int, fields: Mapping[str, Any], sent: Mapping[str, Any]
 ) -> AtMostOnce:
-    """Return what rules that fire remember of their actions, after what fires by time before the event.
+    """Return the entries of firing rules about their actions, after the firings by time before the event.
 
-    Of what is still due, that for the keys of the event counts.
+    Of firings that are still due, only those for the keys of the event count.
     """
     now = stamp_of(now_us, 0)
     held = [detector.live[rule.id] for rule in fired if rule.acts_at_most_once]
@@ -346,9 +346,9 @@ def acted_before(
 
 
 def firings_ahead(copied: Detector) -> dict[str, int]:
-    """Return when rules, by their ids, fire by time first if no event comes, in microseconds.
+    """Return when rules, by id, first fire by time if no event comes, in microseconds.
 
-    The detector is a copy, whose time passes. What comes after some hundred changes by time is left out.
+    The detector must be a copy, because its time passes. After some hundred changes by time, the search ends.
     """
     timing, found = copied.timing, dict[str, int]()
 

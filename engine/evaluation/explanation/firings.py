@@ -1,8 +1,8 @@
-"""The rules that fire at an event, explained, when it is evaluated or in a dry run; and what they find.
+"""Explains the rules that fire at an event, in an evaluation or a dry run, and finds their details.
 
-That is a rule's keys, the values of its counting members and terms, and witnesses. How to find it is worked
-out once for each rule: to look up what belongs to a condition takes longer than the rest, since conditions
-are compared by all that is in them.
+Details are a rule's keys, the values of its counting members and terms, and witnesses. How to find them is
+planned once per rule: looking up the parts of a condition takes longer than the rest, because conditions are
+compared by their contents.
 """
 
 import logging
@@ -42,16 +42,16 @@ from engine.language.text.printer import format_term
 _log = logging.getLogger(__name__)
 
 _ENTRIES_TOLD_MAX: Final = 10_000
-"""The most times, values and sums that are read for the feed at one event."""
+"""The maximum number of times, values and sums that are read for the feed at one event."""
 
 
 class Details(NamedTuple):
-    """For whom a rule fires, and what it found."""
+    """The keys for which a rule fires, and the values found."""
 
     keys: Mapping[str, Any]
-    """The values of the rule's keys, cut where they are long."""
+    """The values of the rule's keys; long ones are cut."""
     found: Mapping[str, Any]
-    """What its counting members and terms found, by their texts."""
+    """The values of its counting members and terms, by their texts."""
 
 
 class Firings(NamedTuple):
@@ -62,7 +62,7 @@ class Firings(NamedTuple):
     nodes: tuple[Node, ...]
     """The explanations of the first of these rules, as many as are small enough together."""
     details: tuple[Details, ...] = ()
-    """Those of each rule, if they were asked for. What is found is left out after as many."""
+    """The details of each rule, if requested. Values found are left out after as many rules."""
 
 
 def evaluate_explained(
@@ -74,14 +74,14 @@ def evaluate_explained(
     explained: bool = True,
     detailed: bool = False,
 ) -> Firings:
-    """Evaluate an event that consists of JSON values, and explain what fires. Raises Refusal 1402.
+    """Evaluate an event that consists of JSON values, and explain the firings. Raises Refusal 1402.
 
-    A failure to explain what fires is logged: then there are no explanations.
+    If the explanation fails, that is logged, and there are no explanations.
     """
     sent = sent or {}
     try:
         now_us, _ = time_at(detector, timestamp_ms)
-        # What is due by then fires before the event, and may hold back what it would fire.
+        # Firings due by then come before the event, and may suppress its actions.
         detector.timing.pass_time(stamp_of(now_us, 0), detector.events_seen)
         event = reading_at(detector, now_us, fields, sent)
         foreseen = _foreseen(detector, event, fields, sent, explained=explained, detailed=detailed)
@@ -103,7 +103,7 @@ def dry_run(
 ) -> Firings:
     """Return which rules would fire at an event that consists of JSON values. Nothing is changed.
 
-    Raises Refusal as an evaluation does. A failure to explain what would fire is logged.
+    Raises Refusal like an evaluation. A failed explanation is logged.
     """
     with reading(detector, fields, timestamp_ms, sent) as event:
         return _foreseen(detector, event, fields, sent, explained=explained, detailed=detailed)
@@ -135,7 +135,7 @@ def _foreseen(
 def told(
     rule_set: RuleSet, fired: Sequence[Rule], fields: Mapping[str, Any], sent: Mapping[str, Any], stamp: int
 ) -> list[Told]:
-    """Return what the feed tells of rules that fire at an event, which is decided and not committed."""
+    """Return the details for the feed of rules that fire at an event, which is decided but not committed."""
     now_us, number = time_of(stamp), stamp & EVENT
     # The patterns have begun with this event.
     predicates = Predicates(fields, sent, rule_set, now_us)
@@ -151,7 +151,7 @@ def told(
             try:
                 one = Told(plan.text, one.keys, plan.found(event, present), plan.witnesses(event, present))
             except Refusal:
-                # It remembers too much to be read at each event at which it fires.
+                # Its state is too large to be read at each event at which it fires.
                 left = 0
             except Exception:  # noqa: BLE001 -- the event can be evaluated
                 _log.exception("what fires could not be explained in the feed")
@@ -160,12 +160,12 @@ def told(
 
 
 def explain_feeds() -> None:
-    """Have the feeds of all detectors explain what fires. Feeds are below explanations."""
+    """Make the feeds of all detectors explain firings. Feeds are a lower layer than explanations."""
     Recorder.tell = staticmethod(told)
 
 
 def _detailed(event: Reading, fired: tuple[Rule, ...]) -> Iterator[Details]:
-    """Yield the keys of each rule, and what it found as long as the rules are small enough together."""
+    """Yield the keys of each rule, and the values found as long as the rules are small enough together."""
     left = NODES_MAX
     for place, rule in enumerate(fired):
         plan = plan_of(event, rule.priority)
@@ -176,7 +176,7 @@ def _detailed(event: Reading, fired: tuple[Rule, ...]) -> Iterator[Details]:
 
 
 def _explained(detector: Detector, event: Reading, fired: tuple[Rule, ...]) -> Iterator[Node]:
-    """Explain the first rules, at least one, that are small enough together and remember little enough."""
+    """Explain the first rules, at least one, as long as they and their state are small enough together."""
     left = NODES_MAX
     for place, rule in enumerate(fired):
         left -= requirements_of(rule.condition).size
@@ -201,37 +201,37 @@ _FINDING: Final = (
     *(language.Count, language.CountSince, language.Distinct, language.Sum, language.Avg),
     language.Compare,
 )
-"""Members that compare what they find."""
+"""The members that compare a number."""
 
 _TEXT_CHARS_MAX: Final = 200
-"""The text of what looks back is cut after so many characters."""
+"""The texts of members that look back are cut after so many characters."""
 
 _CONDITION_CHARS_MAX: Final = 500
 """The same for a whole condition."""
 
 _Truth = Callable[[Reading], bool]
-"""Gives the truth of a condition at an event."""
+"""Returns the truth of a condition at an event."""
 
 
 class Plan(NamedTuple):
-    """How to find what a rule finds."""
+    """How to find the details of a rule."""
 
     enabled: EnabledRule
-    """The rule for which this was worked out."""
+    """The rule of this plan."""
     size: int
     """The number of nodes of its condition."""
     text: str
-    """That of its condition, cut where it is long."""
+    """The text of its condition, cut if long."""
     keys: tuple[str, ...]
     all_keys: frozenset[str]
-    """Those of the rule, and those around its members."""
+    """The keys of the rule, and those around its members."""
     members: tuple["_Member", ...]
     """Its counting members and comparisons of terms."""
     looking_back: tuple["_Member", ...]
     """Its other members that look back."""
 
     def present(self, event: Reading) -> set[str]:
-        """Return those of all keys in it that an event has."""
+        """Return those of its keys that an event has."""
         value = event.predicates.value
         return {key for key in self.all_keys if key_of(value(key)) is not None}
 
@@ -242,7 +242,7 @@ class Plan(NamedTuple):
         return {name: shown[name].value for name in names}
 
     def witnesses(self, event: Reading, present: set[str]) -> dict[str, int]:
-        """Return the times of the events that make what looks back true, by its texts, in microseconds."""
+        """Return the times of the events that make members true, by their texts, in microseconds."""
         return {
             member.texts[0]: witness_us
             for member in self.looking_back
@@ -250,12 +250,12 @@ class Plan(NamedTuple):
         }
 
     def found(self, event: Reading, present: set[str]) -> dict[str, Any]:
-        """Return what the counting members and the terms find at an event, by their texts."""
+        """Return the values of the counting members and terms at an event, by their texts."""
         found: dict[str, Any] = {}
         for member in self.members:
             if present.issuperset(member.keys):
                 for text, number in member.found(event):
-                    # The same text may stand under other keys.
+                    # The same text may occur under other keys.
                     found[member.said_keys + text if text in found else text] = number
         return found
 
@@ -264,16 +264,16 @@ class _Member(NamedTuple):
     """A member that looks back, or a comparison of terms."""
 
     keys: tuple[str, ...]
-    """The keys around it, without which there is nothing to find."""
+    """The keys around it, without which it has no values."""
     said_keys: str
     texts: tuple[str, ...]
-    """The texts of what it finds."""
+    """The texts of its values."""
     deciding: Deciding
     truths: tuple[_Truth, ...]
-    """Those of the conditions in it."""
+    """The truths of the conditions in it."""
 
     def found(self, event: Reading) -> Iterator[tuple[str, Any]]:
-        """Yield what it finds, each with its text. What is missing, or no JSON has, is left out."""
+        """Yield its values, each with its text. Missing values, and those that JSON lacks, are left out."""
         for text, one in zip(self.texts, self._at(event).values(), strict=True):
             if one is not None and not (type(one) is float and not isfinite(one)):
                 yield text, one
@@ -289,7 +289,7 @@ class _Member(NamedTuple):
 
 
 def plan_of(event: Reading, priority: int) -> Plan:
-    """Return how to find what an enabled rule finds. It is kept until the rule changes."""
+    """Return the plan of an enabled rule. It is cached until the rule changes."""
     enabled, plans = event.rule_set.enabled[priority], event.rule_set.plans
     plan: Plan | None = plans.get(priority)
     if plan is None or plan.enabled is not enabled:
@@ -308,11 +308,11 @@ def plan_of(event: Reading, priority: int) -> Plan:
 def _members(
     event: Reading, placed: tuple[Condition, Births, Path], keys: tuple[str, ...]
 ) -> Iterator[_Member]:
-    """Yield the members that find something or look back, in the order of the condition."""
+    """Yield the members that have values or look back, in the order of the condition."""
     condition, births, path = placed
     if isinstance(condition, language.Keyed):
         longer = births.step(condition, path)
-        # Without the key, nothing in it is asked for: `where`, too, is explained only with the key.
+        # Without the key, nothing inside is evaluated; `where`, too, is explained only with the key.
         keys = (*keys, condition.key)
         yield from _members(event, (condition.inner, births, longer), keys)
         if condition.where is not None:
@@ -337,7 +337,7 @@ def _texts(condition: Any) -> tuple[str, ...]:
         return tuple(map(format_term, found_in(condition)))
     if type(condition) not in _FINDING:
         return (_cut(format_condition(condition), _TEXT_CHARS_MAX),)
-    # Its text before the comparison.
+    # The text before the comparison.
     return (format_condition(replace(condition, op="gt", value=0)).removesuffix(" > 0"),)
 
 
@@ -346,7 +346,7 @@ def _cut(text: str, chars_max: int) -> str:
 
 
 def _truth(event: Reading, condition: Condition, births: Births, path: Path) -> _Truth:
-    """Return what gives the truth of a condition under a path at each event."""
+    """Return the function for the truth of a condition under a path at events."""
     match condition:
         case language.All(members) | language.Any(members):
             truths = [_truth(event, member, births, path) for member in members]

@@ -1,1 +1,1 @@
-"""The feed of a detector: what its rules that notify have fired, numbered, as far back as there is room."""
+"""The feed of a detector: the numbered firings of its rules with `notify`, as far back as there is room."""

@@ -1,11 +1,12 @@
 """Rules with `every_secs` act at most once in that time, for each combination of values of some names.
 
 A combination for which a rule has acted has an entry. It expires when the rule may act again, unless actions
-were held back: the next action says how many, so the entry stays until then. Entries count towards the bounds
-on keys and bytes, as slices do, and past a bound the one whose rule has not fired for longest is evicted.
+were suppressed: the next action reports how many, so the entry stays until then. Entries count towards the
+bounds on keys and bytes, like slices; beyond a bound, the entry whose rule has not fired for longest is
+evicted.
 
-An entry is a list as a slice is: the order of its last firing among all, nothing, the number that `bounds`
-gives it, the time from which the rule may act again, and how many actions were held back.
+An entry is a list like a slice: the order of its last firing among all, nothing, the number that `bounds`
+gives it, the time from which the rule may act again, and the number of suppressed actions.
 """
 
 from collections import Counter
@@ -42,18 +43,18 @@ HELD_BACK: Final = FIRST + 1
 """The places of the two in an entry."""
 
 ENTRY_BYTES: Final = SLICE_BYTES + 2 * PLACE_BYTES
-"""What an entry takes without its key."""
+"""The size of an entry without its key."""
 
 _NO_TEXT: Final = "\ud800"
 """Tells the digest of an array or object from that of a text, none of which has half a surrogate pair."""
 
 
 _EMPTY: Final[dict[Hashable, Slice]] = {}
-"""A shard without entries, into which nothing is written: most detectors never have any."""
+"""A shared empty shard, which is never written: most detectors never have entries."""
 
 
 class _Plan(NamedTuple):
-    """What is worked out once for a rule."""
+    """The parts that are computed once per rule."""
 
     every_us: int
     names: tuple[Name, ...]
@@ -62,7 +63,7 @@ class _Plan(NamedTuple):
 
 
 class AtMostOnce:
-    """What the rules of a detector have to remember to act at most once in a time."""
+    """The entries with which the rules of a detector act at most once in a time."""
 
     path: Final = ("",)
     """The name of these entries beside the paths of slices; no fact has it."""
@@ -75,17 +76,17 @@ class AtMostOnce:
         self.touched: list[Hashable] = []
         """The keys of the last events, while a bound is near."""
         self.held_back: Counter[int] = Counter()
-        """How many actions of each rule were held back in all, by priority."""
+        """How many actions of each rule were suppressed in all, by priority."""
         self.held_at: dict[int, list[Rule]] = {}
-        """Those that are held back and compared, by the number of the event; the detector takes them."""
+        """The suppressed rules that are compared, by the number of the event; the detector takes them."""
         self._plans: dict[int, _Plan] = {}
         """The rules that act at most once, by priority."""
         self._entries: Counter[int] = Counter()
-        """How many entries each has."""
+        """How many entries each rule has."""
         self.last = 0
         """The order of the last firing."""
         self._changed: set[int] = set()
-        """The rules that begin anew when `settle` is called."""
+        """The rules whose entries `settle` drops."""
         histories.bound(self)
 
     def __len__(self) -> int:
@@ -94,7 +95,7 @@ class AtMostOnce:
     # -- rules ----------------------------------------------------------------------------------------------
 
     def put(self, before: Rule | None, rule: Rule) -> None:
-        """Take a rule that was added or changed. It begins anew if what its actions depend on has changed."""
+        """Take an added or changed rule. Its entries are dropped if what its actions depend on changed."""
         if before is not None and _asked(before) != _asked(rule):
             self._forget(rule.priority)
         if rule.acts_at_most_once:
@@ -112,7 +113,7 @@ class AtMostOnce:
             self._changed.add(priority)
 
     def settle(self) -> None:
-        """Drop the entries of the rules that have changed. Call it before the next event."""
+        """Drop the entries of changed rules. Must be called before the next event."""
         if not self._changed:
             return
         self._histories.renew()
@@ -124,7 +125,7 @@ class AtMostOnce:
     # -- events ---------------------------------------------------------------------------------------------
 
     def note(self, fired: Fired, fields: Mapping[str, Any], sent: Mapping[str, Any], stamp: int) -> Fired:
-        """Return the rules that act at an event; keep those for `held_at` that do not and are compared."""
+        """Return the rules that act at an event; note suppressed ones that are compared for `held_at`."""
         acting = self.acting(fired, fields, sent, stamp)
         if acting is not fired and self._compared:
             ids = {rule.id for rule in acting}
@@ -142,7 +143,7 @@ class AtMostOnce:
         *,
         dry: bool = False,
     ) -> Fired:
-        """Return those of the rules that fire at an event that act, with how many actions they held back.
+        """Return the rules that act of those that fire at an event, with the numbers of suppressed actions.
 
         With `dry`, nothing changes.
         """
@@ -157,7 +158,7 @@ class AtMostOnce:
             if acts is not None:
                 given.append(acts)
             as_before = as_before and acts is rule
-        # Mostly one tuple stands for the same rules, and what is known of it need not be found again.
+        # Return the same tuple for the same rules, so that results cached for it can be reused.
         return fired if as_before else tuple(given)
 
     def _acts(self, rule: Rule, plan: _Plan, key: Hashable, stamp: int, *, dry: bool) -> Rule | None:
@@ -165,7 +166,7 @@ class AtMostOnce:
         is_free = entry is None or now_us >= entry[FREE_US]
         held_back = entry[HELD_BACK] if entry is not None else 0
         if not dry:
-            # Several firings between two events come one after another, and after the slices of the first.
+            # Firings between two events are ordered one after another, after the slices of the first event.
             order = max((stamp & EVENT) << WITHIN_BITS, self.last) + 1
             if entry is None:
                 self.restore(key, order, now_us + plan.every_us, 0)
@@ -187,7 +188,7 @@ class AtMostOnce:
         return NEVER if entry is None else entry[FREE_US]
 
     def copy_from(self, other: "AtMostOnce", events: Sequence[Event]) -> None:
-        """Take over the entries that some events ask for from a detector that has these rules."""
+        """Copy the entries that some events need from a detector with these rules."""
         for plan in self._plans.values() if len(other) else ():
             for key in {_key(plan, fields, sent or {}) for fields, _, sent in events}:
                 entry = other.find(key)
@@ -210,7 +211,7 @@ class AtMostOnce:
         return self.shards[hash(key) % SHARDS].get(key)
 
     def drop(self, key: Hashable) -> None:
-        """Drop an entry. The rule acts again where it fires next for these values."""
+        """Drop an entry. The rule then acts when it next fires for these values."""
         del self.shards[hash(key) % SHARDS][key]
         self._entries[_priority_in(key)] -= 1
         self._histories.weigh(-ENTRY_BYTES - key_bytes(key), -1)
@@ -229,7 +230,7 @@ class AtMostOnce:
 
 
 def _asked(rule: Rule) -> tuple[Any, ...]:
-    """Return what the actions of a rule depend on. Where it changes, they begin anew."""
+    """Return what the actions of a rule depend on. If it changes, entries are dropped."""
     return rule.enabled, rule.shadow, rule.condition, rule.every_secs, rule.every_by
 
 

@@ -1,4 +1,4 @@
-"""The feed of a detector: a ring of its last firings, numbered from 1. No number is ever used again."""
+"""The feed of a detector: a ring of its last firings, numbered from 1. Numbers are never reused."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
@@ -13,47 +13,47 @@ _WIRE_NAMES: Final = {"rule_id": "ruleId"}
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """In short, why a rule fired."""
+    """Why a rule fired, in short."""
 
     version: int
-    """The version that the rule had."""
+    """The version of the rule at that time."""
     condition: str
-    """The text of its condition, cut where it is long."""
+    """The text of its condition, cut if long."""
     witnesses_ms: Mapping[str, float] = {}
-    """The times of the events that made what looks back true, by its texts."""
+    """The times of the events that made its members true, by their texts."""
 
 
 class Firing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_WIRE_NAMES):
-    """An entry of a feed; its rule's name, priority and labels are those that the rule had then."""
+    """An entry of a feed, with the rule's name, priority and labels at that time."""
 
     seq: int
     time_ms: float
-    """The detector's time of the event, or when time alone made the rule true."""
+    """The time of the event by the detector's clock, or the time at which time alone made the rule true."""
     rule_id: str
     name: str
     priority: int
     keys: Mapping[str, Any]
-    """The values of the rule's keys, cut where they are long. A key that the event lacks is absent."""
+    """The values of the rule's keys; long ones are cut. Keys that the event lacks are absent."""
     found: Mapping[str, Any] = {}
-    """What its counting members and terms found, by their texts."""
+    """The values of its counting members and terms, by their texts."""
     labels: Labels = {}
     suppressed: int = 0
-    """How many firings for the same keys were held back since the one before."""
+    """How many firings for the same keys were suppressed since the previous one."""
     timed: bool = False
     """Whether time alone made the rule true."""
     why: Why
 
     def in_short(self) -> "Firing":
-        """Return the firing without what its rule found, and without witnesses."""
+        """Return the firing without the values found and witnesses."""
         why = Why(version=self.why.version, condition=self.why.condition)
         return msgspec.structs.replace(self, found={}, why=why)
 
     def as_json(self) -> bytes:
-        """Return the firing as callers get it."""
+        """Return the firing as JSON for callers."""
         try:
             return _encode(self)
         except OverflowError:
-            # msgspec encodes no integers past 64 bits.
+            # msgspec encodes no integers beyond 64 bits.
             return json_bytes(msgspec.to_builtins(self, builtin_types=(int,)))
 
 
@@ -61,7 +61,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 FEED_BYTES_MAX: Final = 32 * 1024 * 1024
-"""The most bytes of the firings of a detector, as JSON."""
+"""The maximum size of the firings of a detector, as JSON."""
 
 PAGE_BYTES_MAX: Final = 1024 * 1024
 """A page ends once its firings have so many bytes."""
@@ -71,11 +71,11 @@ class Page(NamedTuple):
     """Some firings, in order."""
 
     gap: tuple[int, int] | None
-    """The first and the last number that were asked for and are gone."""
+    """The first and the last of the requested numbers that are gone."""
     firings: list[bytes]
     """As JSON."""
     next: int
-    """The number after which to go on."""
+    """The number after which the next page begins."""
 
 
 class Feed:
@@ -88,11 +88,11 @@ class Feed:
         """The number of the newest firing; 0 before the first."""
         self.bytes = 0
         self.durable = 0
-        """The number of the newest firing that may be read: no crash takes it back. By default all may."""
+        """The number of the newest readable firing, which survives crashes. By default, all are readable."""
         self._settles = False
 
     def settle(self, durable: int) -> None:
-        """Have no firing be read after this one, until it is durable, too."""
+        """Make firings readable up to this one, which is durable; later ones are not yet."""
         self.durable, self._settles = durable, True
 
     def __len__(self) -> int:
@@ -100,11 +100,11 @@ class Feed:
 
     @property
     def first(self) -> int:
-        """The number of the oldest firing that is there; one more than `last` if there is none."""
+        """The number of the oldest stored firing; one more than `last` if there is none."""
         return self.last - len(self._firings) + 1
 
     def append(self, firing: bytes) -> None:
-        """Add a firing, whose number is the next one, and drop the oldest that there is no room for."""
+        """Add a firing with the next number, and drop the oldest ones beyond the bounds."""
         self.last += 1
         self._firings[self.last] = firing
         self.bytes += len(firing)
@@ -113,7 +113,7 @@ class Feed:
         self._drop()
 
     def page(self, after: int, limit: int) -> Page:
-        """Return at most so many firings, beginning with the one after a number up to `durable`."""
+        """Return at most `limit` firings after a number, up to `durable`."""
         first = max(after + 1, min(self.first, self.durable + 1))
         firings: list[bytes] = []
         left = PAGE_BYTES_MAX
@@ -130,7 +130,7 @@ class Feed:
         return self.last, [*self._firings.values()]
 
     def restore(self, last: int, firings: Iterable[bytes]) -> None:
-        """Go on with what `dump` gave, as far as there is room for it."""
+        """Continue with the result of `dump`, as far as there is room for it."""
         kept = [*firings]
         self._firings = dict(enumerate(kept, last - len(kept) + 1))
         self.last, self.bytes = last, sum(map(len, kept))

@@ -1,4 +1,4 @@
-"""Decides which of the rules that fire act, and records those that notify, before an event is committed."""
+"""Decides which firing rules act, and records those with `notify`, before an event is committed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple
@@ -12,29 +12,29 @@ from engine.evaluation.timed.table import event_of
 from engine.evaluation.times import milliseconds
 
 FIRING_BYTES_MAX: Final = 16 * 1024
-"""A larger firing has neither what its rule found nor witnesses."""
+"""A larger firing has neither values found nor witnesses."""
 
 
 class Told(NamedTuple):
-    """What the feed tells of a rule that fires at an event."""
+    """The details in the feed of a rule that fires at an event."""
 
     condition: str
-    """The text of its condition, cut where it is long."""
+    """The text of its condition, cut if long."""
     keys: Mapping[str, Any]
     found: Mapping[str, Any]
     witnesses_us: Mapping[str, int]
-    """The times of the events that made what looks back true, by its texts."""
+    """The times of the events that made its members true, by their texts."""
 
 
 Tell = Callable[[RuleSet, Sequence[Rule], Mapping[str, Any], Mapping[str, Any], int], list[Told]]
-"""Gives what to tell of rules that fire at an event: its fields and vars, and its stamp."""
+"""Returns the details of rules that fire at an event, given its fields and vars, and its stamp."""
 
 
 class Recorder:
     """Appends the actions of a detector's rules to its feed."""
 
     tell: ClassVar[Tell]
-    """Explains what fires; see `explanation.firings.explain_feeds`."""
+    """Explains firings; see `explanation.firings.explain_feeds`."""
 
     def __init__(
         self,
@@ -53,9 +53,9 @@ class Recorder:
     def note(
         self, fired: Fired, fields: Mapping[str, Any], sent: Mapping[str, Any] | None, base: int, tick: int
     ) -> Fired:
-        """Take the rules that fire at an event, and return those that remain.
+        """Record the rules that fire at an event, and return those that act.
 
-        The event is decided and not committed. `base` is the stamp of its time, and `tick` its number.
+        The event is decided but not committed. `base` is the stamp of its time, and `tick` its number.
         """
         acting = self._at_most_once.note(fired, fields, sent or {}, base + tick)
         fed = [rule for rule in acting if self._is_fed(rule)]
@@ -66,9 +66,9 @@ class Recorder:
         return acting
 
     def by_time(self, rule: Rule, keys: Mapping[str, Any], time_us: int, tick: int = 0) -> Rule | None:
-        """Take a rule that time alone makes true for the values of its keys; return it if it acts.
+        """Record a rule that time alone makes true for the values of its keys; return it if it acts.
 
-        `tick` is the number of the event before.
+        `tick` is the number of the previous event.
         """
         if not rule.is_noted(feeds=self._firings_max > 0):
             return rule

@@ -1,4 +1,4 @@
-"""The functions that evaluate events for a few rules: they decide an event, and then commit it."""
+"""The functions that evaluate events for a few rules: they decide each event, and then commit it."""
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 
 KEPT_MAX: Final = 1_024
 _RULES_MAX: Final = 64
-"""Larger combinations are not kept. Together with KEPT_MAX, this limits all of them to about a megabyte."""
+"""Larger combinations are not cached. Together with KEPT_MAX, this limits the cache to about a megabyte."""
 
 _BASE: Final = re.compile(r"\bbase\b")
 _AS_CHOICES: Final = bytes.maketrans(b"01", b"\x00\x01")
@@ -58,13 +58,14 @@ def rules_of_bits(rules: Sequence[Rule], bits: int) -> Fired:
 
 
 FIELDS_TAKEN_MAX: Final = 16
-"""To look up more fields at each event than this can take longer than to check all that it has."""
+"""Looking up more fields than this at each event may take longer than checking all fields of the event."""
 
 Note: TypeAlias = Callable[[Fired, Mapping[str, Any], Mapping[str, Any] | None, int, int], Fired]
-"""Takes the rules that fire at an event that is decided, its fields and vars, the stamp of its time and its
-number. Gives the rules that remain."""
+"""Takes the rules that fire at a decided event, its fields and vars, the stamp of its time and its number.
+Returns the rules that remain."""
 
-# Python finds the names of types faster where they are local.
+
+# Python looks up the names of types faster if they are local.
 _OBSERVE_MANY: Final = """\
  def observe_many(events, detector, results, intake=None, type=type, str=str, int=int, float=float):
   append = results.append
@@ -121,7 +122,7 @@ _NOTED: Final = (
     f"firing = {_FIRING}",
     "if fired & NOTED: firing = note(firing, fields, vars, base, tick)",
 )
-"""Stands between deciding and committing where some rules are noted."""
+"""The code between deciding and committing if some rules are noted."""
 
 _DECIDE: Final = """\
  def decide(fields, vars, base, tick):
@@ -138,23 +139,23 @@ def _lines(lines: Iterable[str], depth: int) -> str:
 
 
 class _Touching:
-    """Statements, and what they are given: none without timed rules.
+    """Statements for timed rules, and their names; empty without timed rules.
 
-    Most events change nothing that time will change, or find a slice that is looked at soon enough, which the
-    stamp that they replace tells, or else one look-up.
+    Most events change nothing that time will change, or find a slice that is checked soon enough, as shown by
+    the stamp that they replace or by one look-up.
     """
 
     def __init__(self, code: ConditionCode, timing: Timing | None, *, stamp: str, count: str) -> None:
         """Take the expressions for the stamp of an event, and for the number of the event before it."""
         self.given: list[tuple[str, Any]] = []
         self.opening: list[str] = []
-        """The statements before any event."""
+        """The statements before all events."""
         self.first: list[str] = []
         """The statements before an event is committed."""
         self.lines: list[str] = []
-        """Those after that."""
+        """The statements after it is committed."""
         self.due: list[str] = []
-        """Those before the event is decided."""
+        """The statements before an event is decided."""
         if timing is None or not timing.watches:
             return
         self._code, self._stamp = code, stamp
@@ -197,7 +198,7 @@ class _Touching:
                 self.given.append((f"soonest{number}", waiting.soonest))
                 tests.append(f"{shard}.get({key}, NOT_WAITING)[0] > {self._stamp} + soonest{number}")
         if key == "()" and tests:
-            # What has no keys waits from its first event, whatever that is.
+            # A slice without keys waits from its first event on.
             self.opening.append(f"waits{number} = () in {shard}")
             tests = [f"not waits{number} or {' and '.join(tests)}"]
             touch = f"waits{number} = True; {touch}"
@@ -243,10 +244,10 @@ class _Code:
         timing: Timing | None,
     ) -> None:
         begin = [] if tools["begin"] is None else ["begin(fields, vars or NOTHING)"]
-        # The verdicts are read before anything is written.
+        # Verdicts are decided before anything is written.
         self.decided = [*begin, *code.decided(), *fired]
         self._noted = _NOTED if "NOTED" in tools else ()
-        # Without these, nothing can expire at an event, or pass a bound, and few events ask their numbers.
+        # Otherwise nothing can expire at an event or exceed a bound, and few events need their numbers.
         self._settles = code.has_keys or bool(self._noted)
         self._count = "tick" if self._settles else _COUNT
         number = "tick" if self._settles else f"{_COUNT} + 1"
@@ -301,10 +302,10 @@ class Functions:
         note: Note | None = None,
         besides: Sequence[str] = (),
     ) -> None:
-        """They give what `combinations` has for the bits of the rules that fire, the first rule's the lowest.
+        """They return what `combinations` has for the bits of the firing rules, lowest for the first.
 
-        `note` is called before an event is committed if some of the rules fire whose bits are in `noted`. It
-        reads the facts `besides`.
+        `note` is called before an event is committed if a rule fires whose bit is in `noted`. It reads the
+        facts `besides`.
         """
         self._rules, self._needs, self._timing, self._besides = rules, needs, timing, besides
         self._tools = {
@@ -328,18 +329,18 @@ class Functions:
 
     @cached_property
     def observe_given(self) -> Any:
-        """(events, detector, results, intake): the same for events that may have values that JSON has not."""
+        """(events, detector, results, intake): the same for events that may have values unknown in JSON."""
         made = self._made(self._given_code)
         return function(made.observe_many(self._given_code.taken(), "intake.time(at)"), made.given)
 
     @cached_property
     def decide(self) -> Any:
-        """Gives the rules that fire at an event: (fields, vars, the stamp of its time, its number)."""
+        """(fields, vars, the stamp of its time, its number): returns the rules that fire at an event."""
         return function(self._code.decide(), self._code.given)
 
     @property
     def code(self) -> str:
-        """The source of `observe_many`, after the names and constants that it is given."""
+        """The source of `observe_many`, after its names and constants."""
         plain = (bool, int, float, str, tuple)
         given = [f"{name} = {value!r}" for name, value in self._code.given if isinstance(value, plain)]
         return "\n".join([*given, *dedent(self._code.observe_many()).splitlines()[:-1]])

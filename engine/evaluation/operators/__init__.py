@@ -1,6 +1,6 @@
-"""What each operator of the language remembers, and when that makes it true.
+"""The operators of the language: what each remembers, and when it is true.
 
-Importing this package imports the files of all operators, and each enters its operators in the table.
+Importing this package imports the files of all operators, each of which enters its operators in the table.
 """
 
 from importlib import import_module

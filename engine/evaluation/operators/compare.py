@@ -1,4 +1,4 @@
-"""`compare`: two terms have values, and these compare so."""
+"""`compare`: the values of two terms exist and satisfy a comparison."""
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,7 +18,7 @@ from engine.language.operators import COMPARISONS
 from engine.language.terms import Abs, CountTerm, Div, Fact, SumTerm, Term, terms_in
 
 MIRRORED: Final = {"gt": "lt", "gte": "lte", "lt": "gt", "lte": "gte", "eq": "eq", "neq": "neq"}
-"""The comparison that is true of two values in the other order."""
+"""The comparison that is true for swapped operands."""
 
 COMPARED: Final[Mapping[str, Callable[[float, float], bool]]] = {
     "gt": operator.gt,
@@ -34,18 +34,18 @@ _ORDERS: Final = frozenset({"gt", "gte", "lt", "lte"})
 
 
 class Names(NamedTuple):
-    """Gives the names by which the code of a comparison reads constants and terms."""
+    """Returns the names by which the code of a comparison reads constants and terms."""
 
     constant: Callable[[object], str]
-    """Gives the variable of a constant."""
+    """Returns the variable of a constant."""
     reading: Callable[[TermNode], Any]
-    """Gives what the code of a term reads: an event, and what the term remembers."""
+    """Returns the names that the code of a term reads: of an event, and of the term's memory."""
     shared: Callable[[TermNode, str], str] = lambda _, text: text
-    """Gives the expression for the value of a term, or the variable that has it for all comparisons."""
+    """Returns the expression for the value of a term, or a variable shared by all comparisons."""
 
 
 class _Value(NamedTuple):
-    """The code of a value, or the variable that has it."""
+    """The code of a value, or its variable."""
 
     text: str
     kind: Kind
@@ -63,7 +63,7 @@ class _Code:
         left, op, right = self.value(node.left), node.op, self.value(node.right)
         kinds = {left.kind, right.kind}
         if Kind.SCALAR in kinds:
-            # Of one scalar and something else, the scalar is compared.
+            # If only one side is a scalar, it comes first.
             if left.kind is not Kind.SCALAR:
                 left, op, right = right, MIRRORED[op], left
             both = right.kind is Kind.SCALAR
@@ -97,7 +97,7 @@ class _Code:
         return _Value(text, operator.kind(term))
 
     def _double(self, term: Term) -> str:
-        """Return the expression for a value as a double: one that is not finite if it is missing."""
+        """Return the expression for a value as a double, which is not finite if the value is missing."""
         if not isinstance(term, TermNode):
             number = double(term)
             return self._names.constant(nan if number is None else number)
@@ -110,7 +110,7 @@ class _Code:
         return f"(NAN if type({first}) is not float and not ({is_whole}) else {again} + 0.0)"
 
     def _named(self, value: _Value) -> tuple[str, str]:
-        """Return the expression that is evaluated first, and that for all other places."""
+        """Return the expression for the first evaluation, and that for all further ones."""
         if value.text.isidentifier():
             return value.text, value.text
         name = f"v{next(self._variables)}"
@@ -130,7 +130,7 @@ class _Code:
         return f"({above}{left.text} {COMPARISONS[op]} {right.text}{below})"
 
     def _present(self, left: _Value, op: str, right: _Value) -> str:
-        """Return the comparison of two values of a type, after tests whether they are there."""
+        """Return the comparison of two values of the same type, after tests that they exist."""
         one, again = self._named(left)
         other, other_again = self._named(right)
         tests = [*self._tests(left, one, again), *self._tests(right, other, other_again)]
@@ -171,7 +171,7 @@ class _Code:
         return f"({' and '.join(tests)} and {again} {COMPARISONS[op]} {other_again})"
 
     def _tests(self, value: _Value, first: str, again: str) -> list[str]:
-        """Return the tests whether a value is there, which name it `first`, and then `again`."""
+        """Return the tests that a value exists, using `first` for the first evaluation, then `again`."""
         if value.kind not in _NUMBERS:
             return [f"{first} is not None"]
         # NaN does not equal itself, and an infinity less itself is NaN.
@@ -190,7 +190,7 @@ def values_of(terms: Iterable[TermNode], names: Names) -> str:
 
 
 def found_in(node: Compare) -> tuple[TermNode, ...]:
-    """Return the terms whose values an explanation tells: all but facts and constants."""
+    """Return the terms whose values an explanation shows: all but facts and constants."""
     terms = (*terms_in(node.left), *terms_in(node.right))
     return tuple({each: None for each in terms if isinstance(each, TermNode) and not isinstance(each, Fact)})
 
@@ -220,7 +220,7 @@ def _present_at(term: Term, triggers: Triggers, path: Path) -> Found:
 
 
 def _selected(term: Term, op: str, constant: Scalar, triggers: Triggers, path: Path) -> Found:
-    """Return triggers for the events at which a term compares so with a constant."""
+    """Return triggers for the events at which the comparison of a term with a constant is true."""
     if isinstance(term, Fact) and op == "eq":
         return triggers.equal(term.fact, constant)
     if isinstance(constant, bool | str):
@@ -236,7 +236,7 @@ def _selected(term: Term, op: str, constant: Scalar, triggers: Triggers, path: P
 
 
 def steps_us(node: Compare, now_us: int) -> Iterator[Iterator[int]]:
-    """Yield the times at which the time of day changes terms, for each."""
+    """Yield, for each term, the times at which the time of day changes it."""
     for side, other in ((node.left, node.right), (node.right, node.left)):
         for term in terms_in(side):
             if isinstance(term, TermNode):

@@ -1,8 +1,8 @@
-"""What the file of an operator says: what slices remember for it, and when that makes it true.
+"""The interface of operators: what slices remember for them, and when that makes them true.
 
-Code is given as Python expressions and statements. At an event, each memory has an *outcome*: what the
-event is to it. All verdicts are decided from the outcomes and from what slices remembered before the event.
-Then the event is committed: each outcome is written.
+Code is given as Python expressions and statements. At an event, each memory has an *outcome*: the meaning of
+the event for it. All verdicts are decided from the outcomes and from the slices before the event. Then the
+event is committed: each outcome is written.
 """
 
 from abc import ABC, abstractmethod
@@ -17,11 +17,11 @@ from engine.language.forms.table import FORM_OF
 from engine.language.nodes import Node
 
 Found = frozenset[Any] | None
-"""Triggers, of which an event meets at least one; None stands for all events."""
+"""Triggers, at least one of which an event must meet; None means all events."""
 
 
 class Constants(Protocol):
-    """Gives the names by which code reads constants, and the time of an event."""
+    """The names by which code reads constants and the time of an event."""
 
     def constant(self, value: object) -> str:
         """Return the variable of a constant."""
@@ -32,22 +32,22 @@ class Constants(Protocol):
 
 
 class Names(Constants, Protocol):
-    """Gives also the names by which code reads what an event has."""
+    """Additionally the names by which code reads the facts of an event."""
 
     def fact(self, name: str) -> str:
-        """Return the variable of a fact; None in it stands for a missing one."""
+        """Return the variable of a fact, which is None for a missing fact."""
 
 
 class Reading(Names, Protocol):
-    """Gives the names by which the code of a verdict reads a memory, as it was before the event."""
+    """The names by which the code of a verdict reads a memory, in its state before the event."""
 
     @property
     def outcome(self) -> str:
-        """What the event is to the memory."""
+        """The outcome of the event for the memory."""
 
     @property
     def entry(self) -> str:
-        """What the slice remembers."""
+        """The slice's entry."""
 
     @property
     def born(self) -> str:
@@ -58,22 +58,22 @@ class Reading(Names, Protocol):
         """The stamp of the slice's last event before this one; right only if the slice has an entry."""
 
     def edge(self, window_us: int) -> str:
-        """Return the expression for a stamp before all events inside a window, and after all older ones."""
+        """Return the expression for a stamp between the events inside a window and all older ones."""
 
     def inside(self, window_us: int | None) -> str:
-        """Return the expression for whether the entry, a stamp, came after the birth, and inside a window."""
+        """Return the expression for whether the entry, a stamp, is after the birth and inside a window."""
 
 
 class Writing(Constants, Protocol):
-    """Gives the names and statements that change what a slice remembers."""
+    """The names and statements that change a slice's entry."""
 
     @property
     def outcome(self) -> str:
-        """What the event is to the memory."""
+        """The outcome of the event for the memory."""
 
     @property
     def entry(self) -> str:
-        """What the slice remembers."""
+        """The slice's entry."""
 
     @property
     def stamp(self) -> str:
@@ -85,12 +85,12 @@ class Writing(Constants, Protocol):
 
     @property
     def keep(self) -> int:
-        """How many stamps or values of a record are needed. Once the code is made, it may become more."""
+        """How many stamps or values of a record are needed. The number may grow after the code is made."""
 
     def lasts(self, latest: str) -> str:
         """Return the expression for whether the record `entry` can still matter, by its latest stamp.
 
-        If it cannot, it begins anew, as if it had been dropped. So its size depends only on the events.
+        If not, a new record begins, as if the old one had been dropped, so its size depends only on events.
         """
 
     def put(self, value: str) -> list[str]:
@@ -101,10 +101,10 @@ class Writing(Constants, Protocol):
 
 
 class Triggers(Protocol):
-    """Finds triggers: a set of which an event meets at least one; None stands for all events."""
+    """Finds sets of triggers, at least one of which an event must meet; None means all events."""
 
     def of(self, node: Node, path: Path) -> "Triggers":
-        """Return what finds triggers for all that is inside a part, whose history may be older."""
+        """Return the finder for everything inside a part, whose history may be older."""
 
     def true(self, node: Condition, path: Path) -> Found:
         """Return triggers for the events at which a condition is true."""
@@ -122,36 +122,36 @@ class Triggers(Protocol):
         """Return triggers for the events at which a fact is a number from `low` to `high`."""
 
     def holding(self, memory: "Memory", path: Path) -> Found:
-        """Return triggers for the events in whose slice a memory has an entry; None if nearly all have."""
+        """Return triggers for the events in whose slice a memory has an entry; None for nearly all events."""
 
     def union(self, parts: Iterable[Found]) -> Found:
         """Return triggers for the events that meet one of the parts."""
 
     def best(self, parts: Iterable[Found]) -> Found:
-        """Return the triggers of the part that the fewest events meet, for events that meet all of them."""
+        """Return the triggers of the part that fewest events meet, for events that meet all parts."""
 
 
 @dataclass(frozen=True)
 class Memory(ABC):
-    """What slices remember of a condition. Nodes whose memories are equal share one.
+    """A memory: what slices remember of a condition. Nodes with equal memories share one.
 
     Fields that are conditions are its operands: their truth at an event decides the outcome.
     """
 
     is_record: ClassVar[bool] = False
-    """Whether an entry is a record, not a stamp. Where nothing is remembered, it is `()`, or else `NEVER`."""
+    """Whether an entry is a record, not a stamp. An empty entry is `()` for records, `NEVER` for stamps."""
     renews: ClassVar[bool] = False
-    """Whether the stamp of each event whose outcome is true becomes the entry, which is a stamp."""
+    """Whether the entry is the stamp of the latest event with a true outcome."""
     splits: ClassVar[bool] = True
-    """Whether rules of different births can share it, because each can tell what came after its birth."""
+    """Whether rules of different births can share it, because each can find what came after its birth."""
 
     columns: ClassVar[tuple[str, ...]] = ("stamps",)
-    """The columns in which entries are saved: `stamps`, `keys` (of scalars), `scalars` (as they are),
+    """The columns in which entries are saved: `stamps`, `keys` (of scalars), `scalars` (unchanged),
     `integers` or `doubles`."""
 
     lasting: ClassVar[str] = "None"
-    """The outcome with which verdicts are decided later, as long as no further event comes: what was written
-    decides them. It may name `outcome`, that of the last event."""
+    """The outcome with which verdicts are decided while no further event comes, from what was written. It may
+    refer to `outcome`, that of the last event."""
 
     @property
     @abstractmethod
@@ -160,16 +160,16 @@ class Memory(ABC):
 
     @property
     def by_exception(self) -> bool:
-        """Whether slices keep only what is unusual, because the outcome is True at nearly every event.
+        """Whether slices store only exceptions, because the outcome is True at nearly every event.
 
-        An event whose outcome is True makes its stamp the entry, so nothing is kept as long as that is the
-        slice's last event.
+        The entry would be the stamp of the latest event with outcome True, so nothing is stored as long as
+        that is the slice's last event.
         """
         return False
 
     @property
     def begins(self) -> bool:
-        """Whether an event that is `idle` writes an entry where there is none."""
+        """Whether an `idle` event writes an entry if there is none."""
         return False
 
     @property
@@ -179,7 +179,7 @@ class Memory(ABC):
 
     @abstractmethod
     def outcome(self, operands: Sequence[str], names: Names) -> str:
-        """Return the expression for what an event is to it, by the truths of its operands."""
+        """Return the expression for the outcome of an event, given the truths of the operands."""
 
     @abstractmethod
     def changed_by(self, triggers: Triggers, path: Path) -> Found:
@@ -190,7 +190,7 @@ class Memory(ABC):
         return triggers.union([triggers.holding(self, path), self.changed_by(triggers, path)])
 
     def notable(self, outcome: str) -> tuple[str, str]:
-        """Return the test whether an outcome is not `idle`, and the outcome if it passes."""
+        """Return the test that an outcome is not `idle`, and the outcome if the test passes."""
         return f"(found := {outcome}) is not {self.idle}", "found"
 
     @abstractmethod
@@ -198,7 +198,7 @@ class Memory(ABC):
         """Return the statements that write the outcome of an event."""
 
     def latest(self, entry: Any) -> int:
-        """Return the latest stamp in an entry that remembers something."""
+        """Return the latest stamp in a non-empty entry."""
         return int(entry)
 
     def until_us(self, entry: Any, window_us: int) -> int:
@@ -206,7 +206,7 @@ class Memory(ABC):
         return time_of(self.latest(entry)) + window_us
 
     def bytes_of(self, entry: Any) -> int:  # noqa: ARG002 -- overridden
-        """Return the size of a record, as an estimate that depends on nothing else."""
+        """Return the estimated size of a record, which depends only on the record."""
         return 0
 
     def length(self, entry: Any) -> int:
@@ -214,39 +214,39 @@ class Memory(ABC):
         return len(entry)
 
     def copy(self, entry: Any) -> Any:
-        """Return an entry that no event changes."""
+        """Return a copy of an entry that no event changes."""
         return entry
 
     def serves(self, other: "Memory") -> bool:
-        """Return whether what it remembers is enough for another memory, too."""
+        """Return whether its entries contain enough for another memory."""
         return self == other
 
     def entry_for(self, other: "Memory", entry: Any) -> Any:
-        """Return what another memory, which it `serves`, has in place of an entry."""
+        """Return the entry of another memory, which it `serves`, for one of its own."""
         raise AssertionError(entry, other)
 
     def parts(self, entry: Any) -> tuple[Collection[Any], ...]:
-        """Return what an entry has in each of the `columns`, equally much in all."""
+        """Return the parts of an entry for each of the `columns`, all of the same length."""
         return ((entry,),)
 
     def entry_of(self, *parts: Sequence[Any]) -> Any:
-        """Return the entry of some `parts`."""
+        """Return the entry with these `parts`."""
         return parts[0][0]
 
     def bytes_max(self, keep: int) -> int:  # noqa: ARG002 -- overridden
-        """Return the most that a record can take which is cut to `keep` stamps or values."""
+        """Return the maximum size of a record that is cut to `keep` stamps or values."""
         return 0
 
     def resize(self, entry: Any, keep: int, weigh: Callable[[int], None]) -> None:
-        """Weigh what a record has grown by, and cut it to what is needed: `keep` stamps or values."""
+        """Weigh the growth of a record, and cut it to the `keep` stamps or values that are needed."""
         raise AssertionError(entry, keep, weigh)
 
 
 class Settled(NamedTuple):
-    """What an explanation knows of a node at an event."""
+    """The facts about a node at an event, for an explanation."""
 
     entry: Any
-    """What the slice remembers: with this event, unless the form `looks_before` it."""
+    """The slice's entry: with this event, unless the form `looks_before` it."""
     seen: int
     """The stamp of the slice's last event before this one; right only if the slice has an entry."""
     born: int
@@ -254,7 +254,7 @@ class Settled(NamedTuple):
     now_us: int
     """The time of the event."""
     outcome: Any
-    """What the event is to the memory."""
+    """The outcome of the event for the memory."""
     verdict: bool
 
 
@@ -262,23 +262,23 @@ NodeT = TypeVar("NodeT", bound=Node)
 
 
 class LookingBack(ABC, Generic[NodeT]):
-    """What looks back: a member of the language, or a term. It has a memory."""
+    """A member of the language, or a term, that looks back and has a memory."""
 
     only_next: ClassVar[bool] = False
     """Whether an entry matters only at the next event of its slice."""
 
     cost_ns: ClassVar[int] = 60
-    """About how long a node takes at an event, without its operands."""
+    """The approximate time that a node takes at an event, without its operands."""
 
     calls: ClassVar[tuple[Callable[..., Any], ...]] = ()
-    """What the code of its memory and of its verdicts or values calls by its name."""
+    """The functions that the code of its memory and of its verdicts or values calls, by name."""
 
     @abstractmethod
     def memory(self, node: NodeT) -> Memory:
-        """Return what is remembered for a node."""
+        """Return the memory of a node."""
 
     def window_us(self, node: NodeT) -> int | None:
-        """Return for how long an entry can matter to a node: by default, its window. None: for ever."""
+        """Return how long an entry can matter to a node: by default, its window. None: forever."""
         window_us: int | None = getattr(node, "window_us", None)
         return window_us
 
@@ -288,30 +288,30 @@ class LookingBack(ABC, Generic[NodeT]):
         return None if window_us is None else max(0, window_us)
 
     def keep(self, node: NodeT) -> int:  # noqa: ARG002 -- overridden
-        """Return how many stamps, values or panes of a record the node needs at most."""
+        """Return the maximum number of stamps, values or panes of a record that the node needs."""
         return 1
 
     def looks_before(self, node: NodeT) -> bool:  # noqa: ARG002 -- overridden
-        """Return whether the current event does not count, only those before it."""
+        """Return whether only earlier events count, not the current one."""
         return False
 
     def soonest_us(self, node: NodeT) -> int | None:
-        """Return how long after an event time may turn what it wrote, at least; None if time never does."""
+        """Return the minimum time after an event until time may turn the node; None if it never does."""
         return self.window_us(node)
 
     def drift(self, node: NodeT) -> bool | None:  # noqa: ARG002 -- overridden
-        """Return the only verdict to which time may turn a node; None if that is not known."""
+        """Return the only verdict to which time may turn a node; None if unknown."""
         return None
 
     def witness_us(self, node: NodeT, at: Settled) -> int | None:  # noqa: ARG002 -- overridden
-        """Return the time of the event that settles a verdict or a value, or None if no single event does."""
+        """Return the time of the event that settles a verdict or a value; None if no single event does."""
         return None
 
     def next_us(self, node: NodeT, entry: Any, now_us: int, to: bool | None) -> int | None:  # noqa: ARG002
-        """Return the next time, from one on, just after which time may turn a node, whatever events come.
+        """Return the next time, from `now_us` on, just after which time may turn a node, whatever comes.
 
-        It may be too early: then it is asked for again. What can only turn it to the verdict other than `to`
-        may be left out, if that is not None.
+        It may be too early; it is then requested again. If `to` is not None, turns to the other verdict may
+        be left out.
         """
         return next((turn_us for turn_us in self.turns_us(node, entry) if turn_us >= now_us), None)
 
@@ -324,7 +324,7 @@ class LookingBack(ABC, Generic[NodeT]):
     def turns_us(self, node: NodeT, entry: Any) -> Iterable[int]:
         """Return the times just after which time alone may turn a verdict or step a value, in order.
 
-        Later times than these cannot. The verdict is asked for at each, so there may be too many.
+        Time cannot turn it at any later time. The verdict is decided at each, so there may be too many.
         """
         window_us = self.window_us(node)
         return () if window_us is None else (time_of(entry) + window_us,)
@@ -334,7 +334,7 @@ class Operator(LookingBack[NodeT]):
     """A member of the language that looks back."""
 
     def looks_before(self, node: NodeT) -> bool:
-        """Return whether the current event never makes a node true, only those before it."""
+        """Return whether only earlier events make a node true, never the current one."""
         return FORM_OF[type(node)].looks_before
 
     @abstractmethod
@@ -350,23 +350,23 @@ class Operator(LookingBack[NodeT]):
         return None
 
     def grows(self, node: NodeT) -> bool | None:  # noqa: ARG002 -- overridden
-        """Return whether a larger window can only make a node true, or only false; None if it is not known.
+        """Return whether a larger window can only make a node true, or only false; None if unknown.
 
-        If it is known, nothing else than `Reading.edge` tells its verdict the window.
+        If known, its verdict uses the window only by `Reading.edge`.
         """
         return None
 
     def drift(self, node: NodeT) -> bool | None:
-        """Return the only verdict to which time may turn a node. It leaves less of the past in windows."""
+        """Return the only verdict to which time may turn a node, because windows lose events over time."""
         grows = self.grows(node)
         return None if grows is None else not grows
 
     # -- explanations ---------------------------------------------------------------------------------------
 
     def witness_us(self, node: NodeT, at: Settled) -> int | None:
-        """Return that of the entry.
+        """Return the time of the entry.
 
-        An event outside the window may have been forgotten already, so it is never named.
+        An event outside the window is never named, because it may have been forgotten.
         """
         window_us = self.window_us(node)
         time_us = time_of(at.entry)
@@ -374,13 +374,13 @@ class Operator(LookingBack[NodeT]):
         return time_us if at.born < at.entry and is_inside else None
 
     def since_us(self, node: NodeT, at: Settled) -> int | None:
-        """Return the time after which nothing but time may have turned a verdict; None if it is not known."""
+        """Return the time after which only time may have turned a verdict; None if unknown."""
         return self.witness_us(node, at)
 
     def found(self, node: NodeT, at: Settled) -> float | None:  # noqa: ARG002 -- overridden
-        """Return the number that is compared, no more of a count than the comparison needs; None without one.
+        """Return the compared number, a count only as far as the comparison needs it; None without one.
 
-        Of a sum, it is an infinity or not a number if it is past the range of a double.
+        A sum beyond the range of a double is an infinity or NaN.
         """
         return None
 

@@ -1,8 +1,8 @@
-"""The memories that several operators share, and what conditions usually are.
+"""The memories that several operators share, and the usual truth of conditions.
 
-What a condition usually is, is its truth at an event that meets none of its triggers: `x == 1` is usually
-false, `not x == 1` usually true. It follows from the condition alone, so equal conditions are remembered
-alike in every detector.
+The usual truth of a condition is that at an event that meets none of its triggers: `x == 1` is usually false,
+`not x == 1` usually true. It follows from the condition alone, so equal conditions have equal memories in
+every detector.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -21,7 +21,7 @@ from engine.language.nodes import Node
 
 @dataclass(frozen=True)
 class MemoryOfTruth(Memory):
-    """What slices remember of the events at which one condition was true. That is the outcome."""
+    """A memory of the events at which one condition was true. The outcome is its truth."""
 
     inner: Condition
 
@@ -39,7 +39,7 @@ class MemoryOfTruth(Memory):
         return triggers.true(self.inner, path)
 
     def notable(self, outcome: str) -> tuple[str, str]:
-        """Return the test whether the condition is true or, if that is usual, whether it is false."""
+        """Return the test that the condition is true or, if that is usual, that it is false."""
         return (f"not {outcome}", "False") if self.by_exception else (outcome, "True")
 
 
@@ -47,7 +47,7 @@ class MemoryOfTruth(Memory):
 class Latest(MemoryOfTruth):
     """The stamp of the latest event at which inner was true.
 
-    It suffices for every window, because it stays in each the longest (after Havelund and Rosu, "Synthesizing
+    It suffices for every window, because it stays in each one longest (after Havelund and Rosu, "Synthesizing
     Monitors for Safety Properties", 2002).
     """
 
@@ -90,7 +90,7 @@ class MemoryOfStamps(MemoryOfTruth):
 
 @dataclass(frozen=True)
 class MemoryOfFact(Memory):
-    """A record of the values of a fact, at events at which `where` was true if it is given.
+    """A record of the values of a fact at events, with `where` only at those at which that was true.
 
     The outcome of an event that does not count is None.
     """
@@ -115,7 +115,7 @@ _KEPT: Final = 1024
 
 @lru_cache(_KEPT)
 def usual(node: Condition) -> bool | None:
-    """Return what a condition usually is; None if nothing is known of events that meet no trigger."""
+    """Return the usual truth of a condition; None if it is unknown at events that meet no trigger."""
     match node:
         case language.Leaf() | language.Ref() | language.InNetwork() | language.Some() | language.Keyed():
             return False
@@ -139,7 +139,7 @@ def usual(node: Condition) -> bool | None:
 
 
 class _SomeEvent:
-    """Tells only whether there are triggers."""
+    """Finds only whether there are triggers."""
 
     def of(self, node: Node, path: Path) -> "_SomeEvent":  # noqa: ARG002 -- the same in all histories
         """Return the same."""
@@ -166,11 +166,11 @@ class _SomeEvent:
         return _SOME
 
     def holding(self, memory: Memory, path: Path) -> Found:  # noqa: ARG002 -- under all paths
-        """Return triggers, unless nearly every slice remembers something."""
+        """Return triggers, unless nearly every slice has an entry."""
         return None if memory.by_exception else _SOME
 
     def union(self, parts: Iterable[Found]) -> Found:
-        """Return triggers if every part has some."""
+        """Return triggers if all parts have some."""
         return None if None in parts else _SOME
 
     def best(self, parts: Iterable[Found]) -> Found:

@@ -14,7 +14,7 @@ from engine.language.terms import Term, terms_in
 OPERATORS: Final[dict[type, Operator[Any]]] = {}
 """The operators of the conditions that look back."""
 _CHOOSING: Final[dict[type, Choosing[Any]]] = {}
-"""Those of them that leave some nodes to others."""
+"""Those operators that leave some nodes to others."""
 _TERMS: Final[dict[type, TermOperator[Any]]] = {}
 
 _Made = TypeVar("_Made", bound=Operator[Any])
@@ -44,7 +44,7 @@ def remove(forms: Sequence[Form]) -> None:
 
 
 def values(*types: type[TermNode]) -> Callable[[type[_MadeTerm]], type[_MadeTerm]]:
-    """Enter the decorated operator as that of the terms of these types."""
+    """Enter the decorated operator for the terms of these types."""
 
     def entered(made: type[_MadeTerm]) -> type[_MadeTerm]:
         _TERMS.update(dict.fromkeys(types, made()))
@@ -54,7 +54,7 @@ def values(*types: type[TermNode]) -> Callable[[type[_MadeTerm]], type[_MadeTerm
 
 
 def operator_of(node: Condition) -> Operator[Any] | None:
-    """Return the operator of a condition, or None if it does not look back itself."""
+    """Return the operator of a condition; None if it does not look back itself."""
     choosing = _CHOOSING.get(type(node))
     return OPERATORS.get(type(node)) if choosing is None else choosing.for_node(node)
 
@@ -80,9 +80,9 @@ def remembers(term: Term | TermNode) -> bool:
 
 
 def parts_of(node: Condition) -> tuple[Node, ...]:
-    """Return what has a memory of its own in a condition, without the conditions in it.
+    """Return the parts of a condition with memories, without those of the conditions inside.
 
-    That is the condition itself, or the terms that it compares.
+    These are the condition itself, or the terms that it compares.
     """
     if isinstance(node, Compare):
         terms = (*terms_in(node.left), *terms_in(node.right))
@@ -92,6 +92,6 @@ def parts_of(node: Condition) -> tuple[Node, ...]:
 
 @forms_table.derived
 def calls() -> dict[str, Any]:
-    """Return what the code of operators and terms calls, by name."""
+    """Return the functions that the code of operators and terms calls, by name."""
     known: list[Any] = [*OPERATORS.values(), *_TERMS.values()]
     return {called.__name__: called for each in known for called in each.calls}

@@ -1,7 +1,7 @@
-"""What the file of a term says: the code of its value, what it remembers, and how time alone changes it.
+"""The interface of terms: the code of their values, their memories, and how time alone changes them.
 
-The code of a number gives one that is not finite where the number is missing: then nothing that is computed
-from it is finite, either, and no comparison with it is true. Other code gives None where a value is missing.
+The code of a number returns a non-finite one if the number is missing: then nothing computed from it is
+finite either, and no comparison with it is true. Other code returns None if a value is missing.
 """
 
 from abc import ABC, abstractmethod
@@ -17,7 +17,7 @@ from engine.language.terms import Term
 
 
 class Kind(Enum):
-    """What the code of a term gives."""
+    """The kind of value that the code of a term returns."""
 
     DOUBLE = "a double"
     COMPUTED = "a double, of which infinities count as missing, too"
@@ -28,11 +28,11 @@ class Kind(Enum):
 
 
 class Motion(Enum):
-    """How a value changes while no event comes, between the times at which it steps."""
+    """How a value changes between its steps, while no event comes."""
 
     STILL = 0
     STRAIGHT = 1
-    """It grows or falls in proportion to time. At most, it bends where something crosses 0."""
+    """It changes in proportion to time, perhaps with a bend where something crosses 0."""
     ONE_WAY = 2
     """It only grows or only falls, until something crosses 0."""
     BENT = 3
@@ -40,7 +40,7 @@ class Motion(Enum):
 
 
 def together(motions: Sequence[Motion]) -> Motion:
-    """Return how a sum or difference changes whose parts change so."""
+    """Return how a sum or difference changes, given the changes of its parts."""
     moving = [motion for motion in motions if motion is not Motion.STILL]
     if all(motion is Motion.STRAIGHT for motion in moving):
         return Motion.STRAIGHT if moving else Motion.STILL
@@ -54,16 +54,16 @@ class TermOperator(ABC, Generic[TermT]):
     """A kind of term."""
 
     cost_ns: ClassVar[int] = 20
-    """About how long the code of a value takes, without that of its operands."""
+    """The approximate time that the code of a value takes, without its operands."""
 
     calls: ClassVar[tuple[Callable[..., Any], ...]] = ()
-    """What its code calls by its name."""
+    """The functions that its code calls, by name."""
 
     gives: ClassVar[Kind] = Kind.DOUBLE
-    """What the code of its terms gives, of all alike."""
+    """The kind of value of all its terms."""
 
     def kind(self, term: TermT) -> Kind:  # noqa: ARG002 -- overridden
-        """Return what the code of a term gives."""
+        """Return the kind of value of a term."""
         return self.gives
 
     def operands(self, term: TermT) -> tuple[Term, ...]:  # noqa: ARG002 -- overridden
@@ -72,25 +72,25 @@ class TermOperator(ABC, Generic[TermT]):
 
     @abstractmethod
     def value(self, term: TermT, read: Reading, operands: Sequence[str]) -> str:
-        """Return the expression for the value at an event, by those of its operands.
+        """Return the expression for the value at an event, given those of its operands.
 
-        Of what `read` gives, only a term that looks back has an entry, an outcome and a birth.
+        Only a term that looks back may use the entry, the outcome and the birth of `read`.
         """
 
     def present_at(self, term: TermT, triggers: Triggers, path: Path) -> Found:  # noqa: ARG002 -- overridden
-        """Return triggers for the events at which a term has a value; its operands are asked, too."""
+        """Return triggers for the events at which a term has a value; operands have their own."""
         return None
 
     # -- explanations ---------------------------------------------------------------------------------------
 
     def motion(self, term: TermT, operands: Sequence[Motion]) -> Motion:  # noqa: ARG002 -- overridden
-        """Return how time changes a value, by how it changes those of its operands."""
+        """Return how time changes a value, given how it changes those of its operands."""
         return Motion.STILL
 
     def steps_us(self, term: TermT, now_us: int, compared: Term | None) -> Iterator[int]:  # noqa: ARG002
         """Yield the times from one on just after which a value may step, because of the time of day alone.
 
-        If it is `compared` with another term, steps between which that cannot differ may be left out.
+        If it is `compared` with another term, steps that cannot change the comparison may be left out.
         """
         yield from ()
 

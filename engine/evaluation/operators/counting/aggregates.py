@@ -1,6 +1,6 @@
 """`sum`, `avg`, `min`, `max` and, as a term, `count`: numbers over the events of a window.
 
-They are kept by panes of time, so that they take little memory.
+They are stored by panes of time, to take little memory.
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,7 +37,7 @@ NodeT = TypeVar("NodeT", bound=Any)
 
 
 class ByPanes(LookingBack[NodeT]):
-    """What is computed over the events of a window."""
+    """A computation over the events of a window."""
 
     cost_ns = 350
 
@@ -66,7 +66,7 @@ class SumOperator(ByPanes[Sum | Avg], Comparing[Sum | Avg]):
 
     calls = (PaneSums, mean, total)
     function: ClassVar[str] = "total"
-    """The name of the function that gives the number from a record."""
+    """The name of the function that computes the number from a record."""
 
     def memory(self, node: Sum | Avg) -> Memory:
         return Panes(node.window_us, node.fact, node.where)
@@ -91,14 +91,14 @@ class SumOperator(ByPanes[Sum | Avg], Comparing[Sum | Avg]):
         if self.function == "mean" or not (
             isinstance(node.value, ScaledFact) or COMPARED[node.op](0, node.value)
         ):
-            # It is not true of nothing.
+            # A mean of no events is never true.
             counted = self.memory(node).held_after(triggers, path)
         if isinstance(node.value, ScaledFact):
             return triggers.best([triggers.present(node.value.fact), counted])
         return counted
 
     def next_us(self, node: Sum | Avg, entry: PaneSums, now_us: int, to: bool | None) -> int | None:
-        # Less than before, or as much, remains of a sum without a number that is not negative.
+        # Without a non-negative number, a sum becomes smaller or stays equal.
         if to is None or node.window_us is None or self.function == "mean" or node.op in ("eq", "neq"):
             return super().next_us(node, entry, now_us, to)
         grows = (node.op in ("gt", "gte")) is to
@@ -107,7 +107,7 @@ class SumOperator(ByPanes[Sum | Avg], Comparing[Sum | Avg]):
         return next(iter(panes_left_us(node.window_us, turning)), None)
 
     def since_us(self, node: Sum | Avg, at: Settled) -> int | None:
-        # It is not known when the last number came, nor what the fact was.
+        # It is unknown when the last number came, or what the fact was.
         unknown = node.window_us is None or isinstance(node.value, ScaledFact)
         return None if unknown else super().since_us(node, at)
 
@@ -129,7 +129,7 @@ class SumOperator(ByPanes[Sum | Avg], Comparing[Sum | Avg]):
     )
 )
 class AvgOperator(SumOperator):
-    """The same for the mean; false where no event counts."""
+    """The same for the mean; false if no event counts."""
 
     function = "mean"
 
@@ -141,12 +141,12 @@ class AvgOperator(SumOperator):
 
 
 class Aggregated(ByPanes[NodeT], PastTerm[NodeT]):
-    """A number over the events of a window. With `earlier`, the event now does not count."""
+    """A number over the events of a window. With `earlier`, the current event does not count."""
 
     code: ClassVar[str]
-    """The expression for the number, given those for the entry, the pane, the outcome and the oldest pane."""
+    """The expression for the number, with places for the entry, the pane, the outcome and the oldest pane."""
     begins_with_0: ClassVar[bool] = False
-    """Whether it is 0, not missing, where no event counts."""
+    """Whether it is 0, instead of missing, if no event counts."""
 
     def value(self, term: NodeT, read: Reading, operands: Sequence[str]) -> str:  # noqa: ARG002 -- none
         pane, oldest = places(term.window_us, read)
@@ -209,6 +209,6 @@ class MinOperator(Aggregated[MinTerm | MaxTerm]):
 
 @values(MaxTerm)
 class MaxOperator(MinOperator):
-    """The greatest: the negated least of the negated."""
+    """The maximum: the negated minimum of the negated numbers."""
 
     code = "-least({})"

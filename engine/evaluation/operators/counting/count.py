@@ -1,6 +1,6 @@
-"""`count` and `count … since`: how many events there were at which a condition was true.
+"""`count` and `count … since`: the number of events at which a condition was true.
 
-Also what all operators have in common that compare a number over the past.
+Also the base classes of all operators that compare a number over the past.
 """
 
 from abc import abstractmethod
@@ -45,10 +45,10 @@ class Comparing(Operator[NodeT]):
 
 
 class Counting(Comparing[NodeT]):
-    """Compares how many of something are inside the window. A record has one stamp for each."""
+    """Compares the number of items inside the window. A record has one stamp for each item."""
 
     def keep(self, node: NodeT) -> int:
-        # n tell if there are n, n + 1 if there are more.
+        # n stamps show whether there are n, and n + 1 whether there are more.
         value: int = node.value
         return max(1, value if node.op in ("gte", "lt") else value + 1)
 
@@ -60,7 +60,7 @@ class Counting(Comparing[NodeT]):
         return None if of_nothing else self.memory(node).held_after(triggers, path)
 
     def next_us(self, node: NodeT, entry: Any, now_us: int, to: bool | None) -> int | None:  # noqa: ARG002
-        # With more events, the number may fall to the constant when any of those leaves that decide it now.
+        # With more events, the number may fall to the constant when a currently deciding one leaves.
         window_us = self.window_us(node)
         if window_us is None:
             return None
@@ -77,7 +77,7 @@ class Counting(Comparing[NodeT]):
         return time_of(oldest) + window_us
 
     def turns_us(self, node: NodeT, entry: Any) -> Iterable[int]:
-        """Return when the number falls to the constant, and below it."""
+        """Return the times at which the number falls to the constant, and below it."""
         window_us = self.window_us(node)
         if window_us is None:
             return []
@@ -86,7 +86,7 @@ class Counting(Comparing[NodeT]):
 
     @abstractmethod
     def nth_latest(self, entry: Any, n: int) -> int | None:
-        """Return the n-th latest stamp of a record, or None if there are fewer."""
+        """Return the n-th latest stamp of a record; None if there are fewer."""
 
     def found(self, node: NodeT, at: Settled) -> int:
         window_us = self.window_us(node)
@@ -95,7 +95,7 @@ class Counting(Comparing[NodeT]):
 
     @abstractmethod
     def number_since(self, entry: Any, first: int) -> int:
-        """Return how many stamps of a record are not before a stamp."""
+        """Return how many stamps of a record are at or after a stamp."""
 
 
 def compared(op: str, value: int, reached: Any) -> str:
@@ -115,18 +115,18 @@ def compared(op: str, value: int, reached: Any) -> str:
 
 
 STEP: Final = 8
-"""A list is weighed, and cut if it is too long, each time it has grown by so many stamps. One that is too
-long before is cut at once."""
+"""A list is weighed, and cut if too long, each time it has grown by so many stamps. A list that is too long
+earlier is cut at once."""
 
 SPARE_MIN: Final = 3
-"""A list that is this much, or a quarter, longer than needed is cut. A smaller number would have lists moved
-more often, and a larger one would take more memory for each key."""
+"""A list that is this much, or a quarter, longer than needed is cut. A smaller number would move lists more
+often, and a larger one would take more memory for each key."""
 
 RECORD_BYTES: Final = 500
-"""What a list of up to seven stamps takes."""
+"""The size of a list of up to seven stamps."""
 
 STEP_BYTES: Final = 450
-"""What a step of stamps takes."""
+"""The size of a step of stamps."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class Stamps(MemoryOfStamps):
 class CountOperator(Counting[Any]):
     """Compares how many stamps are inside the window, the current event included, with a constant.
 
-    There are at least n if the n-th latest is inside.
+    There are at least n if the n-th latest stamp is inside.
     """
 
     cost_ns = 200
@@ -196,7 +196,7 @@ class CountOperator(Counting[Any]):
         window_us = self.window_us(node)
         if window_us is None:
             return None
-        # The first that is inside the window, or decides.
+        # The first stamp that is inside the window, or that decides.
         place = max(bisect_left(entry, (now_us - window_us) << NUMBER_BITS), len(entry) - node.value - 1)
         return time_of(entry[place]) + window_us if place < len(entry) else None
 
@@ -209,9 +209,9 @@ class CountOperator(Counting[Any]):
 
 @dataclass(frozen=True)
 class StampsSince(Stamps):
-    """The same stamps, none of which is before the last event at which reset was true, nor that event's.
+    """The same stamps, but only those after the last event at which reset was true.
 
-    The outcome is False where reset is true, else True where inner is, else None.
+    The outcome is False if reset is true, else True if inner is true, else None.
     """
 
     reset: Condition
@@ -247,7 +247,7 @@ class StampsSince(Stamps):
     )
 )
 class CountSinceOperator(CountOperator):
-    """Compares how many stamps there are, that of the current event included, with a constant."""
+    """Compares the number of stamps, that of the current event included, with a constant."""
 
     def memory(self, node: CountSince) -> Memory:
         return StampsSince(node.inner, node.reset)

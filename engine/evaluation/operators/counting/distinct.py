@@ -1,4 +1,4 @@
-"""`distinct`: how many different values a fact had."""
+"""`distinct`: the number of different values of a fact."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -13,18 +13,18 @@ from engine.language.condition import Distinct
 from engine.language.forms.form import Content, Counted, call_of_fact
 
 RECORD_BYTES: Final = 160
-"""What a dict takes without its entries."""
+"""The size of a dict without its entries."""
 
 VALUE_BYTES: Final = 140
-"""What an entry of it takes, without the value."""
+"""The size of an entry of it, without the value."""
 
 
 @dataclass(frozen=True)
 class Values(MemoryOfFact):
     """The latest values of a fact at events at which `where` was true, each with the stamp of its last event.
 
-    A dict in the order of these stamps, of as many values as any node needs. The outcome is the key of the
-    value.
+    A dict in the order of these stamps, with as many values as any node needs. The outcome is the value's
+    key.
     """
 
     columns = ("keys", "stamps")
@@ -78,11 +78,11 @@ class Values(MemoryOfFact):
 
 
 def nth_latest(entry: dict[Any, int], n: int, current: Any) -> int | None:
-    """Return the stamp of the n-th latest value, others than `current` only; None if there are fewer."""
+    """Return the stamp of the n-th latest value other than `current`; None if there are fewer."""
     others = len(entry) - (current in entry)
     if others < n:
         return None
-    # Mostly the oldest is asked for, because no more are kept. From either end it is found in few steps.
+    # Usually the oldest is requested, because no more are stored. It is found in few steps from either end.
     left = others - n
     ordered = entry.items() if left < n else reversed(entry.items())
     left = min(left, n - 1)
@@ -112,7 +112,7 @@ def nth_latest(entry: dict[Any, int], n: int, current: Any) -> int | None:
 class DistinctOperator(Counting[Distinct]):
     """Compares how many values have a stamp inside the window, that of the current event included.
 
-    There are at least n if the n-th latest is inside.
+    There are at least n if the n-th latest value is inside.
     """
 
     cost_ns = 200

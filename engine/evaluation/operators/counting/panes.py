@@ -1,4 +1,4 @@
-"""Memories by panes of time: for what is added up over a window, they take little memory."""
+"""Memories by panes of time, which take little memory for sums over a window."""
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -27,29 +27,29 @@ _pane_of: Final = itemgetter(0)
 
 
 class PaneSums:
-    """The sums of the numbers in each pane, and how many they are. Most slices have few panes, or one."""
+    """The sums and counts of the numbers in each pane. Most slices have few panes, or one."""
 
     __slots__ = ("before", "count", "number", "older", "pane", "partial", "sum")
 
     def __init__(self, pane: int, number: float) -> None:
         self.pane = pane
         """The last pane."""
-        # As in a sum that begins with 0.0, -0.0 becomes 0.0.
+        # -0.0 becomes 0.0, as in a sum that begins with 0.0.
         self.sum = 0.0 + number
         self.count = 1
-        """How many numbers the last pane has."""
+        """The count of the last pane."""
         self.older: list[tuple[int, float, int]] | None = None
-        """The panes before it, with their sums and counts, oldest first."""
+        """The earlier panes, with their sums and counts, oldest first."""
         self.before = 0.0
-        """The sum of those."""
+        """The sum of the earlier panes."""
         self.number = 1
-        """How many numbers all panes have."""
+        """The count of all panes."""
         self.partial: tuple[int, float, int] | None = None
-        """Of the last result without the oldest panes: the first that counted, `before` and `number`."""
+        """The last result without the oldest panes: the first pane that counted, `before` and `number`."""
 
     @property
     def older_count(self) -> int:
-        """How many panes there are before the last one."""
+        """The number of panes before the last one."""
         return len(self.older or ())
 
     def panes(self) -> list[tuple[int, float, int]]:
@@ -57,7 +57,7 @@ class PaneSums:
         return [*(self.older or ()), (self.pane, self.sum, self.count)]
 
     def since(self, oldest: int) -> Iterator[tuple[int, float, int]]:
-        """Yield those that are not before a pane."""
+        """Yield the panes from a pane on."""
         if self.older:
             yield from islice(self.older, bisect_left(self.older, (oldest,)), None)
         if self.pane >= oldest:
@@ -74,7 +74,7 @@ class PaneSums:
         return sums
 
     def copy(self) -> "PaneSums":
-        """Return a copy that shares nothing that changes."""
+        """Return an independent copy."""
         copied = PaneSums(self.pane, 0.0)
         for name in self.__slots__:
             setattr(copied, name, getattr(self, name))
@@ -102,7 +102,7 @@ class PaneSums:
         return 1 - expired
 
     def total(self, pane: int, number: float | None, oldest: int) -> tuple[float, int]:
-        """Return the sum and number of what counts, with one more number if there is one."""
+        """Return the sum and count of the panes that count, with one more number if given."""
         if self.pane < oldest:
             return (0.0, 0) if number is None else (0.0 + number, 1)
         before, count = self.before, self.number
@@ -132,7 +132,7 @@ def _together(panes: Iterable[tuple[int, float, int]], count: int) -> tuple[floa
 class PaneMinima:
     """The minima of the panes, oldest first.
 
-    Only those are kept that no later pane undercuts, so they ascend, and the first that counts is the least.
+    Panes with a later, lower minimum are dropped, so minima ascend, and the first that counts is the least.
     """
 
     __slots__ = ("minima",)
@@ -147,7 +147,7 @@ class PaneMinima:
 
     @property
     def older_count(self) -> int:
-        """How many panes there are before the last one."""
+        """The number of panes before the last one."""
         return len(self.minima) - 1
 
     def panes(self) -> list[tuple[int, float]]:
@@ -155,11 +155,11 @@ class PaneMinima:
         return self.minima
 
     def copy(self) -> "PaneMinima":
-        """Return a copy that shares nothing that changes."""
+        """Return an independent copy."""
         return PaneMinima(self.minima)
 
     def add(self, pane: int, number: float, oldest: int) -> int:
-        """Add a number, drop what is not needed any more; return how many panes were added."""
+        """Add a number, drop useless panes; return how many panes were added."""
         minima, before = self.minima, len(self.minima)
         while minima and minima[-1][1] >= number:
             minima.pop()
@@ -179,14 +179,14 @@ class PaneMinima:
 
 
 def total(entry: PaneSums | tuple[()], pane: int, number: float | None, oldest: int) -> float:
-    """Return the sum over the panes that count, with the number of the event now, if there is one."""
+    """Return the sum over the panes that count, with the number of the current event, if any."""
     if entry:
         return entry.total(pane, number, oldest)[0]
     return 0.0 if number is None else 0.0 + number
 
 
 def mean(entry: PaneSums | tuple[()], pane: int, number: float | None, oldest: int) -> float | None:
-    """Return the same divided by how many numbers they are, or None if there are none."""
+    """Return the mean of the same numbers; None if there are none."""
     if not entry:
         return None if number is None else 0.0 + number
     found, count = entry.total(pane, number, oldest)
@@ -194,7 +194,7 @@ def mean(entry: PaneSums | tuple[()], pane: int, number: float | None, oldest: i
 
 
 def least(entry: PaneMinima | tuple[()], _: int, number: float | None, oldest: int) -> float:
-    """Return the least number that counts, with that of the event now, if there is one; NaN without any."""
+    """Return the least number that counts, with that of the current event, if any; NaN without any."""
     found = entry.least(oldest) if entry else None
     if found is None or (number is not None and number < found):
         return nan if number is None else number
@@ -205,7 +205,7 @@ def least(entry: PaneMinima | tuple[()], _: int, number: float | None, oldest: i
 class OfPanes(Memory):
     """A record by the panes of a window. The outcome is a number, or None if there is none.
 
-    What it adds up cannot be split, so rules of different births do not share it.
+    Its sums cannot be split, so rules of different births do not share it.
     """
 
     is_record = True
@@ -213,9 +213,9 @@ class OfPanes(Memory):
     begun: ClassVar[str]
     """The record of one pane with a number, as code."""
     record_bytes: ClassVar[int]
-    """What a record of one pane takes."""
+    """The size of a record of one pane."""
     pane_bytes: ClassVar[int]
-    """What each older pane takes."""
+    """The size of each older pane."""
     window_us: int | None
 
     def write(self, to: Writing) -> list[str]:
@@ -233,7 +233,7 @@ class OfPanes(Memory):
         return LATEST
 
     def until_us(self, entry: Any, window_us: int) -> int:
-        # The oldest pane counts whole.
+        # The oldest pane counts as a whole.
         return (int(entry.pane) + 1) * pane_us(window_us) - 1 + window_us
 
     def length(self, entry: Any) -> int:
@@ -267,7 +267,7 @@ class PanesOfSums(OfPanes):
 
 @dataclass(frozen=True)
 class PanesOfCounts(PanesOfSums):
-    """How many events there were in each pane at which inner was true: the sums of a 1 for each."""
+    """The number of events in each pane at which inner was true, as sums of ones."""
 
     inner: Condition
 
@@ -309,7 +309,7 @@ class PanesOfMinima(MemoryOfFact, OfPanes):
 
 
 def number_of_fact(name: str, operands: Sequence[str], names: Names) -> str:
-    """Return the expression for a fact as a double, None if it is none or `where`, its operand, is false."""
+    """Return the expression for a fact as a double; None if it has none or `where`, its operand, is false."""
     fact = names.fact(name)
     number = f"({fact} if type({fact}) is float else double({fact}))"
     return f"{number} if {operands[0]} else None" if operands else number
@@ -329,7 +329,7 @@ def oldest_pane(window_us: int | None, now_us: int) -> int:
 
 
 def panes_left_us(window_us: int | None, panes: Iterable[int]) -> Iterable[int]:
-    """Return when each pane leaves the window, given those of a record in ascending order."""
+    """Return the times at which panes, given in ascending order, leave the window."""
     if window_us is None:
         return ()
     width_us = pane_us(window_us)
@@ -337,10 +337,10 @@ def panes_left_us(window_us: int | None, panes: Iterable[int]) -> Iterable[int]:
 
 
 def lookback_us(window_us: int | None) -> int | None:
-    """Return how far back events can count. The oldest pane counts whole."""
+    """Return how far back events can count. The oldest pane counts as a whole."""
     return None if window_us is None else window_us + pane_us(window_us)
 
 
 def panes_kept(window_us: int | None) -> int:
-    """Return how many panes are needed: those of the window, and one at either end that it covers in part."""
+    """Return how many panes are needed: those of the window, and a partly covered one at either end."""
     return 1 if window_us is None else PANES + 2

@@ -1,4 +1,4 @@
-"""Operators with `min_secs`: an event counts from when it is old enough until it leaves the window."""
+"""Operators with `min_secs`: an event counts once it is old enough, until it leaves the window."""
 
 from abc import abstractmethod
 from bisect import bisect_left
@@ -31,19 +31,19 @@ from engine.language.condition import (
 NodeT = TypeVar("NodeT", bound=OnceWithin | EarlierWithin | HistoricallyFor | SinceWithin)
 
 RECORD_BYTES: Final = 150
-"""What a list of one stamp takes."""
+"""The size of a list of one stamp."""
 
 STAMP_BYTES: Final = 52
-"""What each further one takes."""
+"""The size of each further stamp."""
 
 
 @dataclass(frozen=True)
 class Witnesses(MemoryOfStamps):
     """The stamps of the events at which inner was true, oldest first: of those old enough only the latest.
 
-    Of three, the one in the middle goes if the others are no more than `span_us` apart: when the youngest is
-    old enough, the oldest is still inside the window. So they are bounded in number. The one in the middle
-    may be the only one that came after a birth, so rules of different births do not share them.
+    Of three stamps, the middle one is dropped if the others are no more than `span_us` apart: when the
+    youngest is old enough, the oldest is still inside the window. So their number is bounded. The middle one
+    may be the only one after a birth, so rules of different births do not share them.
     """
 
     splits = False
@@ -72,7 +72,7 @@ class Witnesses(MemoryOfStamps):
     def serves(self, other: Memory) -> bool:
         if not isinstance(other, Witnesses) or other.span_us < self.span_us:
             return False
-        # What is kept for a span includes all that a longer one needs.
+        # The stamps for a span include all that a longer span needs.
         return self == replace(other, min_us=self.min_us, span_us=self.span_us)
 
     def entry_for(self, other: Memory, entry: list[int]) -> list[int]:
@@ -90,7 +90,7 @@ class Witnesses(MemoryOfStamps):
 
 
 def add_witness(entry: list[int], stamp: int, span_us: int, min_us: int) -> int:
-    """Add the stamp of an event, and drop those that are not needed. Return how many more there are."""
+    """Add the stamp of an event, drop useless stamps, and return the increase of their number."""
     before, now_us = len(entry), time_of(stamp)
     old = bisect_left(entry, (now_us - min_us + 1) << NUMBER_BITS)
     if old > 1:
@@ -103,17 +103,17 @@ def add_witness(entry: list[int], stamp: int, span_us: int, min_us: int) -> int:
 
 
 class AgedOperator(Operator[NodeT]):
-    """Looks for the latest event that is old enough: of those, it stays inside the window the longest."""
+    """Looks for the latest event that is old enough, which stays inside the window longest."""
 
     cost_ns = 120
     calls = (add_witness, bisect_left)
 
     @abstractmethod
     def memory(self, node: NodeT) -> Witnesses:
-        """Return what is remembered for a node."""
+        """Return the memory of a node."""
 
     def is_there(self, node: NodeT, read: Reading) -> str:
-        """Return the test whether a witness is old enough, and inside the window."""
+        """Return the test that a witness is old enough, and inside the window."""
         # The edge is before all events that are too young.
         old = f"(old := bisect_left(entry, {read.edge(node.min_us - 1)}))"
         return f"(entry := {read.entry}) and {old} and entry[old - 1] >= {read.edge(node.window_us)}"
@@ -125,7 +125,7 @@ class AgedOperator(Operator[NodeT]):
         return triggers.holding(self.memory(node), path)
 
     def keep(self, node: NodeT) -> int:
-        # Of those that are not old enough, each is more than the span before the next but one.
+        # Each stamp that is not old enough is more than the span before the next but one.
         span_us = node.window_us - node.min_us
         return 2 * ((node.min_us - 1) // (span_us + 1)) + 3
 
@@ -133,7 +133,7 @@ class AgedOperator(Operator[NodeT]):
         return node.min_us
 
     def turns_us(self, node: NodeT, entry: Sequence[int]) -> Iterable[int]:
-        """Return when each witness becomes old enough, and when it leaves the window."""
+        """Return the times at which each witness becomes old enough and leaves the window."""
         times_us = [*map(time_of, entry)]
         begins_us = [time_us + node.min_us - 1 for time_us in times_us]
         return sorted({*begins_us, *(time_us + node.window_us for time_us in times_us)})
@@ -144,8 +144,8 @@ class AgedOperator(Operator[NodeT]):
         return time_us if time_us is not None and time_us >= at.now_us - node.window_us else None
 
     def since_us(self, node: NodeT, at: Settled) -> int | None:  # noqa: ARG002 -- whatever the bounds
-        # Another may have been old enough before the first one was, and be dropped by now. Then the verdict
-        # seems to turn when the first one is, and no earlier time is told.
+        # An earlier witness, dropped by now, may have been old enough before the first one. The verdict then
+        # seems to turn with the first one.
         return time_of(at.entry[0]) if at.entry else None
 
 
@@ -153,11 +153,11 @@ AnyAgeT = TypeVar("AnyAgeT", bound=Any)
 
 
 class OfAnyAge(Choosing[AnyAgeT]):
-    """An operator without `min_secs`, which leaves the nodes that have it to another."""
+    """An operator without `min_secs`, which leaves nodes with it to another one."""
 
     calls = AgedOperator.calls
     aged: ClassVar[AgedOperator[Any]]
-    """The operator of those."""
+    """The operator of nodes with `min_secs`."""
 
     def for_node(self, node: AnyAgeT) -> Operator[Any]:
         return self.aged if getattr(node, "min_us", 0) else self

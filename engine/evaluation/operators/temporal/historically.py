@@ -73,7 +73,7 @@ class HistoricallyForStrongOperator(Operator[HistoricallyFor]):
         return triggers.true(node.inner, path)
 
     def window_us(self, node: HistoricallyFor) -> int | None:
-        # A longer run satisfies the window too. For one without length, no run matters.
+        # A longer run satisfies the window, too. For a window without length, no run matters.
         return None if node.window_us else -1
 
     def soonest_us(self, node: HistoricallyFor) -> int | None:
@@ -86,12 +86,12 @@ class HistoricallyForStrongOperator(Operator[HistoricallyFor]):
         return (time_of(entry) + node.window_us - 1,)
 
     def witness_us(self, node: HistoricallyFor, at: Settled) -> int | None:
-        # The event that broke the run, or began it.
+        # The event that broke or began the run.
         return time_of(at.entry) if at.outcome and node.window_us else at.now_us
 
 
 class AgedHistoricallyOperator(AgedOperator[HistoricallyFor]):
-    """No counterexample is remembered between the two bounds. The current event is too young."""
+    """There is no stored counterexample between the two bounds. The current event is too young."""
 
     def memory(self, node: HistoricallyFor) -> Witnesses:
         return Witnesses.of(negated(node.inner), node)
@@ -116,7 +116,7 @@ class AgedHistoricallyOperator(AgedOperator[HistoricallyFor]):
     ),
 )
 class HistoricallyOperator(OfAnyAge[Historically | HistoricallyFor]):
-    """Not false now, and no counterexample is remembered inside the window."""
+    """Not false now, and there is no stored counterexample inside the window."""
 
     aged = AgedHistoricallyOperator()
     strong: Final = HistoricallyForStrongOperator()

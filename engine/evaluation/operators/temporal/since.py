@@ -17,7 +17,7 @@ class Held(Memory):
     """The stamp of the latest event at which right was true, unless left has failed after it.
 
     The latest suffices: if left held after an earlier one, it also held after this one. The outcome is True
-    where right is true, False where both are false, and None where only left is true.
+    if right is true, False if both are false, and None if only left is true.
     """
 
     renews = True
@@ -54,10 +54,10 @@ class Held(Memory):
 
 @dataclass(frozen=True)
 class HeldWitnesses(Witnesses):
-    """The same of right, which is the inner condition: those after which left has not failed.
+    """The stamps of right, the inner condition, after which left has not failed.
 
-    The outcome is `more` where both are true, `only` where right alone is, `none` where neither is, and None
-    where only left is true.
+    The outcome is `more` if both are true, `only` if only right is, `none` if neither is, and None if only
+    left is true.
     """
 
     left: Condition
