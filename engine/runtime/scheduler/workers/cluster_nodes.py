@@ -11,7 +11,7 @@ from engine.runtime.contract.settings import RuntimeSettings
 _log = logging.getLogger(__name__)
 
 
-_AVOIDED_S: Final = 60.0
+AVOIDED_S: Final = 60.0
 """How long a silent node gets no workers. Afterwards one is tried there: it may be back. If it is gone, Ray,
 which is rightly patient, may not have noticed yet."""
 
@@ -79,7 +79,7 @@ class Nodes:
 
     def doubt(self, node: str) -> None:
         """Do the same with a node of which it is not known yet whether it is silent."""
-        self._avoided_until_s[node] = asyncio.get_running_loop().time() + _AVOIDED_S
+        self._avoided_until_s[node] = asyncio.get_running_loop().time() + AVOIDED_S
 
     def trust(self, node: str) -> None:
         """Start workers on a node again."""
