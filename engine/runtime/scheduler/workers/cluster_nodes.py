@@ -125,7 +125,8 @@ class Nodes:
             nodes = len(self._figures)
             return f"no node has room for a worker: 0 of {nodes} nodes take workers, all are drained"
         asks = f"{self._settings.worker_cpus:g} CPUs and {self._settings.worker_memory_bytes / 1e6:.0f} MB"
+        enough = sum(self._suffices(node.cpus, node.memory_bytes) for node in takers)
         return (
             f"no node has room for a worker, which asks for {asks} (--worker-cpus, --worker-memory-bytes); "
-            f"{len(takers)} of {len(self._figures)} nodes take workers"
+            f"{enough} of {len(self._figures)} nodes are large enough and not drained"
         )
