@@ -101,8 +101,11 @@ function signInForm() {
     h("button", { type: "submit", class: "first" }, "Sign in"));
 }
 
-signOutButton.addEventListener("click", signOut);
-session.addEventListener("ended", show);
+signOutButton.addEventListener("click", () => signOut());
+session.addEventListener("ended", (event) => {
+  show();
+  main.querySelector("[role=alert]").textContent = event.detail;
+});
 window.addEventListener("hashchange", () => {
   // What failed, failed in the view that is left.
   unsay(".failed");

@@ -29,10 +29,10 @@ export function row(...cells) {
 const SAID_MS = 4000;
 
 // Says something to everyone, screen readers included; returns a function that takes it back once its cause has gone.
-// What failed stays until then, until something else is said or done, or until the reader closes it.
+// What failed, or is lasting, stays until then, until something else is said or done, or until the reader closes it.
 export function say(text, failed = false, lasting = failed) {
   const place = document.getElementById("said");
-  const message = h("p", { class: failed ? "failed" : "" }, h("span", {}, text), failed &&
+  const message = h("p", { class: failed ? "failed" : "" }, h("span", {}, text), lasting &&
     h("button", { type: "button", "aria-label": "Close the message", onclick: () => message.remove() }, "×"));
   place.replaceChildren(message);
   if (!lasting) setTimeout(() => message.remove(), SAID_MS);

@@ -2,7 +2,7 @@
 
 import { field, h, nothing } from "../shared/dom.js";
 import { time } from "../shared/format.js";
-import { call, stream } from "../shared/service.js";
+import { call, follow } from "../shared/service.js";
 
 const SHOWN_FIRST = 100;
 const KEPT = 500;
@@ -19,7 +19,7 @@ function shown(firing) {
   const more = [timed && "by time", suppressed && `${suppressed} held back`].filter(Boolean).join(", ");
   return h("tr", {},
     h("td", {}, seq.toLocaleString("en")), h("td", {}, time(time_ms)),
-    h("td", {}, name, more && h("small", {}, ` ${more}`)), h("td", {}, h("code", {}, JSON.stringify(keys))),
+    h("td", {}, h("strong", {}, name), more && h("small", {}, ` ${more}`)), h("td", {}, h("code", {}, JSON.stringify(keys))),
     h("td", {}, Object.entries(found).map(([text, value]) => h("p", {}, h("code", {}, text), ` ${JSON.stringify(value)}`)), why(firing.why)));
 }
 
@@ -47,7 +47,6 @@ export async function firingsView(detector, query, signal) {
   }
 
   function add(news) {
-    if (news.errors) throw new Error(news.errors.map((entry) => entry.message).join("\n"));
     after = news.seq ?? news.gap.to;
     kept = [news, ...kept].slice(0, KEPT);
     if (!isWanted(news)) return;
@@ -57,22 +56,13 @@ export async function firingsView(detector, query, signal) {
     none.hidden = true;
   }
 
-  async function follow() {
-    while (!signal.aborted) {
-      try {
-        told.textContent = "Firings appear here as they come.";
-        await stream(`detectors/${detector.id}/firings?after=${after}`, add, signal);
-      } catch (error) {
-        if (signal.aborted) return;
-        told.textContent = error.message;
-        if (error.status) return;
-      }
-      await new Promise((resolve) => setTimeout(resolve, 1000));
-    }
-  }
-
   draw();
-  follow();
+  follow(
+    () => {
+      told.textContent = "Firings appear here as they come.";
+      return `detectors/${detector.id}/firings?after=${after}`;
+    },
+    add, (why) => { told.textContent = why; }, signal);
   return h("section", {},
     h("div", { class: "bar" }, field("Rule", rule, "A part of its name"), field("Key", key, "A part of the values, as shown")),
     told, none, table);

@@ -18,7 +18,7 @@ async function textOf(rule, signal) {
 
 export async function rulesView(detector, query, signal) {
   const path = `detectors/${detector.id}/rules`;
-  let rules = await rulesOf(detector.id, signal);
+  let rules = await rulesOf(detector.id, signal, true);
   let from = 0;
   const list = h("div");
   const told = h("p", { class: "quiet" });
@@ -32,7 +32,7 @@ export async function rulesView(detector, query, signal) {
   function draw() {
     const wanted = filter.value.toLowerCase();
     const found = rules.filter((rule) =>
-      !wanted || `${rule.name} ${rule.id} ${rule.description ?? ""} ${JSON.stringify(rule.labels ?? {})} ${JSON.stringify(rule.condition)}`.toLowerCase().includes(wanted));
+      !wanted || `${rule.name} ${rule.id} ${rule.description ?? ""} ${JSON.stringify(rule.labels ?? {})} ${rule.text ?? ""} ${rule.source ?? ""}`.toLowerCase().includes(wanted));
     const shown = found.slice(from, from + PAGE);
     told.textContent = found.length
       ? `${from + 1} to ${from + shown.length} of ${count(found.length, "rule")}`
@@ -91,7 +91,7 @@ export async function rulesView(detector, query, signal) {
     const draft = rules.find((other) => other.draftOf === rule.id);
     if (draft?.enabled && rule.enabled) {
       comparisonOf(path, rule, async () => {
-        rules = await rulesOf(detector.id);
+        rules = await rulesOf(detector.id, undefined, true);
         say(`${rule.name} acts by its draft now; the draft is the old condition`);
         draw();
       }).then((found) => whole.querySelector("div")?.prepend(found), (error) => say(error.message, true));
@@ -103,6 +103,7 @@ export async function rulesView(detector, query, signal) {
     draw();
   }
 
+  const tell = (messages) => say(messages.join("\n"), false, true);
   const names = () => namesRead(rules.map((rule) => rule.condition));
 
   async function edit(rule) {
@@ -110,14 +111,14 @@ export async function rulesView(detector, query, signal) {
     const wanted = await editRule({ ...rule, condition: source },
       // An unchanged text is not sent, so that the stored source keeps its comments.
       ({ condition, ...others }) => changeRule(`${path}/${rule.id}`, rule,
-        { ...others, ...(condition === source ? {} : { condition }) }), names());
+        { ...others, ...(condition === source ? {} : { condition }) }, tell), names());
     if (wanted) replace(wanted);
   }
 
   async function add() {
-    const made = await editRule({ name: "", condition: "", notify: false }, (rule) => call("POST", path, rule), names());
+    const made = await editRule({ name: "", condition: "", notify: false }, (rule) => call("POST", path, rule, undefined, tell), names());
     if (!made) return;
-    rules = await rulesOf(detector.id);
+    rules = await rulesOf(detector.id, undefined, true);
     draw();
   }
 
