@@ -121,7 +121,7 @@ function explained(one, now_ms, open) {
   const needed = one.why_not ?? [];
   return h("details", { open, class: "rule" },
     h("summary", {}, h("span", { class: `verdict ${one.verdict}` }, one.verdict ? "fires" : "does not fire"), h("strong", {}, one.name)),
-    needed.length > 0 && h("p", { class: "quiet" }, one.verdict ? "It would not fire without: " : `It would fire if ${needed.length > 1 ? "these" : "this"} turned: `,
+    needed.length > 0 && h("p", { class: "quiet" }, `It would ${one.verdict ? "not " : ""}fire if ${needed.length > 1 ? "these" : "this"} turned: `,
       needed.map((text, number) => [number ? ", " : "", h("code", {}, text)])),
     one.fires_ms !== undefined &&
       countdown("If it comes and then nothing else does, the rule fires by time", one.fires_ms, now_ms),

@@ -6,6 +6,7 @@ import { call, follow } from "../shared/service.js";
 
 const SHOWN_FIRST = 100;
 const KEPT = 500;
+const TOGETHER_MS = 200;
 
 function why({ version, condition, witnesses_ms = {} }) {
   return h("details", { class: "folded" }, h("summary", {}, "Why"),
@@ -25,7 +26,7 @@ function shown(firing) {
 
 export async function firingsView(detector, query, signal) {
   const { feed } = await call("GET", `detectors/${detector.id}/state`, undefined, signal);
-  let after = Math.max(feed.newest - SHOWN_FIRST, feed.newest - feed.kept), kept = [];
+  let after = Math.max(feed.newest - SHOWN_FIRST, feed.newest - feed.kept), kept = [], come = [];
   const told = h("p", { class: "quiet", role: "status" });
   const rule = h("input", { type: "search", value: query.get("rule") ?? "", oninput: draw });
   const key = h("input", { type: "search", spellcheck: "false", value: query.get("key") ?? "", oninput: draw });
@@ -46,11 +47,21 @@ export async function firingsView(detector, query, signal) {
     none.textContent = kept.length ? "None of them is of such a rule and key." : "No rule that notifies has fired yet.";
   }
 
+  // Thousands may come in a second, so those of a moment are drawn together, and those that would be gone at once are not.
   function add(news) {
     after = news.seq ?? news.gap.to;
-    kept = [news, ...kept].slice(0, KEPT);
-    if (!isWanted(news)) return;
-    rows.prepend(shown(news));
+    if (come.push(news) === 1) setTimeout(drawCome, TOGETHER_MS);
+    if (come.length > 2 * KEPT) come = come.slice(-KEPT);
+  }
+
+  function drawCome() {
+    const newest = come.slice(-KEPT).reverse();
+    come = [];
+    kept = [...newest, ...kept].slice(0, KEPT);
+    const wanted = newest.filter(isWanted);
+    if (!wanted.length && !rows.rows.length) draw();
+    if (!wanted.length) return;
+    rows.prepend(...wanted.map(shown));
     while (rows.rows.length > KEPT) rows.lastChild.remove();
     table.hidden = false;
     none.hidden = true;
