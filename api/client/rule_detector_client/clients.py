@@ -219,7 +219,7 @@ class Client:
         self._own().close()
 
     def _own(self) -> httpx.Client:
-        """Return the connections of this process. On those of the one that forked it, that one's answers come."""
+        """Return this process's connections: those of the one that forked it bring its answers."""
         if self._process != os.getpid():
             self._http, self._process = self._connected(), os.getpid()
         return self._http

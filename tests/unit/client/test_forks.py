@@ -1,4 +1,4 @@
-"""A process that is forked has connections of its own: the answers on those of its parent are its parent's."""
+"""A forked process has connections of its own: those of its parent bring its parent's answers."""
 
 import subprocess
 import sys
@@ -26,7 +26,7 @@ def test_a_forked_process_uses_no_connection_of_its_parent() -> None:
     class Service(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_GET(self) -> None:  # noqa: N802 -- the name that the base class looks for
+        def do_GET(self) -> None:
             connections.append(self.client_address)
             body = b'{"success":true,"errors":[],"messages":[],"result":[]}'
             self.send_response(200)

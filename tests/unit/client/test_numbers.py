@@ -1,10 +1,12 @@
 """The client takes the same values as the library, and refuses the same, by the name of the field."""
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 from math import inf, nan
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -52,3 +54,8 @@ def test_a_time_may_be_a_datetime_and_fields_may_be_json() -> None:
     at = datetime(2024, 1, 1, tzinfo=UTC)
     for event in sent(msgspec.Raw(b'{"a": 1}'), at):
         assert event == {"fields": {"a": 1}, "timestamp_ms": 1_704_067_200_000}
+
+
+def test_the_types_of_an_event_allow_what_it_takes() -> None:
+    fields: Mapping[str, object] = MappingProxyType({"a": 1})
+    assert Event(fields, datetime(1970, 1, 1, tzinfo=UTC)).json() == b'{"fields":{"a":1},"timestamp_ms":0.0}'
