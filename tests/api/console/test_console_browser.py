@@ -343,6 +343,9 @@ async def test_firings_are_there_when_it_opens_and_appear_as_they_come(console: 
     assert await page.locator("main img").count() == 0
     await page.get_by_label("Key").fill("bob")
     await expect(rows).to_have_count(1)
+    await page.reload()
+    await expect(rows).to_have_count(1)
+    await expect(rows.first).to_contain_text("bob")
     await rows.first.get_by_text("Why").click()
     await expect(rows.first.get_by_text("Version 1 of the rule was")).to_be_visible()
     await page.get_by_label("Rule").fill("no such rule")
@@ -948,3 +951,32 @@ async def test_a_very_long_word_pushes_nothing_aside(console: Console) -> None:
             "[...document.querySelectorAll('.scroll')].every((e) => e.scrollWidth <= e.clientWidth)"
         )
         assert await page.evaluate("document.getElementById('page').scrollWidth <= innerWidth"), view
+
+
+@pytest.mark.storm
+async def test_the_keyboard_stays_where_it_is(console: Console) -> None:
+    page = console.page
+    detector = await console.create("shop", *(f"a == {n} and per user once b == 1" for n in range(60)))
+    await console.caller.evaluate(detector, {"user": "ada", "b": 1})
+    await console.open(detector, "rules")
+    second = page.locator("tbody tr").nth(1)
+    edit, on = second.get_by_role("button", name="Edit"), second.get_by_role("checkbox")
+    for leave in ("Escape", "Control+Enter"):
+        await edit.press("Enter")
+        await expect(page.locator("dialog .told code").first).to_be_visible()
+        await page.keyboard.press(leave)
+        await expect(edit).to_be_focused()
+    await on.press("Space")
+    await expect(page.get_by_text("is off")).to_be_visible()
+    await expect(on).to_be_focused()
+    await expect(on).not_to_be_checked()
+    following = page.get_by_role("button", name="Next")
+    await following.press("Enter")
+    await expect(page.get_by_text("51 to 60 of 60 rules")).to_be_visible()
+    # There is no next page, so the button is disabled.
+    await expect(page.locator("main")).to_be_focused()
+    await console.open(detector, "state")
+    look = page.get_by_role("button", name="Look")
+    await look.press("Enter")
+    await expect(page.locator("tr.looked")).to_be_visible()
+    await expect(look).to_be_focused()

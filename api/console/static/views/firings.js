@@ -28,8 +28,8 @@ export async function firingsView(detector, query, signal) {
   const { feed } = await call("GET", `detectors/${detector.id}/state`, undefined, signal);
   let after = Math.max(feed.newest - SHOWN_FIRST, feed.newest - feed.kept), kept = [], come = [];
   const told = h("p", { class: "quiet", role: "status" });
-  const rule = h("input", { type: "search", value: query.get("rule") ?? "", oninput: draw });
-  const key = h("input", { type: "search", spellcheck: "false", value: query.get("key") ?? "", oninput: draw });
+  const rule = h("input", { type: "search", value: query.get("rule") ?? "", oninput: filter });
+  const key = h("input", { type: "search", spellcheck: "false", value: query.get("key") ?? "", oninput: filter });
   const rows = h("tbody");
   const table = h("div", { class: "scroll" }, h("table", {},
     h("thead", {}, h("tr", {}, ["Number", "Time", "Rule", "Key", "Found"].map((head) => h("th", { scope: "col" }, head)))), rows));
@@ -45,6 +45,13 @@ export async function firingsView(detector, query, signal) {
     table.hidden = !wanted.length;
     none.hidden = Boolean(wanted.length);
     none.textContent = kept.length ? "None of them is of such a rule and key." : "No rule that notifies has fired yet.";
+  }
+
+  // The address shows what is wanted, so that it can be passed on.
+  function filter() {
+    const wanted = new URLSearchParams({ rule: rule.value, key: key.value });
+    history.replaceState(null, "", `#/d/${detector.id}/firings?${wanted}`);
+    draw();
   }
 
   // Thousands may come in a second, so those of a moment are drawn together, and those that would be gone at once are not.

@@ -1,6 +1,6 @@
 // The rules of a detector: a page of a list that may have thousands, and one rule in full.
 
-import { action, h, nothing, row, say, table, unsay } from "../../shared/dom.js";
+import { action, drawnAnew, h, nothing, row, say, table, unsay } from "../../shared/dom.js";
 import { count } from "../../shared/format.js";
 import { call, may, parseCondition, rulesOf } from "../../shared/service.js";
 import { namesRead } from "../../shared/words.js";
@@ -38,18 +38,18 @@ export async function rulesView(detector, query, signal) {
       ? `${from + 1} to ${from + shown.length} of ${count(found.length, "rule")}`
       : "0 rules";
     const turn = (label, to) => h("button", {
-      type: "button", disabled: to < 0 || to >= found.length, onclick: () => { from = to; draw(); },
+      type: "button", "data-key": label, disabled: to < 0 || to >= found.length, onclick: () => { from = to; draw(); },
     }, label);
-    list.replaceChildren(
+    drawnAnew(() => list.replaceChildren(
       shown.length ? table(["On", "Priority", "Rule", "Notify", ""], shown.map(ruleRow), "stacked")
         : nothing(rules.length ? `No rule's name, id or condition contains “${filter.value}”.`
           : `The detector has no rules yet, so no event fires anything.${may("write") ? " Press New rule." : ""}`),
-      found.length > PAGE && h("div", { class: "bar" }, turn("Previous", from - PAGE), turn("Next", from + PAGE)) || "");
+      found.length > PAGE && h("div", { class: "bar" }, turn("Previous", from - PAGE), turn("Next", from + PAGE)) || ""));
   }
 
   function ruleRow(rule) {
     const on = h("input", {
-      type: "checkbox", disabled: !may("write"), checked: rule.enabled, "aria-label": `${rule.name} is on`,
+      type: "checkbox", "data-key": `on ${rule.id}`, disabled: !may("write"), checked: rule.enabled, "aria-label": `${rule.name} is on`,
       onchange: async () => {
         unsay();
         try {
@@ -70,7 +70,7 @@ export async function rulesView(detector, query, signal) {
         rule.timed && h("span", { class: "tag" }, "timed"), text));
     return row(on, String(rule.priority), whole, rule.notify ? "yes" : "",
       h("div", { class: "bar" },
-        action("Edit", () => edit(rule), { "data-needs": "write" }),
+        action("Edit", () => edit(rule), { "data-needs": "write", "data-key": `edit ${rule.id}` }),
         h("a", { class: "button", href: `#/d/${detector.id}/timeline?rule=${rule.id}` }, "Timeline"),
         action("Delete", () => remove(rule), { class: "danger", "data-needs": "write" })));
   }
