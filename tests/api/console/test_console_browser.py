@@ -638,6 +638,24 @@ async def test_still_loading_is_said_until_it_is_loaded(console: Console) -> Non
 
 
 @pytest.mark.storm
+async def test_a_view_is_shown_once_its_detector_answers(console: Console) -> None:
+    page = console.page
+    detector = await console.create("shop", "a == 1")
+    await console.sign_in()
+    starting = {"success": False, "errors": [{"code": 1501, "message": "it is starting"}], "messages": []}
+
+    async def start(route: Route) -> None:
+        await route.fulfill(status=503, json={**starting, "result": {}})
+
+    await page.route("**/rules?*", start)
+    await console.open(detector, "rules")
+    await expect(page.get_by_role("alert")).to_have_text("it is starting")
+    await page.unroute("**/rules?*")
+    await expect(page.get_by_text("1 to 1 of 1 rule")).to_be_visible()
+    console.trouble = [said for said in console.trouble if "503" not in said]
+
+
+@pytest.mark.storm
 async def test_a_key_is_looked_into_where_it_stands(browser: Browser, tmp_path: Path) -> None:
     async with console_at(browser, tmp_path / "data", width=390, height=844) as console:
         page = console.page

@@ -67,7 +67,12 @@ export async function call(method, path, body, signal, heard = () => {}) {
 }
 
 const AGAIN_MS = 1000;
-const [BUSY, UNAVAILABLE] = [1401, 1500];
+const [BUSY, INTERNAL] = [1401, 1500];
+
+// Whether a failure may have passed when somebody asks again. An answer without entries is that of a proxy.
+export function passes({ errors = [] }) {
+  return errors.every(({ code }) => code === undefined || code === BUSY || code > INTERNAL);
+}
 
 // Calls `told` with each message of a stream of server-sent events, over one connection to `path()` after another, until it
 // is aborted or refused. `failed` gets what is wrong meanwhile.
@@ -78,8 +83,7 @@ export async function follow(path, told, failed, signal) {
     } catch (error) {
       if (signal.aborted) return;
       failed(error.message);
-      // An answer without entries is that of a proxy.
-      if (!(error.errors ?? []).every(({ code }) => code === undefined || code === BUSY || code >= UNAVAILABLE)) return;
+      if (!passes(error)) return;
     }
     await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
   }
