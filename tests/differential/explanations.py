@@ -25,6 +25,7 @@ from engine.language.terms import (
     Div,
     Fact,
     Last,
+    Length,
     MaxTerm,
     MinTerm,
     Mul,
@@ -369,6 +370,10 @@ class Possible:
                 constants += values_found(part, [event]).values()
                 numbers = [each for each in constants if not isinstance(each, str | bool)]
                 ends += [*constants, *(each + step for each in numbers for step in (-1, 1))]
+                if any(isinstance(each, Length) for each in sides):
+                    ends += [
+                        "x" * (round(each) + step) for each in numbers if 0 <= each < 1000 for step in (0, 1)
+                    ]
         numbers = sorted({one for one in ends if type(one) in (int, float) and abs(one) < 1e308})
         ends += [low / 2 + high / 2 for low, high in pairwise(numbers)]
         ends += [event[name] for predicate in predicates for name in names_of(predicate)]

@@ -58,6 +58,7 @@ def run(allowed: set[str], program: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("allowed", "program"), [(ENGINE, USE_ENGINE), (CLIENT, USE_CLIENT)])
 def test_a_library_imports_no_more_than_its_own_packages(allowed: set[str], program: str) -> None:
     ran = run(allowed, program)

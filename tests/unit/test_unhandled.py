@@ -19,6 +19,6 @@ async def test_what_a_task_raises_is_noted_unless_someone_sees_it(unhandled: lis
     await asyncio.wait({seen, unseen})
     assert isinstance(seen.exception(), LookupError)
     del seen, unseen
-    gc.collect()
+    gc.collect(1)
     assert isinstance(unhandled.pop()["exception"], LookupError)
     assert unhandled == []

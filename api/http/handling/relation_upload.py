@@ -38,6 +38,10 @@ _TUPLES: Final = re.compile(rb"(?:\s*+" + _TUPLE + rb"\s*+,)*+", re.DOTALL)
 _LAST: Final = re.compile(rb"(?:\s*+" + _TUPLE + rb")?+\s*+\]\s*+\}\s*+", re.DOTALL)
 _BEGIN: Final = re.compile(rb'\s*+\{\s*+"tuples"\s*+:\s*+\[')
 
+_CELL: Final = rb'(?:"(?:[^"]|"")*+"[^,\r\n]*+|[^",\r\n][^,\r\n]*+)?+'
+"""A quote has a meaning only if the cell begins with it, as for `csv.reader`."""
+_ROWS: Final = re.compile(rb"(?:" + _CELL + rb"(?:," + _CELL + rb")*+[\r\n])*+")
+
 
 class NewRelation(msgspec.Struct, forbid_unknown_fields=True):
     """The body that replaces a relation."""
@@ -109,7 +113,10 @@ class TupleParts:
         def end_of(bytes_: int) -> int:
             if self._ended and len(self._held) <= bytes_:
                 return len(self._held)
-            return _end_of_lines(self._held[:bytes_], quotes=form.form == "csv")
+            if form.form == "csv":
+                rows = _ROWS.match(self._held, 0, bytes_)
+                return rows.end() if rows else 0
+            return self._held.rfind(b"\n", 0, bytes_) + 1
 
         while body := await self._next(end_of):
             yield msgspec.structs.replace(form, body=body, first=lines)
@@ -157,21 +164,6 @@ class TupleParts:
             f"{TUPLE_BYTES_MAX} bytes, and at the end `]}}`; got {quoted(began)}"
         )
         return Refusal(Entry(1001, said))
-
-
-def _end_of_lines(held: bytearray, *, quotes: bool) -> int:
-    """Return where the last whole line ends; with `quotes`, the last one that is not inside a quoted cell."""
-    if not quotes:
-        return held.rfind(b"\n") + 1
-    pieces = held.split(b'"')
-    end = len(held)
-    for at in range(len(pieces) - 1, -1, -1):
-        # Every second piece is outside of quotes.
-        begin = end - len(pieces[at])
-        if at % 2 == 0 and (found := pieces[at].rfind(b"\n")) >= 0:
-            return begin + found + 1
-        end = begin - 1
-    return 0
 
 
 @dataclass(eq=False)

@@ -7,7 +7,7 @@ and what it adds to sums stay.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import islice, pairwise, product
+from itertools import accumulate, islice, pairwise
 from math import ceil, floor, isfinite
 from typing import Any, Final, NamedTuple
 
@@ -54,6 +54,8 @@ class PossibleEvents:
 
     def __init__(self, tree: PredicateTree, predicates: Predicates, take: Callable[[int], bool]) -> None:
         self._tree, self._predicates, self._take = tree, predicates, take
+        self.is_cut = False
+        """Whether some events were not tried because they are too many."""
         self._leaves = [leaves_of(predicate) for predicate in tree.predicates]
         self._facts = [
             tuple(dict.fromkeys(name for leaf in leaves for name in predicates.names(leaf)))
@@ -83,8 +85,9 @@ class PossibleEvents:
             if self._turns(changed, dict(zip(facts, first, strict=True))):
                 return True
         values = [self._values(fact, changed) for fact in facts]
-        for place, chosen in enumerate(islice(product(*values), EVENTS_MAX)):
-            if not self._take(len(facts)) and place >= _ALWAYS_TRIED:
+        for place, chosen in enumerate(_first_together(values)):
+            if (not self._take(len(facts)) and place >= _ALWAYS_TRIED) or place >= EVENTS_MAX:
+                self.is_cut = True
                 return False
             if self._turns(changed, dict(zip(facts, chosen, strict=True))):
                 return True
@@ -226,6 +229,24 @@ class PossibleEvents:
         if leaf.op in ("eq", "neq"):
             return [list(leaf.value)]
         return list(leaf.value[:_CONSTANTS_EACH])
+
+
+def _first_together(values: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
+    """Yield all combinations, those of values that come first in their sequences before others."""
+
+    def at(place: int, total: int) -> Iterator[tuple[Any, ...]]:
+        if place == len(values):
+            yield ()
+            return
+        ends = range(max(0, total - rest[place + 1]), min(total, len(values[place]) - 1) + 1)
+        for index in ends:
+            for others in at(place + 1, total - index):
+                yield values[place][index], *others
+
+    rest = [*accumulate((len(each) - 1 for each in reversed(values)), initial=0)][::-1]
+    if all(values):
+        for total in range(rest[0] + 1):
+            yield from at(0, total)
 
 
 def _between(low: float, high: float) -> float:

@@ -80,7 +80,7 @@ class _Search:
                 self._best = whole
             if self._best is None or bound < len(self._best):
                 self._branch(changed, kept, rest)
-        return self._best, not self._is_cut
+        return self._best, not (self._is_cut or self._possible.is_cut)
 
     def _turns(self, whole: frozenset[int]) -> bool:
         if self._best is not None and len(whole) >= len(self._best):

@@ -89,6 +89,7 @@ async def test_a_connection(wire: Wire, data: bytes) -> None:
     assert (await wire.once(request("GET", "/healthz"))).status == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("service", ["here"], indirect=True)
 @pytest.mark.parametrize("operation", WITH_BODY, ids=lambda operation: operation.name)
 @fuzz(20)

@@ -148,6 +148,7 @@ def with_many_keys(script: Sequence[Step], drawn: random.Random) -> list[Step]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", [SharedWorld, NestedWorld, RunsWorld, EndlessWorld])
 def test_the_dry_run_of_a_batch_needs_only_the_keys_of_the_batch(
     world: type[SharedWorld], examples: Callable[..., Iterator[random.Random]]

@@ -22,6 +22,7 @@ Examples = Callable[..., Iterator[random.Random]]
 WORLDS = (KeepingWorld, CountingWorld, AgedWorld)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", TRIED)
 def test_what_a_change_keeps_is_what_the_reference_keeps(mode: str, examples: Examples) -> None:
     with in_mode(mode):

@@ -187,6 +187,7 @@ class Endless(gzip.GzipFile):
         return taken
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "line", "said"),
     [

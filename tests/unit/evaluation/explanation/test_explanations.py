@@ -206,6 +206,7 @@ def turning(text: str, fields: dict) -> list[str] | None:
         ("x + 7 > 3 and x + 7 < 4", {}, ["x + 7 > 3", "x + 7 < 4"]),
         ("y == 12 and x / 4 + y == 20", {"y": 12}, ["x / 4 + y == 20"]),
         ("x == y * z", {}, ["x == y * z"]),
+        ("length(x) * y == z", {"x": 0, "y": 0, "z": 1}, ["length(x) * y == z"]),
         ("length(x) == 20", {}, ["length(x) == 20"]),
         ("length(x) == 3 and x == x", {"x": "ab"}, ["length(x) == 3"]),
         ("length(x) < 0", {}, None),
@@ -233,6 +234,12 @@ def turning(text: str, fields: dict) -> list[str] | None:
 )
 def test_the_smallest_set_that_turns_the_verdict(text: str, fields: dict, expected: list[str] | None) -> None:
     assert turning(text, fields) == expected
+
+
+def test_a_note_says_that_not_all_events_were_tried() -> None:
+    text = "length(x) * y * z == w + 3 and length(w) == 1"
+    assert turning(text, {}) is None
+    assert (node_of(text, {}).note or "").endswith(explaining._NOT_FOUND)
 
 
 def doubled(number: int, made: str) -> str:

@@ -43,6 +43,7 @@ PREDICATES: tuple[Condition, ...] = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["fused", "indexed"])
 def test_predicates_agree_with_the_reference_on_values_of_all_types(mode: str) -> None:
     with in_mode(mode):

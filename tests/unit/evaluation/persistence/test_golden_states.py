@@ -90,6 +90,7 @@ def went_on(
     return detector, answers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", GOES_ON)
 def test_a_detector_of_an_earlier_version_has_lost_nothing_and_goes_on(
     mode: str, seed: int, scaled: Callable[[int], int]

@@ -112,6 +112,14 @@ def test_an_index_counts_through_all_pieces() -> None:
     assert refused.value.index == 3
 
 
+def test_a_relation_that_is_built_in_pieces_is_refused_at_the_piece_that_is_too_much() -> None:
+    builder = RelationBuilder(Limits(relations_bytes_max=10_000))
+    builder.add(["a" * 1_000])
+    with pytest.raises(Refusal) as refused:
+        builder.add(["b" * 10_000])
+    assert refused.value.code == 1400
+
+
 @pytest.mark.parametrize("name", ["", "a\x00", "x" * 256])
 def test_a_bad_name_is_refused(name: str) -> None:
     with pytest.raises(Refusal) as refused:

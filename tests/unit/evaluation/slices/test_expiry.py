@@ -24,6 +24,7 @@ def detector(*rules: str) -> Detector:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "rule", "remembers", "forgets"),
     [

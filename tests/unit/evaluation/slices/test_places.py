@@ -1,5 +1,7 @@
 """The places of memories in slices."""
 
+import pytest
+
 from engine.evaluation.requirements import Use, requirements_of
 from engine.evaluation.slices.histories import Histories
 from engine.language.condition import Earlier, Leaf
@@ -11,6 +13,7 @@ def use_of(node: Earlier) -> Use:
     return use
 
 
+@pytest.mark.slow
 def test_a_memory_takes_no_longer_to_add_beside_thousands_of_others() -> None:
     nodes = [Earlier(Leaf("a", "eq", number)) for number in range(8_000)]
 

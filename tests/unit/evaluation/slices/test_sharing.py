@@ -89,6 +89,7 @@ def test_keys_that_only_a_removed_rule_remembered_make_room(history: Condition) 
     assert 0 < kept <= detector.histories.live <= 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "member",
     ["once within 10s p == {}", "(count(p == {}) within 10s >= 3)", "historically for 10s not p == {}"],

@@ -441,6 +441,7 @@ class TestFiring:
         assert [one[1] for one in told(detector, 10 * MINUTE)] == ["b", "c"]
         assert detector.histories.bytes < 10_000
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("window", ["", "within 5m "])
     def test_combinations_of_keys_whose_slices_were_evicted_wait_no_more(self, window: str) -> None:
         detector = timed(f"per a (once x == 1) and per b (once {window}x == 1)", limits=Limits(keys_max=50))
@@ -584,6 +585,19 @@ class TestLongSilence:
         assert detector.next_due_us is None
         detector.evaluate({"host": 1, "beat": 1}, 1_020 * 60_000)
         assert told(detector, 1_022 * MINUTE) == [(1_021 * MINUTE, 1)]
+
+    def test_what_slices_share_turns_at_its_time_after_others_are_skipped(self) -> None:
+        detector = timed(f"minute() in {[*range(1, 60, 2)]}")
+        condition = "per host (once within 9h exists beat) and not once within 3h deploy == 1"
+        rule_id = detector.add_rule("r", condition, timed=True)
+        for host in (1, 2):
+            detector.evaluate({"host": host, "beat": 1}, host)
+        detector.evaluate({"deploy": 1}, 3)
+        fired = [one for minute in range(60, 190, 2) for one in detector.tick(minute * MINUTE)]
+        assert [(one.time_us, one.keys) for one in fired if one.rule.id == rule_id] == [
+            (180 * MINUTE + 3_001, {"host": host}) for host in (1, 2)
+        ]
+        assert len(fired) < 100
 
     def test_how_much_is_skipped_does_not_depend_on_a_reload(self) -> None:
         def played(*, reloaded: bool) -> list[tuple[int, Any]]:

@@ -343,6 +343,7 @@ def test_no_more_defects_are_looked_for_than_are_told(document, type_, monkeypat
         assert entries[-1] == (1001, "body: it has more defects than these")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("enabled", [True, False])
 def test_the_collector_is_as_it_was_after_a_large_body(enabled):
     collected: list[str] = []

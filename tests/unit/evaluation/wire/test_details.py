@@ -63,6 +63,7 @@ def found_in(node: dict[str, Any]) -> Iterator[Any]:
         yield from found_in(inner)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", TRIED)
 def test_details_are_what_the_explanation_shows_and_change_nothing(mode: str) -> None:
     with in_mode(mode):

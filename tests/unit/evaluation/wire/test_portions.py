@@ -286,6 +286,7 @@ def test_the_parts_in_which_events_are_evaluated_change_no_answer(monkeypatch: p
     assert sometimes == 4, "each part is twice as long as the one before"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["json", "lines"])
 def test_the_collector_never_looks_through_the_events_of_a_batch(form: str) -> None:
     """It would hold the process for a third of a second."""

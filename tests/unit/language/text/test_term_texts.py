@@ -271,6 +271,7 @@ def test_a_long_sum_is_refused_in_time_as_too_large() -> None:
         assert refused.value.code == 1303
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opened", ["abs(", "(x + ", "age(a == 1 and age(", "x > count(", "max(x where not "])
 def test_deep_terms_are_refused_as_too_deep_even_if_they_are_not_finished(opened: str) -> None:
     with pytest.raises(ConditionError) as refused:

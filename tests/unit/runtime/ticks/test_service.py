@@ -130,6 +130,7 @@ async def test_what_was_due_while_no_service_ran_fires_at_once(passive: bool, tm
         assert made.scheduler.active_detectors == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("due_s", [5, 200])
 async def test_a_detector_that_was_active_when_all_was_killed_is_looked_at(
     due_s: int, tmp_path: Path

@@ -36,6 +36,7 @@ VALUES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_those_that_are_there_fire_and_no_others(seed: int) -> None:
     drawn, rules = random.Random(seed), dict[str, Condition]()
