@@ -60,7 +60,7 @@ CODES: Final[dict[int, Code]] = {
     1301: Code(400, "The condition is not valid; the message names the place."),
     1302: Code(400, "A regular expression is refused; the message has the reason."),
     1303: Code(400, "The condition is too large or too deep."),
-    1400: Code(409, "A count limit is reached, or the answer to a batch is full."),
+    1400: Code(409, "A count limit is reached, or the answer to a batch is full or took too long."),
     1401: Code(
         429,
         "Too many requests wait for this detector, too many answers are kept for it, a front end has no "

@@ -4,7 +4,7 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 UNREADABLE = 1300
 INVALID = 1301
@@ -42,6 +42,14 @@ class Refusal(Exception):
     def code(self) -> int:
         """The code of the first entry. It decides the status of the reply."""
         return self.entries[0].code
+
+    def kept(self) -> Self:
+        """Return it without what it holds of the code that raised it.
+
+        The frames of a traceback keep their variables, such as the events of a batch, and the refusal itself
+        if one of these is what it is kept in. Only the garbage collector would free such a circle.
+        """
+        return self.with_traceback(None)
 
     def __reduce__(self) -> tuple[Callable[..., "Refusal"], tuple[Entry, ...]]:
         """Pickle the entries only."""

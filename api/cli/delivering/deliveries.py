@@ -99,9 +99,11 @@ class Deliveries:
     names: Sequence[str] | None = None
     """The detectors by id or name; None for all, also those that come."""
     begun: Callable[[], None] = lambda: None
-    """Is called once the service has told which detectors there are."""
+    """Is called once the places of the detectors that are there at the start are known, and saved."""
     jitter: Callable[[], float] = random.random
     _feeds: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _placeless: set[str] | None = None
+    """The detectors of the start whose places are not known yet; None if it is not known which there are."""
     _deleted: set[str] = field(default_factory=set)
     _busy: set[asyncio.Task[Any] | None] = field(default_factory=set)
     """The tasks that are in an attempt."""
@@ -143,7 +145,8 @@ class Deliveries:
             if self.names is not None:
                 there = [detector_among(there, name) for name in self.names]
             if is_first:
-                self.begun()
+                self._placeless = {detector.id for detector in there}
+                await self._begin()
             for detector in there:
                 if detector.id not in self._feeds:
                     is_new = not is_first or self.places.is_complete
@@ -155,6 +158,7 @@ class Deliveries:
         """Deliver a feed from its place on: of a new detector from the beginning, else from the newest."""
         try:
             place = await self._beginning(detector, is_new=is_new)
+            await self._begin(detector)
             while not await self._deliver_after(place, detector):
                 self.tell(
                     f"{detector.name}: the feed ends before the firing {place} that was delivered last, as "
@@ -168,9 +172,26 @@ class Deliveries:
             self.tell(f"{detector.name}: the detector {detector.id} was deleted")
             self.places.forget(detector.id)
             self.figures.forget(detector.id)
+            await self._begin(detector)
+            if self.names is None:
+                # A backup may bring it back.
+                del self._feeds[detector.id]
+                return
             self._deleted.add(detector.id)
-            if self.names is not None and self._deleted == self._feeds.keys():
+            if self._deleted == self._feeds.keys():
                 raise ServiceError("all detectors to deliver from were deleted") from None
+
+    async def _begin(self, placed: Detector | None = None) -> None:
+        """Tell that it has begun, once no detector of the start is without a place. Raises OSError."""
+        if self._placeless is None:
+            return
+        if placed is not None:
+            self._placeless.discard(placed.id)
+        if not self._placeless:
+            self._placeless = None
+            self.places.complete()
+            await asyncio.to_thread(self.places.save)
+            self.begun()
 
     async def _deliver_after(self, place: int, detector: Detector) -> bool:
         """Deliver what follows a place until the end; return False if there is no such place."""
@@ -205,12 +226,16 @@ class Deliveries:
         place = self.places.of(detector.id)
         if place is None and is_new:
             place = 0
+        said = ""
         while place is None:
             try:
                 place = await self.client.last_firing(detector.id)
             except ServiceError as error:
                 if error.is_refusal:
                     raise
+                if said != str(error):
+                    said = str(error)
+                    self.tell(f"{detector.name}: it is not known yet what fired last: {error}")
                 await asyncio.sleep(LOOK_S)
         self.places.move(detector.id, place)
         self.figures.follow(detector.id, place)
@@ -221,18 +246,19 @@ class Deliveries:
         body, key = self.form.body(detector, firing), f"{detector.id}-{firing.seq}"
         which = f"{detector.name}: the firing {firing.seq}"
         waiting = self.figures.waiting.labels(detector.id)
-        attempts, said = 1, ""
+        attempts, refusals, said = 1, 0, ""
         while (error := await self._attempt(body, key)) is not None:
             self.figures.failed.labels(detector.id).inc()
             waiting.set(1)
-            if error.final and self.dead_letters is not None and attempts >= self.dead_letters.attempts:
-                await self.dead_letters.add(detector, firing, str(error))
+            refusals += error.final
+            if error.final and self.dead_letters is not None and refusals >= self.dead_letters.attempts:
+                await self.dead_letters.add(detector, firing, f"{error}{error.detail}")
                 self.figures.dead.labels(detector.id).inc()
-                self.tell(f"{which} is a dead letter: {self.target}: {error}")
+                self.tell(f"{which} is a dead letter: {self.target}: {error}{error.detail}")
                 break
             if said != str(error):
                 said = str(error)
-                self.tell(f"{which} is not delivered yet: {self.target}: {error}")
+                self.tell(f"{which} is not delivered yet: {self.target}: {error}{error.detail}")
             if self._stopping:
                 return False
             longest_s = min(_WAIT_S * 2 ** min(attempts - 1, _DOUBLINGS_MAX), WAIT_S_MAX)

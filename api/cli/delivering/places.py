@@ -25,7 +25,7 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True):
 
     version: int
     every: bool
-    """Whether all detectors are followed, so that one that is not among them is new."""
+    """Whether one that is not among them is new: all are followed, and those of the start have places."""
     places: dict[str, int]
 
 
@@ -48,6 +48,10 @@ class Places:
         self._places = document.places if document else {}
         self.is_complete = document is not None and document.every and every
         """Whether a detector without a place is new since the file was written."""
+
+    def complete(self) -> None:
+        """Take note that all detectors that are there have a place, so that others are new."""
+        self.is_complete = self._every
 
     def of(self, detector_id: str) -> int | None:
         """Return the last `seq` of a detector that was delivered; None for one that is not known."""
@@ -75,7 +79,7 @@ class Places:
         with self._saving:
             if self._is_closed:
                 return
-            document = msgspec.json.encode(_Document(_VERSION, self._every, self._places))
+            document = msgspec.json.encode(_Document(_VERSION, self.is_complete, self._places))
             self._sync()
             if self._path is not None:
                 self._replace(self._path, document)

@@ -6,12 +6,14 @@ import hashlib
 import hmac
 import json
 import os
+import re
 import stat
 import threading
 import time
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Final, Protocol
+from urllib.parse import unquote
 
 import click
 import httpx
@@ -26,7 +28,13 @@ _ERRORS_FROM: Final = 400
 _PASSING: Final = frozenset({408, 425, 429})
 _CALLERS: Final = range(300, 500)
 """The statuses for which what was sent, or where, is to blame. No redirection is followed."""
+_REDIRECTIONS: Final = range(300, 400)
+_REDIRECTED: Final = ", a redirection, and none is followed: give the address where it leads"
 _RETRY_AFTER_S_MAX: Final = 3_600.0
+_PORT_MAX: Final = 65_535
+_TOLD_CHARS_MAX: Final = 200
+_SECRET_CHARS: Final = 4
+"""What is shorter in an address is no secret."""
 
 
 class TargetError(ValueError):
@@ -36,8 +44,12 @@ class TargetError(ValueError):
 class DeliveryError(Exception):
     """A firing was not taken. The message names no address, which may be a secret."""
 
-    def __init__(self, message: str, *, final: bool = False, retry_after_s: float = 0.0) -> None:
+    def __init__(
+        self, message: str, detail: str = "", *, final: bool = False, retry_after_s: float = 0.0
+    ) -> None:
         super().__init__(message)
+        self.detail = detail
+        """What follows the message, and may differ each time."""
         self.final = final
         """Whether the target would refuse it again."""
         self.retry_after_s = retry_after_s
@@ -91,9 +103,23 @@ class Webhook(Target):
         if status not in _SUCCESS:
             raise DeliveryError(
                 said,
+                _REDIRECTED if status in _REDIRECTIONS else self._told(answer),
                 final=status in _CALLERS and status not in _PASSING,
                 retry_after_s=_retry_after_s(response.headers.get("Retry-After", "")),
             )
+
+    def _told(self, answer: bytes) -> str:
+        """Return the beginning of what the target says, unless it is a page or may repeat a secret."""
+        text = " ".join(answer.decode("utf-8", "ignore").split())
+        parts = re.split("[/?&=]", unquote(self._url.raw_path.decode("ascii")))
+        secrets = {self._secret or "", self._url.password, *parts}
+        known = unquote(text)
+        if text.startswith("<") or any(len(one) >= _SECRET_CHARS and one in known for one in secrets):
+            return ""
+        text = "".join(filter(str.isprintable, text))
+        if not text:
+            return ""
+        return f": {text}" if len(text) <= _TOLD_CHARS_MAX else f": {text[: _TOLD_CHARS_MAX - 1]}…"
 
     def sync(self) -> None:
         """Return at once: what is answered is the receiver's."""
@@ -190,9 +216,10 @@ def target_of(address: str, secret: str | None, timeout_s: float) -> Target:
         return Printed() if address == "-" else Appended(Path(address))
     try:
         url = httpx.URL(address)
-    except httpx.InvalidURL:
-        url = httpx.URL()
-    if url.scheme not in ("http", "https") or not url.host:
+        is_known = url.scheme in ("http", "https") and bool(url.host) and (url.port or 0) <= _PORT_MAX
+    except (httpx.InvalidURL, UnicodeError):
+        is_known = False
+    if not is_known:
         raise TargetError("the target's address is no URL of http or https")
     # Each detector may have a request under way. A proxy in the environment is not for this machine.
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
@@ -220,6 +247,6 @@ def _retry_after_s(header: str) -> float:
     except ValueError:
         try:
             asked_s = parsedate_to_datetime(header).timestamp() - time.time()
-        except ValueError:
+        except (ValueError, OverflowError):
             return 0.0
     return min(max(asked_s, 0.0), _RETRY_AFTER_S_MAX)

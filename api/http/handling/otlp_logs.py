@@ -1,9 +1,10 @@
 """Log records of OpenTelemetry: their form in JSON, and the events that they become."""
 
+import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from math import isfinite, isnan
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Meta, Struct
@@ -20,6 +21,7 @@ _NANOSECONDS: Final = 1_000
 
 _INT64: Final = 1 << 63
 _EXPECTED: Final = {"expected": "a whole number of 64 bits, which may be a text"}
+_NUMBER: Final = r"^(NaN|-?Infinity|-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?)$"
 
 
 class LogRecord(NamedTuple):
@@ -108,13 +110,18 @@ _Whole = (
 )
 
 
+_Double = Annotated[str, Meta(pattern=_NUMBER, extra={"expected": "a number, which may be a text"})]
+
+# As in all JSON of protobuf, null is what is not there.
+
+
 class AnyValue(Struct, rename="camel"):
     """A value: the one of its members that is there."""
 
     string_value: str | None = None
     bool_value: bool | None = None
     int_value: _Whole | None = None
-    double_value: int | float | Literal["NaN", "Infinity", "-Infinity"] | None = None
+    double_value: int | float | _Double | None = None
     array_value: "ArrayValue | None" = None
     kvlist_value: "KeyValueList | None" = None
     bytes_value: str | None = None
@@ -124,67 +131,67 @@ class AnyValue(Struct, rename="camel"):
 class ArrayValue(Struct):
     """Values in order."""
 
-    values: list[AnyValue] = []
+    values: list[AnyValue] | None = None
 
 
 class KeyValue(Struct):
     """An attribute."""
 
-    key: str = ""
+    key: str | None = None
     value: AnyValue | None = None
 
 
 class KeyValueList(Struct):
     """Values by name."""
 
-    values: list[KeyValue] = []
+    values: list[KeyValue] | None = None
 
 
 class Resource(Struct):
     """What the records are of."""
 
-    attributes: list[KeyValue] = []
+    attributes: list[KeyValue] | None = None
 
 
 class Scope(Struct):
     """What made the records."""
 
-    name: str = ""
-    version: str = ""
+    name: str | None = None
+    version: str | None = None
 
 
 class Record(Struct, rename="camel"):
     """A log record. Ids are in hexadecimal digits."""
 
-    time_unix_nano: _Whole = 0
-    observed_time_unix_nano: _Whole = 0
-    severity_number: int = 0
-    severity_text: str = ""
+    time_unix_nano: _Whole | None = None
+    observed_time_unix_nano: _Whole | None = None
+    severity_number: int | None = None
+    severity_text: str | None = None
     body: AnyValue | None = None
-    attributes: list[KeyValue] = []
-    trace_id: str = ""
-    span_id: str = ""
-    event_name: str = ""
+    attributes: list[KeyValue] | None = None
+    trace_id: str | None = None
+    span_id: str | None = None
+    event_name: str | None = None
 
 
 class RecordsOfScope(Struct, rename="camel"):
     """The records of one scope."""
 
     scope: Scope | None = None
-    log_records: list[Record] = []
+    log_records: list[Record] | None = None
 
 
 class RecordsOfResource(Struct, rename="camel"):
     """The records of one resource."""
 
     resource: Resource | None = None
-    scope_logs: list[RecordsOfScope] = []
+    scope_logs: list[RecordsOfScope] | None = None
 
 
 class ExportLogs(Struct, rename="camel"):
     """Log records, as OTLP has them."""
 
-    resource_logs: list[RecordsOfResource] = []
+    resource_logs: list[RecordsOfResource] | None = None
 
 
 class PartialSuccess(Struct, rename="camel"):
@@ -201,31 +208,56 @@ class Exported(Struct, rename="camel"):
     partial_success: PartialSuccess | msgspec.UnsetType = msgspec.UNSET
 
 
+_HALF: Final = re.compile(
+    rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD])[c-fC-F][0-9a-fA-F]{2})"
+)
+MENDED_BYTES_MAX: Final = 1 << 20
+
+
+def with_whole_characters(body: bytes) -> bytes:
+    """Return JSON with each half of a pair of surrogates replaced, as programs leave them that cut texts.
+
+    A long body is returned as it is: the search would hold up others.
+    """
+    backslash = b"\0\0"
+    if len(body) > MENDED_BYTES_MAX or backslash in body:
+        # What has that is no JSON.
+        return body
+    plain = body.replace(rb"\\", backslash)
+    return _HALF.sub(rb"\\ufffd", plain).replace(backslash, rb"\\")
+
+
+JSON_LEVELS: Final = 4
+"""How deep one level of an event is nested in OTLP's JSON: value, list, its elements, and each of them."""
+
+
 def logs_of(given: ExportLogs) -> Iterator[ScopeLogs]:
     """Yield the log records of a request."""
-    for of_resource in given.resource_logs:
-        resource = _attributes(of_resource.resource.attributes if of_resource.resource else [])
-        for of_scope in of_resource.scope_logs:
+    for of_resource in given.resource_logs or ():
+        resource = _attributes(of_resource.resource.attributes if of_resource.resource else None)
+        for of_scope in of_resource.scope_logs or ():
             scope = of_scope.scope or Scope()
-            yield ScopeLogs(resource, scope.name, scope.version, map(_record, of_scope.log_records))
+            records = map(_record, of_scope.log_records or ())
+            yield ScopeLogs(resource, scope.name or "", scope.version or "", records)
 
 
 def _record(given: Record) -> LogRecord:
     return LogRecord(
-        time_ns=int(given.time_unix_nano),
-        observed_ns=int(given.observed_time_unix_nano),
-        severity_number=given.severity_number,
-        severity=given.severity_text,
+        time_ns=int(given.time_unix_nano or 0),
+        observed_ns=int(given.observed_time_unix_nano or 0),
+        severity_number=given.severity_number or 0,
+        severity=given.severity_text or "",
         body=_value(given.body),
         attributes=_attributes(given.attributes),
-        trace_id=given.trace_id.lower(),
-        span_id=given.span_id.lower(),
-        event_name=given.event_name,
+        trace_id=(given.trace_id or "").lower(),
+        span_id=(given.span_id or "").lower(),
+        event_name=given.event_name or "",
     )
 
 
-def _attributes(given: list[KeyValue]) -> dict[str, Any]:
-    return {each.key: _value(each.value) for each in given}
+def _attributes(given: list[KeyValue] | None) -> dict[str, Any]:
+    return {each.key or "": _value(each.value) for each in given or ()}
 
 
 def _value(given: AnyValue | None) -> Any:
@@ -238,10 +270,12 @@ def _value(given: AnyValue | None) -> Any:
             return truth
         case AnyValue(int_value=int(whole) | str(whole)):
             return int(whole)
-        case AnyValue(double_value=int(double) | float(double) | str(double)):
+        case AnyValue(double_value=int(double) | float(double)):
             return double
+        case AnyValue(double_value=str(text)):
+            return number(float(text))
         case AnyValue(array_value=ArrayValue(values=values)):
-            return [_value(each) for each in values]
+            return [_value(each) for each in values or ()]
         case AnyValue(kvlist_value=KeyValueList(values=pairs)):
             return _attributes(pairs)
         case AnyValue(bytes_value=str(text)):

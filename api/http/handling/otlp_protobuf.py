@@ -62,7 +62,7 @@ Read = tuple[int, Any]
 
 
 class LogsReader:
-    """Reads one request. Raises Refusal 1000 if it is no protobuf, has too many fields or nests too deep."""
+    """Reads one request. Raises Refusal 1000 if it is no protobuf or has too many fields."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -133,7 +133,8 @@ class LogsReader:
     def _value(self, data: bytes, depth: int) -> Any:
         """Return an AnyValue, None if it is empty."""
         if depth > self._limits.body_depth_max:
-            raise Refusal(Entry(1000, f"the body is nested more than {self._limits.body_depth_max} deep"))
+            # What is around it is deep enough for its record to be refused, and not those beside it.
+            return None
         value: Any = None
         for tag, given in self._fields(data):
             match tag:
@@ -213,10 +214,8 @@ def _signed(value: int) -> int:
 
 
 def _text(value: bytes) -> str:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        raise _no_protobuf("a text is not valid UTF-8") from None
+    # Collectors send what lines of logs have. Whoever writes one must not get those beside it refused.
+    return value.decode(errors="replace")
 
 
 def _no_protobuf(reason: str) -> Refusal:

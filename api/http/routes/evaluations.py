@@ -3,6 +3,7 @@
 The detector itself decodes the bodies. Nearly all evaluations take the fast path and never come here.
 """
 
+from dataclasses import replace
 from functools import partial
 from time import time_ns
 from typing import Any, Final
@@ -263,12 +264,24 @@ _TOLD: Final = 3
 """How many refusals the message of the answer tells."""
 
 
+_DEEPER: Final = 8
+"""How many levels a record may be nested deeper than an event before its request is refused as a whole."""
+
+
 def events_in(body: bytes, now_us: int, limits: Limits, bytes_max: int, *, in_protobuf: bool) -> bytes:
     """Return the events of the log records in a body, a line each. Raises Refusal."""
     if in_protobuf:
         logs = otlp_protobuf.LogsReader(limits).logs(body)
     else:
-        logs = otlp_logs.logs_of(decode(body, ExportLogs, limits))
+        # A record that is nested too deep is refused by itself.
+        deeper = replace(limits, body_depth_max=otlp_logs.JSON_LEVELS * (limits.body_depth_max + _DEEPER))
+        try:
+            export = decode(body, ExportLogs, deeper)
+        except Refusal:
+            if (mended := otlp_logs.with_whole_characters(body)) == body:
+                raise
+            export = decode(mended, ExportLogs, deeper)
+        logs = otlp_logs.logs_of(export)
     return otlp_logs.lines_of(logs, now_us, limits, bytes_max)
 
 

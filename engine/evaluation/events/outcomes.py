@@ -70,7 +70,7 @@ class Outcomes:
 
     def refuse(self, refusal: Refusal) -> None:
         """Record the refusal of the next event."""
-        self.refused[len(self.fired)] = refusal
+        self.refused[len(self.fired)] = refusal.kept()
         self.fired.append(())
 
 

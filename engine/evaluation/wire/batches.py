@@ -5,6 +5,7 @@ their turn in between.
 """
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from contextlib import suppress
 from sys import float_info
@@ -81,7 +82,8 @@ def count_events(body: bytes, form: BatchForm) -> int:
 def count_records(body: bytes) -> int:
     """Return how many plain records a body has, without decoding them: its lines, if it is no JSON."""
     with suppress(ValueError, RecursionError):
-        found = msgspec.json.decode(body, type=list[msgspec.Raw] | dict[str, msgspec.Raw])
+        text = body.removeprefix(BOM_UTF8)
+        found = msgspec.json.decode(text, type=list[msgspec.Raw] | dict[str, msgspec.Raw])
         return len(found) if isinstance(found, list) else 1
     return max(1, sum(bool(line.strip()) for line in body.split(b"\n")))
 

@@ -36,7 +36,7 @@ _NOT_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _AS_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 """Brackets as steps in depth, one signed byte each."""
 _PAIR: Final = b"\x01\xff"
-_TWO_OBJECTS: Final = re.compile(rb"\}[ \t\r]*\{")
+TWO_OBJECTS: Final = re.compile(rb"\}[ \t\r]*\{")
 """Matches wherever a line has two objects beside each other; perhaps in strings, too."""
 _PASSES: Final = 6
 _PIECE: Final = 1 << 14
@@ -105,7 +105,7 @@ def decode_lines(text: bytes, type_: type[T], count: int, limits: Limits) -> lis
 
     None, too, where decoding all at once takes long.
     """
-    if len(text) > min(AT_ONCE_BYTES_MAX, limits.event_values_max) or _TWO_OBJECTS.search(text):
+    if len(text) > min(AT_ONCE_BYTES_MAX, limits.event_values_max) or TWO_OBJECTS.search(text):
         return None
     try:
         if are_costly(text):

@@ -29,6 +29,10 @@ FIRST_EVENTS: Final = 128
 PART_S: Final = 0.01
 """Events are evaluated in parts that take about this long, and the first in one of so many."""
 
+BATCH_S: Final = 20.0
+"""After so long no further part of a batch is begun: its caller still gets an answer within the default
+deadline, and others who wait for the detector, or share its process, get theirs."""
+
 _RESULT_BYTES_MAX: Final = 1024
 """The most bytes of a result besides actions and warnings."""
 
@@ -95,7 +99,7 @@ def _detailed(
                 raise event
             firings = evaluate_explained(detector, *event, explained=False, detailed=True)
         except Refusal as refusal:
-            refused[place] = refusal
+            refused[place] = refusal.kept()
             results.append(refused_result(refusal))
             continue
         result = b'{"actions":[' + b",".join(detailed_actions(firings)) + b"]"
@@ -135,8 +139,9 @@ def no_room(limit_bytes: int) -> bytes:
 
 
 def without_room(limit_bytes: int) -> Refusal:
-    """Return the Refusal of an event for which the answer had no room."""
-    said = f"event not evaluated: the response limit of {limit_bytes} bytes is reached; resend it"
+    """Return the Refusal of an event for which the answer had no room, or its batch no time."""
+    limits = f"{limit_bytes} bytes or {BATCH_S:g} s"
+    said = f"event not evaluated: the response limit of {limits} is reached; resend it"
     return Refusal(Entry(1400, said))
 
 
@@ -158,7 +163,7 @@ def results_within(
     *,
     detailed: bool = False,
 ) -> tuple[list[bytes], tuple[int, ...]]:
-    """Evaluate events in order while the answer has room, at least one of them.
+    """Evaluate events in order while the answer has room and the batch has time, at least one of them.
 
     An event that is already a Refusal keeps its place. Gives the results, fewer than events if the answer is
     full, and the indices of the refused events. `between` is called from time to time between two events.
@@ -191,9 +196,10 @@ def parts_in_turn(count: int, room: Callable[[], float], between: Callable[[], N
     """Yield the parts in which to evaluate so many events, while there is room for more, at least one.
 
     A part is evaluated before the next is asked for, and takes about PART_S. `between` is called after each.
+    The last one begins within BATCH_S.
     """
-    start, size = 0, FIRST_EVENTS
-    while start < count and ((most := room()) or not start):
+    start, size, ends_s = 0, FIRST_EVENTS, perf_counter() + BATCH_S
+    while start < count and (((most := room()) and perf_counter() < ends_s) or not start):
         stop = min(count, start + max(1, int(min(size, most))))
         began_s = perf_counter()
         yield slice(start, stop)
@@ -257,7 +263,8 @@ def evaluate_batch_body(
     """Evaluate the events of a body in order. A refused event has an error as its result; the others go on.
 
     Gives the answer, and the indices of the refused events. These include the events that were not evaluated
-    because the answer was full. `between` is called from time to time between two events.
+    because the answer was full, or the batch took too long. `between` is called from time to time between two
+    events.
     """
     # If the collector ran before the events are gone, it would look through all of them.
     with without_collector(body):
@@ -295,8 +302,8 @@ def evaluate_lines(
     """Evaluate the events of a body in order. A refused event has an error as its result; the others go on.
 
     Gives the results as lines, and the indices of the refused events. Blank lines do not count. If the answer
-    is full, there are fewer results than events. The remaining events were not evaluated, count as refused,
-    and may be sent again. `between` is called from time to time between two events.
+    is full, or takes too long, there are fewer results than events. The remaining events were not evaluated,
+    count as refused, and may be sent again. `between` is called from time to time between two events.
     """
     with without_collector(body):
         lines = decode_lines(body, detector.limits, between)

@@ -1,6 +1,7 @@
 """Plain records, as log shippers send them: found in a body, made events of, evaluated, and counted."""
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -14,7 +15,7 @@ from engine.evaluation.events.outcomes import Outcomes
 from engine.evaluation.facts.look_up import split_name
 from engine.evaluation.facts.values import Event
 from engine.evaluation.stamps import LATEST_US
-from engine.evaluation.wire.bodies import check_count, decode, decode_lines, without_collector
+from engine.evaluation.wire.bodies import TWO_OBJECTS, check_count, decode, decode_lines, without_collector
 from engine.evaluation.wire.decoding import PORTION_BYTES, EventBody, check_times, of_part
 from engine.evaluation.wire.events import (
     Answer,
@@ -36,6 +37,8 @@ _SECONDS_BELOW: Final = 10**11
 _MILLISECONDS_BELOW: Final = 10**14
 _MICROSECONDS_BELOW: Final = 10**17
 """Below these numbers a time is in seconds, milliseconds and microseconds; above, in nanoseconds."""
+_NUMBER: Final = re.compile(r"\s*-?[0-9]{9,30}(\.[0-9]{0,30})?\s*")
+"""A text with fewer digits may be a date, such as 20240304."""
 
 
 def time_in(name: str) -> Callable[[Mapping[str, Any]], float]:
@@ -59,6 +62,8 @@ def time_in(name: str) -> Callable[[Mapping[str, Any]], float]:
 def _time_us(given: Any) -> float | None:
     """Return a time in microseconds, None if the value is no time."""
     if isinstance(given, str):
+        if _NUMBER.fullmatch(given):
+            return _time_us(float(given) if "." in given else int(given))
         try:
             moment = datetime.fromisoformat(given)
         except ValueError:
@@ -81,6 +86,11 @@ def _time_us(given: Any) -> float | None:
 
 T = TypeVar("T")
 
+_GZIP: Final = b"\x1f\x8b"
+_TRAILING: Final = "trailing characters"
+_APART: Final = (
+    "each record stands on a line of its own (`curl -d` joins lines, `curl --data-binary` does not)"
+)
 _LINE: Final = re.compile(rb"[^ \t\r\n][^\n]*")
 _ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -105,9 +115,11 @@ def events_of(
     """Return the event of each record in a body, in its order, or why there is none.
 
     `now_us` is the time of arrival. `between` is called from time to time. Raises Refusal 1400 if there are
-    too many records, and 1000 if the body holds too much.
+    too many records, and 1000 if the body holds too much or is gzip.
     """
-    body = given.body
+    body = given.body.removeprefix(BOM_UTF8)
+    if body.startswith(_GZIP):
+        raise Refusal(Entry(1000, "the body is gzip, but its `Content-Encoding` does not say so"))
     with without_collector(body):
         check_count(body, limits.body_values_max)
         texts = [*islice(_texts(body), limits.batch_events_max + 1)]
@@ -164,7 +176,7 @@ def _made(texts: Sequence[bytes], time: str | None, now_us: int, limits: Limits)
         try:
             yield record, time_ms(record), {}
         except Refusal as refusal:
-            yield refusal
+            yield refusal.kept()
 
 
 def _sent(texts: Sequence[bytes], limits: Limits) -> Iterator[Event | Refusal]:
@@ -175,7 +187,7 @@ def _sent(texts: Sequence[bytes], limits: Limits) -> Iterator[Event | Refusal]:
                 raise event
             check_times([event], lambda _: "")
         except Refusal as refusal:
-            yield refusal
+            yield refusal.kept()
         else:
             yield event.fields, event.timestamp_ms, {}
 
@@ -189,7 +201,10 @@ def _alone(text: bytes, type_: type[T], limits: Limits) -> T | Refusal:
     try:
         return decode(text, type_, limits)
     except Refusal as refusal:
-        return of_part("record", refusal)
+        said = of_part("record", refusal)
+        if _TRAILING not in said.entries[0].message or not TWO_OBJECTS.search(text):
+            return said
+        return Refusal(Entry(1000, f"{said.entries[0].message}; {_APART}"))
 
 
 # -- evaluation ---------------------------------------------------------------------------------------------

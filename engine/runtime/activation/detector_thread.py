@@ -8,17 +8,20 @@ from typing import Final, TypeVar
 
 from engine.runtime.concurrency.threads import Threads, Turns
 from engine.runtime.contract.requests.calls import Activated, Reply
-from engine.runtime.contract.requests.operations import PUT_RULES, TICK, TICK_DUE, Operation
+from engine.runtime.contract.requests.operations import EVALUATIONS, PUT_RULES, TICK, TICK_DUE, Operation
 from engine.runtime.detector.executor import OperationExecutor
 from engine.runtime.process.collector import FrozenHeap
 
 T = TypeVar("T")
 
 _SMALL_BYTES: Final = 32 * 1024
-"""Payloads of this size are evaluated in a few milliseconds."""
+"""Payloads of this size are evaluated in a few milliseconds, if the detector has not many rules."""
 _SLOW_S: Final = 0.02
-"""If the last batch of a detector took longer, to evaluate or to sync, a thread executes the next one: then
-no other detectors wait for it."""
+"""If a batch of a detector takes longer, to evaluate or to sync, threads execute those that follow: then
+no other detectors wait for them."""
+_SLOW_SHARE: Final = 0.01
+"""They do until the slow batch has taken only this share of the time. Those in between say little of the next
+one: a caller may send what is dear and what is not in turns."""
 _LARGE_BYTES: Final = 1024 * 1024
 """Payloads of this size are evaluated in a fraction of a second."""
 _MUCH: Final = frozenset({PUT_RULES, TICK, TICK_DUE})
@@ -67,28 +70,29 @@ class DetectorThread:
     """Returns whether no other detector is active in this process."""
     others_wait: Callable[[], bool] = lambda: False
     """Returns whether this process has more to do than the batch that is about to be executed."""
-    _slow: bool = False
-    """Whether the last batch took long."""
+    now_s: Callable[[], float] = time.monotonic
+    _slow_until_s: float = 0.0
+    """Until when its batches count as slow."""
     _long: bool = False
     """Whether it computed for long."""
     cpu_s: float = 0.0
-    """The processor time of those of its batches that were executed beside other detectors."""
+    """The processor time of its batches."""
 
     async def activate(self, detector_id: str, epoch: int) -> Activated:
         return await self._threads.activations.call(partial(self._activate, detector_id, epoch))
 
     def handle_at_once(self, batch: Sequence[Operation]) -> Reply | None:
-        """Execute a small batch in the event loop, because waking a thread takes longer.
+        """Execute a small batch of events in the event loop, because waking a thread takes longer.
 
-        Returns None if it is large, or if other detectors wait already or would wait for long.
+        Returns None if it is large or may take long, or if other detectors wait already. What reads or
+        changes rules takes longer the more there are, and meanwhile the scheduler would get no answer.
         """
-        if _payload_bytes(batch) > _SMALL_BYTES or self.executor.may_fire_much:
+        if _payload_bytes(batch) > _SMALL_BYTES or not EVALUATIONS.issuperset([one.kind for one in batch]):
             return None
-        if self.alone():
-            return self.executor.handle(batch)
-        if self._slow or self.others_wait():
+        executor = self.executor
+        if executor.may_fire_much or executor.has_many_rules or self.now_s() < self._slow_until_s:
             return None
-        return self._handle(batch)
+        return self._handle(batch) if self.alone() or not self.others_wait() else None
 
     async def handle(self, batch: Sequence[Operation]) -> Reply:
         """Execute a batch. Raises StorageError if its answers would not be durable."""
@@ -126,7 +130,9 @@ class DetectorThread:
             cpu_s = time.thread_time() - before_s
             self.cpu_s += cpu_s
             self._long = cpu_s > _SLOW_S
-            self._slow = time.perf_counter() - began_s > _SLOW_S
+            took_s = time.perf_counter() - began_s
+            if took_s > _SLOW_S:
+                self._slow_until_s = self.now_s() + took_s / _SLOW_SHARE
 
     def _activate(self, detector_id: str, epoch: int) -> Activated:
         activated = self.executor.activate(detector_id, epoch)

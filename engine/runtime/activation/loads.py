@@ -41,7 +41,7 @@ class Totals(NamedTuple):
 
     events: int
     cpu_s: float
-    """The processor time of those of its batches that were executed beside other detectors."""
+    """The processor time of its batches."""
 
 
 class Rates(NamedTuple):
@@ -55,7 +55,7 @@ class Rates(NamedTuple):
 class RateMeter:
     """Measures the detectors of a process between two calls of `measure`.
 
-    A detector that is alone in the process takes all of its processor time: its batches are not timed.
+    A detector that is alone in the process takes all of its processor time.
     """
 
     def __init__(self, process_s: Callable[[], float] = time.process_time) -> None:

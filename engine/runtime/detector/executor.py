@@ -4,8 +4,9 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Final
 
-from engine.evaluation.wire.events import Answer, Done, Refused
+from engine.evaluation.wire.events import BATCH_S, Answer, Done, Refused
 from engine.language.diagnostics import Entry
 from engine.runtime.concurrency.threads import Turns
 from engine.runtime.contract.errors import STARTING
@@ -42,6 +43,9 @@ from snapshots.data_folder.mounts import mount_check
 from snapshots.errors import Fenced, StorageError, WriteFailed
 from snapshots.files import Files, RealFiles, wall_clock_us
 from snapshots.store import Store
+
+_MANY_RULES: Final = 2_000
+"""As many take an event a millisecond at most, unless they fire."""
 
 
 class OperationExecutor:
@@ -112,7 +116,7 @@ class OperationExecutor:
 
         Raises StorageError if they cannot be made durable, and drops the detector. WriteFailed: nothing of
         the batch is durable. Any other StorageError: some of it may be.
-        Once the answers reach `answer_bytes_max`, the remaining operations are not started.
+        Once the answers reach `answer_bytes_max`, or after BATCH_S, the remaining operations are not started.
         """
         active, self._journal_s = self._active, 0.0
         began_s = time.perf_counter()
@@ -137,9 +141,10 @@ class OperationExecutor:
         began = reached[:2]
         room_bytes = active.detector.limits.answer_bytes_max
         between = _go_on if turn is None else turn.pass_on
+        ends_s = time.perf_counter() + BATCH_S
         with turn or contextlib.nullcontext():
             for operation in batch:
-                if room_bytes <= 0:
+                if answers and (room_bytes <= 0 or time.perf_counter() >= ends_s):
                     break
                 WORK.set(operation.log_fields(active.detector_id))
                 if full is not None and operation.kind not in READS:
@@ -277,6 +282,11 @@ class OperationExecutor:
     def may_fire_much(self) -> bool:
         """Whether a short batch may take long, because much has been due by time for a while."""
         return self._active is not None and self._active.may_fire_much(self._now_us)
+
+    @property
+    def has_many_rules(self) -> bool:
+        """Whether a few events may take long, because each may concern very many rules."""
+        return self._active is not None and len(self._active.detector.live) > _MANY_RULES
 
     @property
     def detector_id(self) -> str | None:

@@ -9,21 +9,26 @@ passivating a small detector. `gc.unfreeze` unfreezes everything, so a small det
 collections are so rare that they hardly ever meet one.
 
 A front end holds some hundred thousand permanent objects, mostly modules, and a few hundred per running
-request. By default that causes a collection every few requests, and now and then a full one, which pauses all
-requests for a tenth of a second. Its connections are cycles, so collections continue, limited to objects made
-since the start.
+request; the directory holds as many modules. By default that causes a collection every few requests, and now
+and then a full one, which pauses all requests for a tenth of a second. Connections are cycles, so collections
+continue, limited to objects made since the start.
 """
 
 import gc
 import threading
 from typing import Final
 
-_YOUNG_OBJECTS: Final = 50_000
+_YOUNG_OBJECTS: Final = 10_000
 _YOUNG_ROUNDS: Final = 4
-_OLD_ROUNDS: Final = 5_000
-"""Thresholds of the three generations. Full collections become rare, and one of the middle generation takes
-some 30 ms: a detector that meets a million new keys makes as many objects."""
+_OLD_ROUNDS: Final = 25_000
+"""Thresholds of the three generations. Full collections become rare. One of the middle generation looks at
+50 000 objects, which takes some 30 ms, and meanwhile no detector of the process is served. A detector that
+meets a million new keys makes as many objects."""
 
+_ENDED_OBJECTS: Final = 5_000
+_ENDED_ROUNDS: Final = 5
+"""The first two thresholds where many connections end: to free one takes several times as long as to look at
+one that stays. Anybody can open and close them."""
 
 _LARGE_OBJECTS: Final = 100_000
 """Collecting this many objects takes 10 ms."""
@@ -38,13 +43,18 @@ def collect_seldom() -> None:
 
 
 def settle() -> None:
-    """Freeze the permanent objects and make young collections rarer, for a front end.
+    """Freeze the permanent objects, for a front end, and collect often, so that each time takes some 10 ms.
 
-    The thresholds of older generations stay: connections grow old before they end.
+    The threshold of the oldest generation stays: connections grow old before they end.
     """
     gc.collect()
+    freeze_present()
+
+
+def freeze_present() -> None:
+    """Do as `settle` where there is no time to collect first, for a directory."""
     gc.freeze()
-    gc.set_threshold(_YOUNG_OBJECTS)
+    gc.set_threshold(_ENDED_OBJECTS, _ENDED_ROUNDS)
 
 
 class FrozenHeap:

@@ -5,7 +5,7 @@ import json
 import random
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -50,14 +50,14 @@ class Message:
         return self._value
 
     def error(self) -> object:
-        return None if self._value is not None else "the broker is not there for a moment"
+        return None if self._offset >= 0 else "the broker is not there for a moment"
 
 
 @dataclass
 class Broker:
     """A partition, and what was committed. It outlives its consumers, killed at step `kill_at`."""
 
-    log: list[bytes]
+    log: list[bytes | None]
     drawn: random.Random
     committed: tuple[int, str | None] = (NONE, None)
     steps: int = 0
@@ -189,3 +189,19 @@ async def test_records_that_are_refused_are_told_and_the_others_go_on(
     state = await consumed(caller, application, settings, feed, broker)
     assert state["events"] == 6
     assert "1000 record 0: the record is not JSON" in capsys.readouterr().out
+
+
+async def test_a_batch_that_is_too_large_is_sent_in_halves_and_a_message_without_a_value_is_none(
+    caller: Caller,
+    settings: Settings,
+    service: LocalService,
+    feed: Callable[..., None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    large = [json.dumps({"time": NOON_MS + n, "n": n, "x": "x" * 700_000}).encode() for n in range(5)]
+    too_large = json.dumps({"time": NOON_MS, "x": "x" * 2_000_000}).encode()
+    broker = Broker([*large, None, too_large, *records(8)[6:], b""], random.Random(2))
+    application = Application(replace(settings, max_batch_body_bytes=1_500_000), service.backend)
+    state = await consumed(caller, application, settings, feed, broker)
+    assert state["events"] == 7
+    assert "1003" in capsys.readouterr().out

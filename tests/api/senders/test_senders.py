@@ -131,7 +131,7 @@ def free_port() -> int:
 
 
 async def log(port: int, count: int, first: int = 0) -> None:
-    """Send messages of syslog (RFC 3164) to a port on which a daemon will soon listen."""
+    """Send messages of syslog (RFC 3164), some no UTF-8, to a port on which a daemon will soon listen."""
     async with asyncio.timeout(WITHIN_S):
         while True:
             try:
@@ -141,7 +141,8 @@ async def log(port: int, count: int, first: int = 0) -> None:
                 await asyncio.sleep(0.05)
     stamp = datetime.now().astimezone().strftime("%b %e %H:%M:%S")
     for number in range(first, first + count):
-        writer.write(f'<38>{stamp} host sshd[7]: failed "login" {number}\n'.encode())
+        odd = b" of Ren\xe9 \x01\x1b[1m\t\\" if number % 50 == 7 else b""
+        writer.write(f'<38>{stamp} host sshd[7]: failed "login" {number}'.encode() + odd + b"\n")
     await writer.drain()
     writer.close()
     await writer.wait_closed()

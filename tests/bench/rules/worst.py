@@ -156,6 +156,12 @@ SHAPES = (
         lambda share: _event(x=list(range(int(150_000 * share)))),
     ),
     Shape(
+        # Each rule is selected by one element, and walks through all of them.
+        "900 rules `some` that an array of 9 000 selects",
+        _many("some x (a == {} and b == -1)", 900),
+        lambda share: _event(x=[{"a": number, "b": number} for number in range(int(9_000 * share))]),
+    ),
+    Shape(
         "10 rules of 390 predicates, each of which selects the rule",
         _many(" or ".join(f'x{number} contains "no {{}}"' for number in range(390)), 10),
         lambda share: _batch(

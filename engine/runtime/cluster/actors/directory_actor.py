@@ -13,6 +13,7 @@ from engine.runtime.cluster.actors.serving_actor import ServingActor
 from engine.runtime.cluster.ray_nodes import RayNodes
 from engine.runtime.concurrency.threads import Threads
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.process.collector import freeze_present
 from engine.runtime.process.log_records import ForwardedLogs
 from engine.runtime.scheduler.scheduler import Scheduler
 from engine.runtime.scheduler.scheduler_service import SchedulerService
@@ -40,6 +41,7 @@ class DirectoryActor(ServingActor):
         many directories the service that starts this one has lost.
         """
         super().__init__(settings.transport)
+        freeze_present()
         self._shared_settings = shared_settings
         self._settings = settings
         self._lock = partial(FolderLock, settings.data, wait_s=settings.lock_wait_s, **service)

@@ -1,5 +1,6 @@
 """Plain records as log shippers send them: what is taken for one, its time, and what the answer counts."""
 
+import gzip
 import json
 from typing import Any
 
@@ -36,7 +37,10 @@ async def detector_of(caller: Caller, condition: str = "a == 1") -> str:
         (b'[\n{"a"\n:1},\n{"a":2}\n]\n', (2, 0, 1)),
         (b'{"a":1}\n{"a":2}\n\n  \r\n{"a":1}', (3, 0, 2)),
         (b'{"a":1}\r\n{"a":1}\r\n', (2, 0, 2)),
+        (b'\xef\xbb\xbf{"a":1}\r\n{"a":1}', (2, 0, 2)),
+        (b'\xef\xbb\xbf[{"a":1}]', (1, 0, 1)),
         (b"[]", (0, 0, 0)),
+        (b"\xef\xbb\xbf", (0, 0, 0)),
         (b"", (0, 0, 0)),
         (b" \n\t\r\n", (0, 0, 0)),
     ],
@@ -80,6 +84,22 @@ async def test_if_all_are_refused_the_answer_is_the_first_refusal(caller: Caller
     assert counts(await ingest(caller, detector, [late, {"t": NOON_MS}], "?time=t")) == (1, 1, 0)
 
 
+async def test_what_to_send_instead_is_told(caller: Caller) -> None:
+    detector = await detector_of(caller)
+    said = await ingest(caller, detector, b'{"a":1} {"a":2}')
+    assert said.codes == [1000]
+    assert said.texts[0].endswith(
+        "; each record stands on a line of its own (`curl -d` joins lines, `curl --data-binary` does not)"
+    )
+    assert "line of its own" not in (await ingest(caller, detector, b'{"a":1},')).texts[0]
+    for body in (b"[]", b'{"a":1}'):
+        said = await ingest(caller, detector, gzip.compress(body))
+        assert (said.codes, said.texts) == (
+            [1000],
+            ["the body is gzip, but its `Content-Encoding` does not say so"],
+        )
+
+
 async def test_at_most_twenty_refusals_are_told(caller: Caller, settings: Any) -> None:
     detector = await detector_of(caller)
     said = await ingest(caller, detector, b'{"a":1}\n' + b"7\n" * (settings.max_batch_events - 1))
@@ -112,6 +132,8 @@ async def test_records_are_evaluated_by_their_times_and_answered_in_the_order_of
     [
         *(f"{NOON}Z", f"{NOON}", f"{NOON}.000000999Z", "2024-03-04T13:00:00+01:00", "20240304T120000Z"),
         *(NOON_MS // 1000, NOON_MS / 1000, NOON_MS, NOON_MS * 1_000, NOON_MS * 1_000_000),
+        # As journald and CSV have them.
+        *(f"{NOON_MS // 1000}.000", f"{NOON_MS}", f"{NOON_MS}000", f"{NOON_MS}000000", f" {NOON_MS} "),
     ],
 )
 async def test_times_of_each_kind_are_read(caller: Caller, time: Any) -> None:
@@ -133,7 +155,9 @@ async def test_times_are_precise_to_a_microsecond(caller: Caller) -> None:
     assert counts(said) == (2, 0, 1)
 
 
-@pytest.mark.parametrize("time", [None, True, "noon", "", [], {}, 1e300, 10**400, "0000-01-01"])
+@pytest.mark.parametrize(
+    "time", [None, True, "noon", "", [], {}, 1e300, 10**400, "0000-01-01", "1e300", "9" * 30, "9" * 5_000]
+)
 async def test_what_is_no_time_is_refused(caller: Caller, time: Any) -> None:
     detector = await detector_of(caller)
     said = await ingest(caller, detector, [{"a": 1, "t": time}, {"a": 1, "t": NOON_MS}], "?time=t")

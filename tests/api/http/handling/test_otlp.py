@@ -232,12 +232,15 @@ def wrapped(tag: int, data: bytes) -> bytes:
     return bytes([tag]) + otlp_protobuf._as_varint(len(data)) + data
 
 
-def nested(depth: int) -> bytes:
-    """Give a request with a record whose body is an array in so many others."""
-    value = b"\x18\x01"
-    for _ in range(depth):
-        value = wrapped(0x2A, wrapped(0x0A, value))
-    return wrapped(0x0A, wrapped(0x12, wrapped(0x12, wrapped(0x2A, value))))
+def nested(*depths: int) -> bytes:
+    """Give a request with records whose bodies are arrays in so many others."""
+    records = b""
+    for depth in depths:
+        value = b"\x18\x01"
+        for _ in range(depth):
+            value = wrapped(0x2A, wrapped(0x0A, value))
+        records += wrapped(0x12, wrapped(0x2A, value))
+    return wrapped(0x0A, wrapped(0x12, records))
 
 
 @pytest.mark.parametrize(
@@ -251,8 +254,6 @@ def nested(depth: int) -> bytes:
         (b"\xff" * 11, "a number has too many bytes"),
         (b"\x80" * 10 + b"\x01", "a number has too many bytes"),
         (b'{"resourceLogs":[]}', "protobuf"),
-        (nested(65), "nested more than 64 deep"),
-        (request_of({"severity_text": "x"}).SerializeToString().replace(b"x", b"\xff"), "not valid UTF-8"),
     ],
 )
 def test_what_is_no_protobuf_of_logs_is_refused(body: bytes, said: str) -> None:
@@ -285,6 +286,60 @@ def test_the_answer_is_what_the_library_of_the_project_reads() -> None:
         other = json_format.Parse(otlp_logs.partial_success(count, said), answer()).partial_success
         assert other == read
     assert otlp_logs.partial_success(0, "") == b"{}"
+
+
+def test_bytes_that_are_no_utf_8_are_replaced_and_lose_no_record() -> None:
+    request = request_of({"severity_text": "xy", "attributes": {"xa": "xb"}}, {}, resource={"r": "x"})
+    first, other = events(request.SerializeToString().replace(b"x", b"\xff"))
+    assert first["fields"] == {"severity": "\ufffdy", "\ufffda": "\ufffdb", "resource.r": "\ufffd"}
+    assert other["fields"] == {"resource.r": "\ufffd"}
+
+
+def test_half_a_character_in_json_is_replaced_and_loses_no_record() -> None:
+    text = r"\ud83d\uDE00 \ud83d \\ud83d \\\uDE00\ud83d\n\ud83d\ud83d\ude00"
+    record = f'{{"severityText":"{text}"}}'
+    body = f'{{"resourceLogs":[{{"scopeLogs":[{{"logRecords":[{record},{{}}]}}]}}]}}'.encode()
+    event, _other = events(body, in_protobuf=False)
+    with pytest.raises(Refusal, match="surrogate"):
+        events(body + b" " * otlp_logs.MENDED_BYTES_MAX, in_protobuf=False)
+    assert event["fields"]["severity"] == "\U0001f600 \ufffd \\ud83d \\\ufffd\ufffd\n\ufffd\U0001f600"
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"resourceLogs": None},
+        {"resourceLogs": [{"resource": None, "scopeLogs": None}]},
+        {"resourceLogs": [{"resource": {"attributes": None}, "scopeLogs": [{"logRecords": None}]}]},
+    ],
+)
+def test_null_in_json_is_what_is_not_there(document: Any) -> None:
+    assert events(json.dumps(document).encode(), in_protobuf=False) == []
+
+
+def test_null_in_a_record_in_json_is_what_is_not_there() -> None:
+    names = ("timeUnixNano", "observedTimeUnixNano", "severityNumber", "severityText", "body", "attributes")
+    record = dict.fromkeys((*names, "traceId", "spanId", "eventName"))
+    scope = {"scope": {"name": None, "version": None}, "logRecords": [record]}
+    document = {"resourceLogs": [{"scopeLogs": [scope]}]}
+    assert events(json.dumps(document).encode(), in_protobuf=False) == [{"fields": {}, "timestamp_ms": 5_000}]
+
+
+@pytest.mark.parametrize(
+    ("value", "meant"),
+    [
+        ({"doubleValue": "2.5"}, 2.5),
+        ({"doubleValue": "-1e3"}, -1000.0),
+        ({"doubleValue": "NaN"}, "NaN"),
+        ({"doubleValue": "1e999"}, "Infinity"),
+        ({"arrayValue": {"values": None}}, []),
+        ({"kvlistValue": {"values": [{"key": None, "value": {"intValue": "7"}}]}}, {"": 7}),
+    ],
+)
+def test_values_in_json_are_read_as_protobuf_s_json_has_them(value: Any, meant: Any) -> None:
+    document = {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": value}]}]}]}
+    [event] = events(json.dumps(document).encode(), in_protobuf=False)
+    assert event["fields"]["body"] == meant
 
 
 async def sent(caller: Caller, detector: str, body: bytes, **headers: str) -> Any:
@@ -324,6 +379,32 @@ async def test_records_are_evaluated_by_their_times_and_the_refused_ones_are_cou
     reply = await sent(caller, detector, request_of({"time_unix_nano": 1}).SerializeToString())
     partial = logs_service_pb2.ExportLogsServiceResponse.FromString(reply.content).partial_success
     assert (reply.status_code, partial.rejected_log_records) == (200, 1)
+
+
+@pytest.mark.parametrize("in_protobuf", [True, False])
+@pytest.mark.parametrize(("depth", "is_taken"), [(62, True), (63, False), (65, False), (70, False)])
+async def test_a_record_that_is_nested_too_deep_is_refused_alone(
+    caller: Caller, depth: int, *, is_taken: bool, in_protobuf: bool
+) -> None:
+    detector = await caller.detector()
+    await caller.rule(detector, "not exists x", notify=True)
+    if in_protobuf:
+        body, media_type = nested(depth, depth) + nested(1), PROTOBUF
+    else:
+        value = '{"intValue":1}'
+        for level in range(depth):
+            kind, element = [("array", value), ("kvlist", f'{{"key":"k","value":{value}}}')][level % 2]
+            value = f'{{"{kind}Value":{{"values":[{element}]}}}}'
+        records = f'{{"body":{value}}},{{"attributes":[{{"key":"a","value":{value}}}]}},{{}}'
+        body = f'{{"resourceLogs":[{{"scopeLogs":[{{"logRecords":[{records}]}}]}}]}}'.encode()
+        media_type = "application/json"
+    reply = await sent(caller, detector, body, Content_Type=media_type)
+    assert reply.status_code == 200
+    for place in (b"0", b"1"):
+        said = b"log record %b: 1000 the record is nested more than 64 deep" % place
+        assert (said in reply.content) != is_taken
+    feed = await caller("GET", f"/api/detectors/{detector}/firings")
+    assert len(feed.result["firings"]) == (3 if is_taken else 1)
 
 
 @pytest.mark.parametrize(

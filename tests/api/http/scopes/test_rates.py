@@ -28,6 +28,10 @@ async def spend(caller: Caller, detector: str, kind: str, events: int) -> Any:
             return await caller("POST", f"{path}/tick", {"timestamp_ms": 0})
         case "ingest":
             return await caller("POST", f"{path}/ingest", [{} for _ in range(events)])
+        case "ingest with a byte order mark":
+            return await caller(
+                "POST", f"{path}/ingest", content=b"\xef\xbb\xbf[%b]" % b",".join([b"{}"] * events)
+            )
         case "ingest of lines":
             return await caller("POST", f"{path}/ingest", content=b"{}\n\n" * events)
         case _:
@@ -45,6 +49,7 @@ async def spend(caller: Caller, detector: str, kind: str, events: int) -> Any:
         ("evaluate/batch?dry_run=true", 3),
         ("evaluate/batch?details=true", 3),
         ("ingest", 3),
+        ("ingest with a byte order mark", 3),
         ("ingest of lines", 3),
     ],
 )

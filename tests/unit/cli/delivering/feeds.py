@@ -34,6 +34,8 @@ class Feeds:
     revoked: bool = False
     failing: Callable[[], bool] = lambda: False
     """Whether a request or a stream fails just now."""
+    away: set[str] = field(default_factory=set)
+    """The ids of the detectors whose feeds cannot be read just now."""
 
     def detector(self, name: str, before: int = 0) -> str:
         """Create a detector that has fired so many times."""
@@ -53,7 +55,7 @@ class Feeds:
     async def __call__(self, request: httpx.Request) -> httpx.Response:
         if self.revoked:
             return _refused(401, 1101, "the token is unknown or revoked")
-        if self.failing():
+        if self.failing() or self.away & {*request.url.path.split("/")}:
             return _refused(503, 1501, "the detector is starting")
         match request.url.path.split("/")[2:]:
             case ["detectors"]:

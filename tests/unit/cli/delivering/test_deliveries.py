@@ -1,124 +1,18 @@
 """Each firing is delivered at least once and in order, whatever fails, and no feed waits for another."""
 
 import asyncio
-import itertools
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import httpx
-import msgspec
 import pytest
 
-from api.cli.delivering.deliveries import DeadLetters, Deliveries, Figures
-from api.cli.delivering.places import Places
-from api.cli.delivering.targets import Appended, Webhook
-from api.cli.delivering.templates import FORMS
-from rule_detector_client import AsyncClient, ServiceError
+from rule_detector_client import ServiceError
 from tests.unit.cli.delivering.feeds import Feeds, Receiver, Reset
+from tests.unit.cli.delivering.runs import OK, Run
 
 pytestmark = pytest.mark.skipping_clock
-OK = httpx.Response(200)
-
-
-async def no_body() -> AsyncIterator[bytes]:
-    for part in ():
-        yield part
-
-
-@dataclass
-class Run:
-    """Deliveries from feeds to a receiver, run after run with the same files."""
-
-    feeds: Feeds
-    folder: Path
-    receiver: Receiver = field(default_factory=Receiver)
-    names: list[str] | None = None
-    dead_after: int = 0
-    said: list[str] = field(default_factory=list)
-    timeout_s: float = 30.0
-
-    def deliveries(self) -> Deliveries:
-        async def receive(request: httpx.Request) -> httpx.Response:
-            try:
-                response = await self.receiver(request)
-            except Reset:
-                raise httpx.ReadError("reset") from None
-            # As from a socket, its body is not read yet.
-            return httpx.Response(response.status_code, headers=response.headers, content=no_body())
-
-        http = httpx.AsyncClient(transport=httpx.MockTransport(receive))
-        target = Webhook(http, httpx.URL("https://hooks.example/secret"), "key", self.timeout_s)
-        self.figures = Figures()
-        dead = DeadLetters(Appended(self.folder / "dead"), self.dead_after) if self.dead_after else None
-        return Deliveries(
-            AsyncClient("http://s", "t", transport=httpx.MockTransport(self.feeds)),
-            target,
-            FORMS["generic"],
-            Places(self.folder / "state", target.sync, every=self.names is None),
-            dead,
-            self.figures,
-            self.said.append,
-            self.names,
-        )
-
-    @asynccontextmanager
-    async def running(self, *, crash: bool = False) -> AsyncIterator["asyncio.Task[None]"]:
-        """Deliver meanwhile; at the end as after SIGTERM, or after a crash."""
-        stop = asyncio.Event()
-        deliveries = self.deliveries()
-        task = asyncio.create_task(deliveries.run(stop))
-        try:
-            yield task
-            if crash:
-                deliveries.places.save = lambda: None
-                task.cancel()
-            stop.set()
-            await asyncio.wait([task])
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-        if not crash:
-            await task
-
-    @asynccontextmanager
-    async def following(self, detector: str, at: int = 0) -> AsyncIterator["asyncio.Task[None]"]:
-        """Deliver meanwhile, from when the place of the only detector is kept."""
-        async with self.running() as task:
-            await self.until(lambda: self.places() == {detector: at}, task)
-            yield task
-
-    async def until(self, holds: Callable[[], object], task: "asyncio.Task[None]") -> None:
-        """Wait until something holds; fail if the deliveries end before."""
-        for _ in range(200_000):
-            if holds():
-                return
-            if task.done():
-                await task
-                raise AssertionError("it has ended")
-            await asyncio.sleep(0.5)
-        raise AssertionError(self.said)
-
-    def places(self) -> dict[str, int]:
-        state = self.folder / "state"
-        return msgspec.json.decode(state.read_bytes())["places"] if state.exists() else {}
-
-    def figure(self, name: str, detector: str) -> float:
-        value = self.figures.registry.get_sample_value(
-            f"rule_detector_deliver_{name}", {"detector": detector}
-        )
-        assert value is not None
-        return value
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    return Run(Feeds(), tmp_path)
 
 
 async def test_it_begins_at_the_newest_and_goes_on_where_it_ended(run: Run) -> None:
@@ -219,92 +113,6 @@ async def test_a_target_that_fails_for_one_detector_does_not_hold_up_others(run:
     assert run.places() == {one: 0, slow: 0, other: 20}
 
 
-@pytest.mark.parametrize("by", ["seconds", "date"])
-async def test_a_target_is_left_alone_as_long_as_it_asks(run: Run, by: str) -> None:
-    in_an_hour = datetime.now(UTC) + timedelta(seconds=700)
-    header = "600" if by == "seconds" else format_datetime(in_an_hour, usegmt=True)
-    times_s: list[float] = []
-
-    def answer(_body: Any) -> httpx.Response:
-        times_s.append(asyncio.get_running_loop().time())
-        return httpx.Response(429, headers={"Retry-After": header}) if len(times_s) == 1 else OK
-
-    run.receiver.answer = answer
-    one = run.feeds.detector("logins")
-    async with run.following(one) as task:
-        run.feeds.fire(one)
-        await run.until(lambda: run.receiver.taken, task)
-    assert 600 <= times_s[1] - times_s[0] < 800
-
-
-async def test_waits_double_up_to_a_minute_and_differ(run: Run) -> None:
-    times_s: list[float] = []
-
-    def answer(_body: Any) -> httpx.Response:
-        times_s.append(asyncio.get_running_loop().time())
-        return OK if len(times_s) == 15 else httpx.Response(500)
-
-    run.receiver.answer = answer
-    one = run.feeds.detector("logins")
-    async with run.following(one) as task:
-        run.feeds.fire(one)
-        await run.until(lambda: run.receiver.taken, task)
-    waits = [after - before for before, after in itertools.pairwise(times_s)]
-    for number, wait in enumerate(waits):
-        longest_s = min(2**number, 60)
-        assert longest_s / 2 <= wait < longest_s + 1
-    assert len({round(wait, 3) for wait in waits[-6:]}) > 3
-    refused, taken = run.said
-    assert refused == "logins: the firing 1 is not delivered yet: https://hooks.example: it answered 500"
-    assert taken == "logins: the firing 1 is delivered, by attempt 15"
-
-
-FINAL = [301, 400, 401, 404, 410, 422]
-
-
-@pytest.mark.parametrize("status", FINAL)
-async def test_what_is_refused_for_good_is_a_dead_letter_after_its_attempts(run: Run, status: int) -> None:
-    run.receiver.answer = lambda body: OK if body["seq"] != 2 else httpx.Response(status)
-    run.dead_after = 3
-    one = run.feeds.detector("logins")
-    async with run.following(one) as task:
-        run.feeds.fire(one, 3)
-        await run.until(lambda: len(run.receiver.taken) == 2, task)
-    assert [msgspec.json.decode(each.content)["seq"] for each in run.receiver.requests] == [1, 2, 2, 2, 3]
-    [letter] = map(msgspec.json.decode, (run.folder / "dead").read_bytes().splitlines())
-    assert letter["reason"] == f"it answered {status}"
-    assert (letter["firing"]["seq"], letter["firing"]["detector"]) == (2, "logins")
-    assert run.figure("dead_letters_total", one) == 1
-    assert run.figure("delivered_total", one) == 2
-    assert "secret" not in "".join(run.said)
-
-
-@pytest.mark.parametrize("status", [408, 425, 429, 500, 503, 410])
-async def test_what_may_pass_and_all_without_a_file_for_dead_letters_is_tried_on(
-    run: Run, status: int
-) -> None:
-    run.dead_after = 0 if status == 410 else 1
-    run.receiver.answer = lambda _body: OK if len(run.receiver.requests) > 20 else httpx.Response(status)
-    one = run.feeds.detector("logins")
-    async with run.following(one) as task:
-        run.feeds.fire(one)
-        await run.until(lambda: run.receiver.taken, task)
-    assert run.figure("failed_attempts_total", one) == 20
-
-
-async def test_a_slow_target_is_tried_again(run: Run) -> None:
-    async def hang() -> httpx.Response:
-        await asyncio.sleep(1_000)
-        return OK
-
-    run.receiver.answer = lambda _body: OK if len(run.receiver.requests) > 1 else hang()
-    one = run.feeds.detector("logins")
-    async with run.following(one) as task:
-        run.feeds.fire(one)
-        await run.until(lambda: run.receiver.taken, task)
-    assert "it did not answer in time" in run.said[0]
-
-
 async def test_a_gap_is_told_and_counted(run: Run) -> None:
     one = run.feeds.detector("logins")
     async with run.following(one):
@@ -327,6 +135,58 @@ async def test_new_detectors_are_followed_from_their_beginning_also_over_a_resta
     async with run.running() as task:
         await run.until(lambda: len(run.receiver.taken) == 5, task)
     assert (run.receiver.seqs(new), run.receiver.seqs(newer)) == ([1, 2], [1, 2, 3])
+
+
+async def test_the_first_detector_is_new_also_after_a_crash_before_anything_else(run: Run) -> None:
+    async with run.running(crash=True) as task:
+        await run.until((run.folder / "state").exists, task)
+    new = run.feeds.detector("new", before=3)
+    async with run.running() as task:
+        await run.until(lambda: run.receiver.seqs(new) == [1, 2, 3], task)
+
+
+@pytest.mark.parametrize("crash", [False, True])
+async def test_a_detector_that_was_there_at_the_start_is_never_new(run: Run, *, crash: bool) -> None:
+    there, away = run.feeds.detector("there"), run.feeds.detector("away", before=3)
+    run.feeds.away.add(away)
+    async with run.running(crash=crash) as task:
+        await run.until(lambda: run.places() == {there: 0}, task)
+        await run.until(lambda: run.said, task)
+    assert run.said == ["away: it is not known yet what fired last: 1501 the detector is starting"]
+    run.feeds.away.clear()
+    async with run.running() as task:
+        await run.until(lambda: run.places() == {there: 0, away: 3}, task)
+        new = run.feeds.detector("new", before=2)
+        await run.until(lambda: run.receiver.seqs(new) == [1, 2], task)
+    assert run.receiver.seqs(away) == []
+
+
+async def test_it_tells_that_it_has_begun_once_all_places_are_kept(run: Run) -> None:
+    one, away = run.feeds.detector("one", before=3), run.feeds.detector("away", before=1)
+    run.feeds.away.add(away)
+    seen: list[dict[str, int]] = []
+    deliveries = run.deliveries()
+    deliveries.begun = lambda: seen.append(run.places())
+    stop = asyncio.Event()
+    task = asyncio.create_task(deliveries.run(stop))
+    await run.until(lambda: run.places() == {one: 3}, task)
+    await asyncio.sleep(100)
+    assert seen == []
+    run.feeds.away.clear()
+    await run.until(lambda: seen, task)
+    stop.set()
+    await task
+    assert seen == [{one: 3, away: 1}]
+
+
+async def test_a_detector_that_is_restored_after_it_was_deleted_is_followed_again(run: Run) -> None:
+    one = run.feeds.detector("one", before=2)
+    async with run.following(one, at=2) as task:
+        firings = run.feeds.firings[one]
+        run.feeds.delete(one)
+        await run.until(lambda: run.places() == {}, task)
+        run.feeds.names[one], run.feeds.firings[one] = "one", firings
+        await run.until(lambda: run.receiver.seqs(one) == [1, 2], task)
 
 
 async def test_only_named_detectors_are_followed_and_one_that_is_named_later_from_the_newest(

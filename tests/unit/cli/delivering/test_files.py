@@ -41,6 +41,7 @@ def test_places_are_found_again_and_a_second_process_is_refused(tmp_path: Path) 
     first.move("d", 7)
     first.move("e", 8)
     first.forget("e")
+    first.complete()
     with pytest.raises(PlacesError, match="another process delivers"):
         places(tmp_path / "state")
     first.close()
@@ -166,7 +167,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pyte
 
 
 def test_what_is_no_target_is_refused_and_not_repeated(tmp_path: Path) -> None:
-    for address in ("ftp://u:secret@host", "http://", "http://\x00secret"):
+    for address in ("ftp://u:secret@host", "http://", "http://\x00secret", "http://h:65536", "http://xn--"):
         with pytest.raises(TargetError) as raised:
             target_of(address, None, 1.0)
         assert "secret" not in str(raised.value)

@@ -156,6 +156,12 @@ def test_a_note_says_that_an_action_is_held_back_and_for_how_long() -> None:
     assert notes(65_000) == [held.format("0.000001"), None]
     assert notes(65_000.001) == [None, None]
 
+    zoned = Detector()
+    zoned.add_rule("zoned", "a == 1", every_secs=1, every_by=["$zone"])
+    zoned.evaluate({"a": 1}, 0, {"zone": "x"})
+    said = [explain(zoned, {"a": 1}, 0, {"zone": zone}).rules[0].node.note for zone in "xy"]
+    assert said == [held.format(1), None]
+
 
 # -- what would turn the verdict ----------------------------------------------------------------------------
 

@@ -102,6 +102,26 @@ def test_what_begins_anew_and_what_does_not() -> None:
     assert at(with_history, [1], a=1) == [(1, 0)], "its condition is another one"
 
 
+def test_a_rule_begins_anew_when_its_draft_is_promoted() -> None:
+    detector = detector_with("a == 1")
+    [rule] = detector.rules()
+    detector.add_rule("draft", "a >= 1", shadow=True, draft_of=rule.id)
+    assert at(detector, [0, 1], a=1) == [(0, 0)]
+    detector.promote(rule.id)
+    assert at(detector, [2, 3], a=1) == [(2, 0)]
+
+
+def test_a_rule_that_is_removed_leaves_nothing() -> None:
+    detector = Detector()
+    detector.add_rule("other", "a == 1")
+    before = detector.histories.bytes, detector.histories.live
+    rule_id = detector.add_rule("r", "down == true", every_secs=600, every_by=["host"])
+    assert len(at(detector, range(2), down=True, host="x" * 100)) == 1
+    detector.remove_rule(rule_id)
+    assert (detector.histories.bytes, detector.histories.live) == before
+    assert not detector.at_most_once.held_back
+
+
 def test_other_rules_act_beside_one_that_is_held_back_and_the_number_stands_behind_the_labels() -> None:
     detector = detector_with("a == 1", labels={"level": 7})
     detector.add_rule("plain", "a == 1")

@@ -586,9 +586,10 @@ class TestLongSilence:
         detector.evaluate({"host": 1, "beat": 1}, 1_020 * 60_000)
         assert told(detector, 1_022 * MINUTE) == [(1_021 * MINUTE, 1)]
 
-    def test_what_slices_share_turns_at_its_time_after_others_are_skipped(self) -> None:
+    @pytest.mark.parametrize("window", ["3h", "[30m, 3h]"])
+    def test_what_slices_share_turns_at_its_time_after_others_are_skipped(self, window: str) -> None:
         detector = timed(f"minute() in {[*range(1, 60, 2)]}")
-        condition = "per host (once within 9h exists beat) and not once within 3h deploy == 1"
+        condition = f"per host (once within 9h exists beat) and not once within {window} deploy == 1"
         rule_id = detector.add_rule("r", condition, timed=True)
         for host in (1, 2):
             detector.evaluate({"host": host, "beat": 1}, host)

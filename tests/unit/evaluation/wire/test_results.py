@@ -7,7 +7,9 @@ import msgpack
 import pytest
 
 from engine import Detector, Limits
+from engine.evaluation.wire import events as events_module
 from engine.evaluation.wire.events import Done, evaluate_batch_body, evaluate_lines
+from engine.evaluation.wire.records import Ingest, ingest
 from tests.differential.modes import index_from
 
 NAME = "n" * 200
@@ -64,6 +66,24 @@ def test_what_was_not_evaluated_can_be_sent_again_until_all_is_done(detector: De
         rounds += 1
     assert detector.events_seen == 100
     assert rounds > 5
+
+
+def test_a_batch_that_takes_too_long_ends_after_a_part_and_the_rest_can_be_sent_again(
+    detector: Detector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events_module, "BATCH_S", -1.0)
+    detector.limits = Limits()
+    first = events_module.FIRST_EVENTS
+    found, refused, _ = results(detector, events(first + 40, x=2))
+    assert refused == tuple(range(first, first + 40))
+    assert {one["errors"][0]["code"] for one in found[first:]} == {1400}
+    found, refused, _ = results(detector, events(first + 40, x=2)[first:])
+    assert (len(found), refused, detector.events_seen) == (40, (), first + 40)
+    lines = b"\n".join([json.dumps({"event": one}).encode() for one in events(first + 40, x=2)])
+    answer, refused = evaluate_lines(detector, lines)
+    assert (answer.result.count(b"\n"), refused) == (first - 1, tuple(range(first, first + 40)))
+    answer, refused = ingest(detector, Ingest(b'{"x":2}\n' * (first + 40)), 0)
+    assert (json.loads(answer.result)["refused"], len(refused)) == (40, 40)
 
 
 def test_the_first_event_is_evaluated_however_large_its_answer(detector: Detector) -> None:

@@ -18,7 +18,7 @@ from engine.runtime.contract.measures import Measures
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector import active_detector
+from engine.runtime.detector import active_detector, executor
 from engine.runtime.detector.executor import OperationExecutor
 from tests.local_runtime.catalogues import newborn
 from tests.local_runtime.owners import event
@@ -27,6 +27,13 @@ ID = "a" * 32
 
 
 LARGE = event(2, text="x" * 100_000)
+
+SHORT = [
+    *(ops.rules(), ops.rule(ID), ops.versions(ID), ops.explain(b"{}"), ops.dry_run(b"{}"), ops.firings(0)),
+    *(ops.add_rule("a", "x == 1"), ops.change_rule(ID, name="b"), ops.remove_rule(ID), ops.promote(ID)),
+    *(ops.put_rules([], dry_run=True), ops.put_rules([], prune=True), ops.relation("a"), ops.relations()),
+]
+"""Short requests which take the longer the more the detector holds."""
 
 
 def made(data: Path) -> OperationExecutor:
@@ -64,7 +71,9 @@ async def test_small_and_large_batches_are_executed_in_order(detector):
     [
         ("handle", ([LARGE],), True),
         ("handle", ([event(1)],), False),
+        ("handle", ([event(1), ops.evaluate_batch(b"{}"), ops.evaluate_lines(b"{}")],), False),
         ("handle", ([ops.tick(b'{"timestamp_ms": 1}')],), True),
+        *[("handle", ([event(1), one],), True) for one in SHORT],
         ("handle", ([Operation(ops.TICK_DUE, b"")],), True),
         ("passivate", (), True),
         ("discard", (), True),
@@ -76,6 +85,19 @@ async def test_only_a_small_batch_is_executed_in_the_event_loop(detector, method
     setattr(detector.executor, method, lambda *_: threads.append(threading.current_thread()) or "done")
     await getattr(detector, method)(*arguments)
     assert (threads != [threading.current_thread()]) is beside
+
+
+async def test_the_events_of_many_rules_are_evaluated_in_a_thread(detector, monkeypatch):
+    monkeypatch.setattr(executor, "_MANY_RULES", 1)
+    threads = []
+    await detector.activate(ID, 1)
+    handle = detector.executor.handle
+    detector.executor.handle = lambda *given: threads.append(threading.current_thread()) or handle(*given)
+    for name in ("one", "two"):
+        await detector.handle([ops.add_rule(name, "a == 1")])
+        await detector.handle([event(1)])
+    assert [one is threading.current_thread() for one in threads] == [False, True, False, False]
+    await detector.discard()
 
 
 async def test_work_of_the_executor_is_done_in_threads(detector):
@@ -127,19 +149,27 @@ async def test_detectors_that_share_a_worker_do_not_wait_for_each_others_disk(tm
     assert await waits
 
 
-@pytest.mark.parametrize(
-    ("others_wait", "took_s", "in_the_loop"), [(False, 0.0, True), (True, 0.0, False), (False, 0.03, False)]
-)
-async def test_a_batch_that_comes_alone_is_executed_in_the_loop_unless_the_last_one_was_slow(
-    tmp_path, others_wait, took_s, in_the_loop
-):
-    detector = DetectorThread(made(tmp_path), WorkerThreads(2), lambda: False, lambda: others_wait)
-    took = [took_s, 0.0, 0.0]
-    detector.executor.handle = lambda *_: time.sleep(took.pop(0)) or threading.current_thread()
-    await detector.handle([event(1)])
-    main = threading.current_thread()
-    assert (await detector.handle([event(2)]) is main) is in_the_loop
-    assert (await detector.handle([event(3)]) is main) is not others_wait
+@pytest.mark.parametrize("alone", [False, True])
+async def test_a_batch_waits_for_a_thread_if_others_wait_or_one_was_slow_lately(tmp_path, alone):
+    """What is dear and what is not may come in turns, so one quick batch does not end it."""
+    waits, now_s, took_s = False, 100.0, 0.0
+    detector = DetectorThread(
+        made(tmp_path), WorkerThreads(2), lambda: alone, lambda: waits, now_s=lambda: now_s
+    )
+    detector.executor.handle = lambda *_: time.sleep(took_s) or threading.current_thread()
+
+    async def in_the_loop() -> bool:
+        return await detector.handle([event(1)]) is threading.current_thread()
+
+    assert await in_the_loop()
+    waits = True
+    assert await in_the_loop() is alone, "there is no other one that could wait"
+    waits, took_s = False, 0.03
+    assert await in_the_loop(), "nobody knew that it would be slow"
+    took_s = 0.0
+    for later_s, expected in ((0.0, False), (2.9, False), (600.0, True)):
+        now_s = 100 + later_s
+        assert await in_the_loop() is expected
 
 
 @pytest.mark.parametrize(

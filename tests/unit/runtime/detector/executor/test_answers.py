@@ -8,6 +8,7 @@ from engine.evaluation.inspecting.states import StateAsked
 from engine.evaluation.wire.events import Done, Refused
 from engine.language.limits import Limits
 from engine.runtime.contract.requests import operations as ops
+from engine.runtime.detector import executor
 from tests.local_runtime.owners import ONE, codes, event
 from tests.unit.runtime.detector.executor.requests import add, answer, fired
 
@@ -51,6 +52,12 @@ def test_what_the_answers_of_a_reply_have_no_room_for_is_not_begun(make):
     assert actor._active.detector.events_seen == 2
     assert len(actor.handle(batch[2:]).answers) == 2
     assert len(actor.handle([event(9)] * 5).answers) == 5
+
+
+def test_operations_that_others_took_too_long_for_are_not_begun(actor, monkeypatch):
+    monkeypatch.setattr(executor, "BATCH_S", -1.0)
+    assert len(actor.handle([event(number) for number in range(5)]).answers) == 1
+    assert actor._active.detector.events_seen == 1
 
 
 def test_answers_that_fill_a_reply_to_the_last_byte_end_it(make):
