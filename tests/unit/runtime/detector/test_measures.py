@@ -48,7 +48,7 @@ def test_each_call_is_timed_with_all_that_it_waits_for(
         ACTIVATION_SECONDS: 1,
         JOURNAL_SYNC_SECONDS: 1,
         JOURNAL_SECONDS: 3,
-        BATCH_SECONDS: 5,
+        BATCH_SECONDS: 6,  # read once more before the second operation
         BATCH_OPERATIONS: 2,
         SNAPSHOT_PAUSE_SECONDS: 1,
         SNAPSHOT_SECONDS: 1,
