@@ -154,6 +154,8 @@ def set_up(settings: Settings) -> None:
         logger.handlers.clear()
         logger.propagate = True
         logger.setLevel(level)
+    # It says for each of its sockets that it runs, and how to quit, which the service does by itself.
+    logging.getLogger("hypercorn.error").setLevel(min(level, logging.WARNING))
 
 
 class _Formatter(logging.Formatter):

@@ -100,10 +100,14 @@ def _is_unread(error: OSError | ValueError) -> bool:
 def _copy(path: Path) -> Iterator[str]:
     """Yield the path of a copy of a file in memory. Raises OSError."""
     # Non-blocking, in case the path is a pipe: the event loop waits for this.
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+    opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        # Checked before `fdopen`, whose error for a folder names only the descriptor's number.
+        if not stat.S_ISREG(os.fstat(opened).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
-        content = file.read(_FILE_BYTES_MAX)
+        content = os.read(opened, _FILE_BYTES_MAX)
+    finally:
+        os.close(opened)
     with os.fdopen(os.memfd_create("certificate", os.MFD_CLOEXEC), "wb") as copy:
         copy.write(content)
         copy.flush()

@@ -40,7 +40,7 @@ def begin_folder(
         if must_exist and read_identity(folder, files) is None:
             raise WrongFolder(
                 f"{folder} on {socket.gethostname()} is no data folder yet: it has no id; is the right file "
-                "system mounted there?"
+                "system mounted there? if it is, start once without --existing-data"
             )
         files.make_folder(folder)
         refuse_unsafe(folder)
@@ -69,7 +69,7 @@ def read_identity(folder: Path, files: Files) -> str | None:
     if found is None:
         raise Damaged(
             f"{path} is damaged, so the folder's id is unknown; if this is the right folder, remove the "
-            "file while no service runs, and the next start gives the folder a new id"
+            "file while no service runs, and the next start without --existing-data gives the folder a new id"
         )
     return found[1].decode()
 

@@ -160,23 +160,33 @@ class _Plan:
         self.difference = self._new() if self._id is None else self._changes(self._id)
 
     def carry_out(self) -> None:
-        """Make the change. Raises ServiceError."""
-        if self._id is None:
-            self._id = self._client.send(calls.create_detector(self._wanted.detector)).id
+        """Make the change. Raises ServiceError; a new detector is deleted if any part of it is refused."""
+        if self._id is not None:
+            self._change(self._id)
+            return
+        self._id = self._client.send(calls.create_detector(self._wanted.detector)).id
+        try:
+            self._change(self._id)
+        except ServiceError as error:
+            if not error.in_doubt and error.status is not None:
+                self._client.send(calls.delete_detector(self._id))
+            raise
+
+    def _change(self, detector_id: str) -> None:
         # Relations are created before, and deleted after, the rules that use them.
         for relation in self.difference.relations:
             if not relation.is_removed:
                 tuples = self._wanted.relations[relation.name]
-                self._client.send(calls.put_relation(self._id, relation.name, tuples))
+                self._client.send(calls.put_relation(detector_id, relation.name, tuples))
         if self.difference.has_rules:
             # Without removals, unchanged rules need not be sent.
             prune = bool(self.difference.removed)
             names = {*self.difference.created, *(rule.name for rule in self.difference.changed)}
-            asked = calls.put_rules(self._id, self._bodies(None if prune else names), prune=prune)
+            asked = calls.put_rules(detector_id, self._bodies(None if prune else names), prune=prune)
             self._messages = self._client.send(asked).messages
         for relation in self.difference.relations:
             if relation.is_removed:
-                self._client.send(calls.delete_relation(self._id, relation.name))
+                self._client.send(calls.delete_relation(detector_id, relation.name))
 
     def warn(self) -> None:
         """Print the service's messages, except those that the shown difference makes redundant."""
@@ -194,6 +204,9 @@ class _Plan:
         # The conditions have not been parsed yet.
         for file in self._wanted.files:
             file.conditions()
+        for name, rule in self._wanted.rules.items():
+            if rule.draft_of and rule.draft_of not in self._wanted.rules:
+                raise CommandError(f"{quoted(name)}: draftOf: no file has a rule {quoted(rule.draft_of)}")
         return Difference(
             self._wanted.detector,
             is_new=True,

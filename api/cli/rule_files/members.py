@@ -80,6 +80,10 @@ class RuleMembers(Struct, frozen=True, forbid_unknown_fields=True):
     tests: list[RuleTest] | UnsetType = UNSET
     """Tests, which `rule-detector test` runs."""
 
+    def __post_init__(self) -> None:
+        if self.every_by is not UNSET and not self.every_secs:
+            raise ValueError("every_by: only a rule with `every_secs` has it")
+
     @property
     def text(self) -> str:
         """The condition as sent to the service: text or JSON."""

@@ -78,15 +78,23 @@ def _rows(relation: RelationFile, suffix: str, text: str) -> Iterator[tuple[str,
         return
     if relation.header or relation.types:
         raise RelationError("line 1: only CSV has `header` and `types`; name it .csv")
+    if suffix not in _JSON:
+        yield from values_in(text)
+        return
     for number, line in enumerate(text.split("\n"), 1):
-        line = line.strip()  # noqa: PLW2901 -- without blanks and carriage returns
-        if suffix in _JSON and line:
+        if line.strip():
             try:
                 yield f"line {number}", json.loads(line)
             except (ValueError, RecursionError):
                 raise RelationError(f"line {number}: it is not JSON") from None
-        elif line and not line.startswith("#"):
-            yield f"line {number}", line
+
+
+def values_in(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the values of a text with one in each line, each with its place."""
+    for number, line in enumerate(text.split("\n"), 1):
+        value = line.strip()
+        if value and not value.startswith("#"):
+            yield f"line {number}", value
 
 
 def _csv_rows(relation: RelationFile, text: str) -> Iterator[tuple[str, Any]]:

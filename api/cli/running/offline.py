@@ -7,6 +7,7 @@ import click
 
 from api.cli.messages import CommandError, counted, warn
 from api.cli.printing.output import Option
+from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import FolderInUse
 
 
@@ -81,6 +82,9 @@ def _copy(source: Path, target: Path, done: str, *, is_backup: bool = False) -> 
 
     copied = copy_data_folder(source, target, is_backup=is_backup)
     click.echo(f"{target}: {done} {counted(copied.detectors, 'detector')}, {copied.file_bytes / 1e6:.1f} MB.")
+    if is_backup:
+        # A service with `--existing-data` would take a folder without an id for a missing mount.
+        begin_folder(target)
     for damage in copied.damage:
         warn(damage)
     if copied.damage:

@@ -16,13 +16,15 @@ from api.cli.messages import CommandError, counted
 from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.output import Option, show, tell, value_text, yes_option
 from api.cli.recordings.times import iso
+from api.cli.rule_files.relations import values_in
 from api.cli.things.rules import detector_option
 from rule_detector_client import Client, Relation, calls
 from rule_detector_client.calls import Tuple
 from rule_detector_client.sending import Batches
 
 HEADER: Final = ("name", "tuples", "values in each", "changed at")
-_TYPES: Final = {".csv": "text/csv", ".ndjson": "application/x-ndjson", ".jsonl": "application/x-ndjson"}
+_NDJSON: Final = "application/x-ndjson"
+_TYPES: Final = {".csv": "text/csv"} | dict.fromkeys([".ndjson", ".jsonl", ".json"], _NDJSON)
 _CHANGED_AT_ONCE: Final = 2_000
 _CHANGED_BYTES: Final = 512 * 1024
 """The maximum number and approximate size of the tuples of one change, whose body is less than a megabyte."""
@@ -105,8 +107,8 @@ def put(
 ) -> None:
     """Create a relation from a FILE, or replace it, as one change.
 
-    FILE is CSV, NDJSON with a tuple in each line, or text with a value in each line; plain or gzipped. - is
-    standard input.
+    FILE is CSV, NDJSON with a tuple in each line, or text with a value in each line, without those that begin
+    with #; plain or gzipped. - is standard input.
     """
     body, kind = _body(file, form)
     asked = {"header": "true" if header else "", "types": types or ""}
@@ -180,7 +182,7 @@ def _given(tuples: tuple[str, ...], file: str | None) -> list[Tuple]:
     """Return the tuples of the command line and of a file. Raises click.UsageError, CommandError."""
     found = [_tuple(text) for text in tuples]
     if file is not None:
-        found += [_tuple(line) for line in _text(file).splitlines() if line.strip()]
+        found += [_tuple(line) for _, line in values_in(_text(file))]
     if not found:
         raise click.UsageError("Give a TUPLE or `--file`.")
     return found
@@ -198,12 +200,11 @@ def _tuple(text: str) -> Tuple:
 def _body(file: str, form: str | None) -> tuple[bytes, str]:
     """Return a body and its content type. Raises CommandError."""
     suffix = Path(file.removesuffix(".gz")).suffix.lower()
-    kind = {"csv": "text/csv", "ndjson": "application/x-ndjson"}.get(form or "")
+    kind = {"csv": "text/csv", "ndjson": _NDJSON}.get(form or "")
     kind = kind or (None if form else _TYPES.get(suffix))
     if kind is not None:
         return _bytes(file), kind
-    values = (line.strip() for line in _text(file).splitlines())
-    return b"".join(msgspec.json.encode(value) + b"\n" for value in values if value), "application/x-ndjson"
+    return b"".join(msgspec.json.encode(value) + b"\n" for _, value in values_in(_text(file))), _NDJSON
 
 
 def _bytes(file: str) -> bytes:

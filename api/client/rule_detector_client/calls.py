@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final, Literal, TypedDict, Unpack
 from urllib.parse import quote, urlencode
 
@@ -321,7 +322,7 @@ def undrain_node(node: str) -> Call[dict[str, Any]]:
 def evaluate(
     detector_id: str,
     fields: Mapping[str, Any],
-    timestamp_ms: float,
+    timestamp_ms: float | datetime,
     variables: Mapping[str, Any] | None = None,
     *,
     key: str = "",
@@ -357,7 +358,7 @@ def ingest(
     return Call("POST", path, typed(Ingested), b"\n".join(lines), key, "application/x-ndjson")
 
 
-def tick(detector_id: str, timestamp_ms: float, *, key: str = "") -> Call[EventResult]:
+def tick(detector_id: str, timestamp_ms: float | datetime, *, key: str = "") -> Call[EventResult]:
     """Move the clock without an event; the actions are those of timed rules that fire because of it."""
     body = b"{%b}" % time_json(timestamp_ms)
     return Call("POST", _of(detector_id, "tick"), with_messages(EventResult), body, key)
@@ -366,7 +367,7 @@ def tick(detector_id: str, timestamp_ms: float, *, key: str = "") -> Call[EventR
 def explain(
     detector_id: str,
     fields: Mapping[str, Any] | msgspec.Raw,
-    timestamp_ms: float,
+    timestamp_ms: float | datetime,
     variables: Mapping[str, Any] | None = None,
     *,
     rule_id: str | None = None,

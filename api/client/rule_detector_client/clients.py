@@ -195,12 +195,13 @@ class Client:
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         options = _http_options(url, token, ca_file)
-        self._http = httpx.Client(transport=transport, **options)
+        self._connected = partial(httpx.Client, transport=transport, **options)
+        self._http, self._process = self._connected(), os.getpid()
         self._service = _Service(
             token,
             options,
-            partial(opened_at_once, self._http),
-            request=_at_once(self._http.request),
+            self._opened,
+            request=self._request,
             sleep=_at_once(sleep),
             patience_s=patience_s,
             now_s=now_s,
@@ -215,7 +216,19 @@ class Client:
 
     def close(self) -> None:
         """Close the connections."""
-        self._http.close()
+        self._own().close()
+
+    def _own(self) -> httpx.Client:
+        """Return this process's connections: those of the one that forked it bring its answers."""
+        if self._process != os.getpid():
+            self._http, self._process = self._connected(), os.getpid()
+        return self._http
+
+    async def _request(self, *arguments: Any, **options: Any) -> httpx.Response:
+        return self._own().request(*arguments, **options)
+
+    def _opened(self, path: str, **how: Any) -> AsyncGenerator[httpx.Response | bytes, None]:
+        return opened_at_once(self._own(), path, **how)
 
     def send(self, call: Call[T]) -> T:
         """Carry out one call and return its result. Raises ServiceError."""

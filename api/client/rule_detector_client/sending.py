@@ -6,6 +6,7 @@ Sends events in batches of bounded size, each with an idempotency key, and split
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import httpx
@@ -161,10 +162,10 @@ _FULL: Final = 1400
 
 
 class Event(msgspec.Struct, frozen=True):
-    """An event. Its fields are a mapping, or JSON in a msgspec.Raw."""
+    """An event. Its fields are a mapping, or JSON in a msgspec.Raw; its time may be a zoned datetime."""
 
-    fields: dict[str, Any] | msgspec.Raw
-    timestamp_ms: float
+    fields: Mapping[str, Any] | msgspec.Raw
+    timestamp_ms: float | datetime
 
     def json(self) -> bytes:
         """Return the event as JSON for a batch, with numbers converted like in the library.

@@ -17,6 +17,7 @@ import h11
 import httpx
 import msgspec
 
+from .call import path_of
 from .results import Entry, Envelope, EventResult, ServiceError
 from .sending import OUTCOME_UNKNOWN, Event
 
@@ -53,7 +54,8 @@ class _Reader:
         self._http = h11.Connection(h11.CLIENT)
         self._url = url
         host = url.netloc.decode("ascii")
-        path = f"{url.path.rstrip('/')}/api/detectors/{detector_id}/evaluate/batch"
+        base = url.raw_path.decode("ascii").rstrip("/")
+        path = base + path_of("detectors", detector_id, "evaluate", "batch")
         headers = [
             ("Host", host),
             ("Authorization", f"Bearer {token}"),

@@ -1,7 +1,7 @@
 // Signs in, and shows the view that the address names: #/, #/cluster or #/d/DETECTOR/VIEW.
 
 import { field, failure, h, say, unsay } from "./shared/dom.js";
-import { call, learnBounds, session, signedIn, signIn, signOut } from "./shared/service.js";
+import { call, learnBounds, passes, ServiceError, session, signedIn, signIn, signOut } from "./shared/service.js";
 import { clusterView } from "./views/cluster.js";
 import { detectorsView } from "./views/detectors.js";
 import { eventView } from "./views/event.js";
@@ -21,6 +21,7 @@ const VIEWS = {
 };
 
 const SLOW_MS = 2000;
+const AGAIN_MS = 2000;
 
 const main = document.getElementById("main");
 const page = document.getElementById("page");
@@ -58,7 +59,9 @@ async function show() {
       if (document.activeElement === document.body) main.focus({ preventScroll: true });
     }
   } catch (error) {
-    if (!signal.aborted) main.replaceChildren(failure(error));
+    if (signal.aborted) return;
+    main.replaceChildren(failure(error));
+    if (error instanceof ServiceError && passes(error)) setTimeout(() => signal.aborted || show(), AGAIN_MS);
   } finally {
     clearTimeout(slow);
     loaded();
@@ -101,8 +104,11 @@ function signInForm() {
     h("button", { type: "submit", class: "first" }, "Sign in"));
 }
 
-signOutButton.addEventListener("click", signOut);
-session.addEventListener("ended", show);
+signOutButton.addEventListener("click", () => signOut());
+session.addEventListener("ended", (event) => {
+  show();
+  main.querySelector("[role=alert]").textContent = event.detail;
+});
 window.addEventListener("hashchange", () => {
   // What failed, failed in the view that is left.
   unsay(".failed");

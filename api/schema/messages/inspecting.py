@@ -67,6 +67,7 @@ class Moment(Struct):
     """An event on a timeline. `verdicts` has a value for each row: null if the event has no key for it."""
 
     number: int
+    """Counts the events of the detector, from 1."""
     time_ms: float
     verdict: bool
     verdicts: list[bool | None]

@@ -135,7 +135,7 @@ class Predicates:
             case language.Ref(fact, op, reference):
                 value, other = self.value(fact), self.value(reference)
                 if value is None or other is None:
-                    return []
+                    return self._missing(predicate)
                 if op in {"in", "nin"}:
                     return [] if type(other) is list else [f"{_is(reference, other)}, not an array"]
                 if json_type(value) == json_type(other):
@@ -154,7 +154,7 @@ class Predicates:
                 return self._about_elements(predicate, self.value(fact))
             case language.InRelation(relation, _):
                 found = {name: self.value(name) for name in self.names(predicate)}
-                notes = [
+                notes = self._missing(predicate) + [
                     f"{_is(name, value)}, which no relation holds"
                     for name, value in found.items()
                     if value is not None and key_of(value) is None
@@ -164,6 +164,11 @@ class Predicates:
                 return notes
             case _:
                 assert_never(predicate)
+
+    def _missing(self, predicate: Predicate) -> list[str]:
+        """Say which of several names have no value; that the only one has none shows without."""
+        names = dict.fromkeys(self.names(predicate))
+        return [f"{quoted(name)} is missing" for name in names if len(names) > 1 and self.value(name) is None]
 
     def _is_nowhere(self, relation: str) -> bool:
         return relation not in self._sent and relation not in self._needs.stored

@@ -39,7 +39,7 @@ class Moment(NamedTuple):
     """An event on a timeline."""
 
     number: int
-    """Counts the events of the timeline, from 1. Missing numbers are those of events that were left out."""
+    """Counts the events of the detector, so that it grows where a timeline begins anew, too."""
     time_us: int
     verdict: bool
     """Whether the rule fires."""
@@ -60,22 +60,19 @@ class Timeline:
         self.moments = deque[Moment](maxlen=EVENTS_KEPT)
         self.looked_at_s: float
         """Set at each look."""
-        self.count = 0
-        """The number of events so far, including those that were left out."""
         self._key = [(split_name(name), value) for name, value in key.items()]
 
     def concerns(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
         """Whether an event has the key."""
         return all(equal(value_of(name, fields, sent), value) for name, value in self._key)
 
-    def add(self, node: Node, time_us: int) -> None:
+    def add(self, number: int, node: Node, time_us: int) -> None:
         """Add an event at which the condition is as explained."""
         nodes = dict(_nodes(node, ()))
         verdicts = {row: each.verdict for row, each in nodes.items()}
         key = next((each.key for each in nodes.values() if each.key), {})
-        self.count += 1
         rows = tuple(map(verdicts.get, self.rows))
-        self.moments.append(Moment(self.count, time_us, node.verdict, rows, key))
+        self.moments.append(Moment(number, time_us, node.verdict, rows, key))
 
 
 class Timelines:
@@ -120,10 +117,7 @@ class Timelines:
         self._end_unseen()
         self._add_credit()
         for (rule_id, _), timeline in self._timelines.items():
-            if not timeline.concerns(fields, sent):
-                continue
-            if self._credit_s <= 0:
-                timeline.count += 1
+            if self._credit_s <= 0 or not timeline.concerns(fields, sent):
                 continue
             begun_s = self._work_s()
             self._explain(rule_id, timeline, fields, timestamp_ms, sent)
@@ -144,7 +138,7 @@ class Timelines:
             return
         [explained] = explanation.rules
         if explained.rule.enabled and explained.rule.condition is timeline.condition:
-            timeline.add(explained.node, explanation.time_us)
+            timeline.add(self._detector.events_seen + 1, explained.node, explanation.time_us)
 
     def _add_credit(self) -> None:
         now_s = self._clock_s()

@@ -124,7 +124,7 @@ async def _answers(actor: RayActor) -> bool:
 
 
 def _away(error: Exception) -> ActorDied:
-    return ActorDied(f"it cannot be reached: {str(error) or 'it does not answer'}")
+    return ActorDied(str(error) or "it does not answer")
 
 
 _BEATS: Final = 12

@@ -5,6 +5,7 @@ import dataclasses
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ from engine.runtime.front_end.backend import Backend
 from engine.runtime.front_end.scheduler_client import SchedulerClient, Unreachable
 from engine.runtime.process.log_records import LOGGED, Logged
 from engine.runtime.process.processes import Process
+from engine.runtime.scheduler.workers.cluster_nodes import AVOIDED_S
 from engine.runtime.transport.link import Note
 from engine.runtime.transport.link_client import LinkClient
 from snapshots.errors import StorageError
@@ -68,6 +70,10 @@ class RayDirectory:
         """The node of the last directory, which may be lost too."""
         self._lost = 0
         """How many directories were lost."""
+        self._node = ""
+        """The node that was last chosen for a directory."""
+        self._failed_s: dict[str, float] = {}
+        """When a directory last failed to start, by node, oldest first: Ray may take a dead one for alive."""
         self._leaving = False
         """Whether this service has ended the directory itself."""
         self._getting: asyncio.Future[Any] | None = None
@@ -139,7 +145,18 @@ class RayDirectory:
         found = self._found
         if found is not None and found.actor.actor == actor.actor and found.is_watched:
             return found
-        places, beats = await self._reach.connect(actor, node)
+        try:
+            places, beats = await self._reach.connect(actor, node)
+        except ActorDied as error:
+            if self._node and (found is None or found.actor.actor != actor.actor):
+                _log.warning(
+                    "the directory does not answer (%s); for a while, none is started on the node %s",
+                    error,
+                    self._node[:12],
+                )
+                self._failed_s.pop(self._node, None)
+                self._failed_s[self._node] = time.monotonic()
+            raise
         self._lost_on = places.address.node
         if found is not None:
             found.watching.cancel()
@@ -169,7 +186,10 @@ class RayDirectory:
     def _where(self) -> Any:
         """Return Ray's scheduling option for the node where the next directory is likely to last longest."""
         here = ray.get_runtime_context().get_node_id()
-        node = node_for_directory(look(), here, lost_on=self._lost_on)
+        since_s = time.monotonic() - AVOIDED_S
+        failed = [node for node, at_s in self._failed_s.items() if at_s > since_s]
+        node = node_for_directory(look(), here, self._lost_on, failed)
+        self._node = node or ""
         return "DEFAULT" if node is None else NodeAffinitySchedulingStrategy(node, soft=True)
 
     def _prepare(self) -> None:

@@ -1,6 +1,6 @@
 """The nodes of the cluster: what Ray knows of them, which are drained, and how to run a function on one."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final, Literal, TypeVar
 
 import ray
@@ -104,16 +104,20 @@ def _drain(node: str, *, draining: bool) -> None:
         control_store().internal_kv_del(key, False, _KEYS, timeout=_ANSWER_S)
 
 
-def node_for_directory(nodes: Iterable[NodeFigures], here: str, lost_on: str = "") -> str | None:
+def node_for_directory(
+    nodes: Iterable[NodeFigures], here: str, lost_on: str = "", failed: Sequence[str] = ()
+) -> str | None:
     """Return the node on which to start a directory; None if Ray may choose any.
 
-    The node is alive and not drained. In order of preference: the last directory was not lost on it, it may
-    have workers, it is this process's own.
+    The node is alive and not drained. In order of preference: no directory has `failed` to start on it lately
+    (the latest comes last), the last directory was not lost on it, it may have workers, it is this process's
+    own.
     """
     takers = [node for node in nodes if node.alive and not node.draining]
 
-    def order(node: NodeFigures) -> tuple[bool, bool, bool, str]:
-        return node.id == lost_on, not node.cpus, node.id != here, node.id
+    def order(node: NodeFigures) -> tuple[int, bool, bool, bool, str]:
+        failure = failed.index(node.id) if node.id in failed else -1
+        return failure, node.id == lost_on, not node.cpus, node.id != here, node.id
 
     return min(takers, key=order).id if takers else None
 

@@ -133,7 +133,7 @@ class FolderFigures(msgspec.Struct, frozen=True):
 
     free_bytes: int
     total_bytes: int
-    free_inodes: int
+    free_inodes: Annotated[int, _doc("2**53 - 1 where the number of files has no limit, as on Btrfs.")]
 
 
 class ClusterFigures(msgspec.Struct, frozen=True):

@@ -28,6 +28,7 @@ from engine.runtime.scheduler.workers.detector_worker import DetectorWorker
 
 T = TypeVar("T")
 
+_FREE_INODES_MAX: Final = 2**53 - 1
 _ANSWER_S: Final = 1.0
 """The timeout of answers from workers, Ray and the file system."""
 _FRESH_S: Final = 1.0
@@ -133,8 +134,13 @@ class Census:
         return measured
 
     def _folder(self) -> FolderFigures:
-        found = os.statvfs(self._data)
-        return FolderFigures(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize, found.f_favail)
+        return folder_figures(os.statvfs(self._data))
+
+
+def folder_figures(found: os.statvfs_result) -> FolderFigures:
+    """Return what the system says of a file system, whose number of files may have no limit."""
+    free_inodes = found.f_favail if found.f_files else _FREE_INODES_MAX
+    return FolderFigures(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize, free_inodes)
 
 
 def _outcome(future: asyncio.Future[T]) -> T | None:

@@ -66,3 +66,10 @@ async def test_a_refused_event_has_its_errors_in_its_place(there: Wire, caller: 
     async with AsyncClient(url(there), BOOTSTRAP) as client:
         found = [result async for result in client.stream(detector, events)]
     assert [[entry.code for entry in result.errors] for result in found] == [[], [1001], []]
+
+
+async def test_a_detector_is_named_by_any_name(there: Wire, caller: Caller) -> None:
+    await caller("POST", "/api/detectors", {"name": "my shöp? / 1"})
+    async with AsyncClient(url(there), BOOTSTRAP) as client:
+        found = [result async for result in client.stream("name:my shöp? / 1", [Event({"a": 1}, 0)])]
+    assert [result.errors for result in found] == [[]]

@@ -31,7 +31,7 @@ def use(url: str, folder: Path) -> None:
     with Client(url, BOOTSTRAP) as client:
         shop = client.send(calls.create_detector("shop")).id
     text, rows, lines = folder / "blocked.txt", folder / "owns.csv", folder / "owns.ndjson.gz"
-    text.write_text("10.0.0.1\n\n 10.0.0.2 \n")
+    text.write_text("# Berlin\n10.0.0.1\n\n 10.0.0.2 \n")
     rows.write_text('user,n\n"a,b",1\nbob,2\n')
     lines.write_bytes(gzip.compress(b'["eve",3]\n'))
     assert runs(url, "put", "blocked", str(text)) == "The relation `blocked` has 2 tuples.\n"
@@ -39,6 +39,9 @@ def use(url: str, folder: Path) -> None:
     assert runs(url, "show", "owns") == '"a,b",1\nbob,2\n'
     assert runs(url, "show", "owns", "--limit", "1", "-o", "json") == '["a,b",1]\n'
     assert json.loads(runs(url, "put", "owns", str(lines), "-o", "json"))["tuples"] == 1
+    document = folder / "owns.json"
+    document.write_text('{"tuples": [["eve", 3]]}')
+    assert "1001 line 1: expected" in runs(url, "put", "owns", str(document), status=1)
     assert runs(url, "put", "owns", "-", "--format", "ndjson", stdin=b'["eve",3]\n').endswith("1 tuple.\n")
     assert "1001 line 1: expected" in runs(
         url, "put", "owns", "-", "--format", "ndjson", stdin=b"{}", status=1
@@ -50,7 +53,7 @@ def use(url: str, folder: Path) -> None:
     ]
     assert runs(url, "list").split("\n")[1].split()[:3] == ["blocked", "2", "1"]
     many = folder / "many.txt"
-    many.write_text("".join(f"{n}\n" for n in range(2_500)))
+    many.write_text("# more\n" + "".join(f"{n}\n" for n in range(2_500)))
     assert runs(url, "add", "blocked", "10.0.0.3", "--file", str(many)).endswith("2503 tuples.\n")
     assert runs(url, "remove", "blocked", "--file", str(many)).endswith("3 tuples.\n")
     assert runs(url, "add", "owns", '["zoe", 4]').endswith("2 tuples.\n")

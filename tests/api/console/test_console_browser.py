@@ -343,6 +343,9 @@ async def test_firings_are_there_when_it_opens_and_appear_as_they_come(console: 
     assert await page.locator("main img").count() == 0
     await page.get_by_label("Key").fill("bob")
     await expect(rows).to_have_count(1)
+    await page.reload()
+    await expect(rows).to_have_count(1)
+    await expect(rows.first).to_contain_text("bob")
     await rows.first.get_by_text("Why").click()
     await expect(rows.first.get_by_text("Version 1 of the rule was")).to_be_visible()
     await page.get_by_label("Rule").fill("no such rule")
@@ -635,6 +638,24 @@ async def test_still_loading_is_said_until_it_is_loaded(console: Console) -> Non
 
 
 @pytest.mark.storm
+async def test_a_view_is_shown_once_its_detector_answers(console: Console) -> None:
+    page = console.page
+    detector = await console.create("shop", "a == 1")
+    await console.sign_in()
+    starting = {"success": False, "errors": [{"code": 1501, "message": "it is starting"}], "messages": []}
+
+    async def start(route: Route) -> None:
+        await route.fulfill(status=503, json={**starting, "result": {}})
+
+    await page.route("**/rules?*", start)
+    await console.open(detector, "rules")
+    await expect(page.get_by_role("alert")).to_have_text("it is starting")
+    await page.unroute("**/rules?*")
+    await expect(page.get_by_text("1 to 1 of 1 rule")).to_be_visible()
+    console.trouble = [said for said in console.trouble if "503" not in said]
+
+
+@pytest.mark.storm
 async def test_a_key_is_looked_into_where_it_stands(browser: Browser, tmp_path: Path) -> None:
     async with console_at(browser, tmp_path / "data", width=390, height=844) as console:
         page = console.page
@@ -834,3 +855,146 @@ async def test_words_are_offered_while_a_condition_is_typed(console: Console) ->
     # The browser reports that the service refused what was not yet a condition, if that was asked for.
     assert [each for each in console.trouble if "status of 400" not in each] == []
     console.trouble.clear()
+
+
+@pytest.mark.storm
+async def test_integers_stay_exact_wherever_they_are_shown_or_sent(console: Console) -> None:
+    page, account = console.page, 1234567890123456789
+    condition = f"account == {account} and per account once abs(account) <= {10 * account}"
+    detector = await console.create("shop", condition, notify=True)
+    await console.caller.evaluate(detector, {"account": account})
+    await console.open(detector, "rules")
+    await expect(page.locator(".condition")).to_have_text(condition)
+    await page.locator("summary").first.click()
+    await page.get_by_text("JSON").click()
+    assert str(account) in await page.locator("details pre").inner_text()
+    await expect(page.locator(".tree")).to_contain_text(f"abs(account) <= {10 * account}")
+    await console.open(detector, "event")
+    await page.get_by_label("Fields").fill(json.dumps({"account": account}))
+    await page.get_by_label("Time").fill("60000")
+    await page.get_by_role("button", name="Explain").click()
+    await expect(page.get_by_text("1 rule of 1 would fire")).to_be_visible()
+    await console.open(detector, "firings")
+    await expect(page.locator("tbody tr")).to_contain_text(f'{{"account":{account}}}')
+    await console.open(detector, "state")
+    await page.get_by_role("button", name="Look").click()
+    await expect(page.locator("tr.looked .tree > li.true")).to_have_count(1)
+
+
+@pytest.mark.storm
+async def test_rules_are_found_by_their_texts_and_doubts_are_told(console: Console) -> None:
+    page = console.page
+    detector = await console.create("shop", "per user once a == 1", "b == 2")
+    await console.open(detector, "rules")
+    await page.get_by_placeholder("Filter").fill("once A ==")
+    await expect(page.get_by_text("1 to 1 of 1 rule")).to_be_visible()
+    await page.get_by_role("button", name="Edit").click()
+    await page.get_by_label("Condition").fill("a == 1 and not a == 1")
+    await expect(page.locator("dialog .note")).to_contain_text("is never true together with")
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.locator("#said p")).to_contain_text("is never true together with")
+    await page.get_by_role("button", name="Close the message").click()
+    await console.caller.evaluate(detector, {"a": 1}, 200_000)
+    await console.open(detector, "event")
+    await page.get_by_label("Time").fill("100000")
+    for button in ("Explain", "Evaluate and record"):
+        await page.get_by_role("button", name=button).click()
+        await expect(page.get_by_text("the event came 100000 ms late")).to_be_visible()
+
+
+@pytest.mark.storm
+async def test_a_stream_goes_on_after_a_failure_and_a_timeline_with_another_condition(
+    console: Console,
+) -> None:
+    page = console.page
+    detector = await console.create("shop", "once a == 1")
+    await console.open(detector, "timeline")
+    await expect(page.get_by_text("Watching.")).to_be_visible()
+    await console.caller.evaluate(detector, {"a": 1})
+    await expect(page.get_by_text("1 event seen")).to_be_visible()
+    [rule] = (await console.caller("GET", f"/api/detectors/{detector}/rules")).result["rules"]
+    changed = {"condition": "once a == 2 and once b == 2"}
+    await console.caller("PATCH", f"/api/detectors/{detector}/rules/{rule['id']}", changed)
+    await console.caller.evaluate(detector, {"a": 1})
+    # The timeline begins anew with the next look, and the event may have come before.
+    await page.wait_for_timeout(1200)
+    await console.caller.evaluate(detector, {"a": 2, "b": 2})
+    await expect(page.locator(".lane")).to_have_count(3)
+    await expect(page.locator(".lane .verdict.true")).to_have_count(3)
+    moved = b'data:{"errors":[{"code":1501,"message":"the detector is moving"}]}\n\n'
+    answers = iter([(200, moved), (503, b"<html>")])
+
+    async def fail(route: Route) -> None:
+        if answer := next(answers, None):
+            await route.fulfill(status=answer[0], body=answer[1], content_type="text/event-stream")
+        else:
+            await route.continue_()
+
+    await page.route("**/firings?*", fail)
+    await console.open(detector, "firings")
+    await expect(page.get_by_text("the detector is moving")).to_be_visible()
+    await expect(page.get_by_text("Firings appear here as they come.")).to_be_visible()
+    await console.caller("PATCH", f"/api/detectors/{detector}/rules/{rule['id']}", {"notify": True})
+    await console.caller.evaluate(detector, {})
+    await expect(page.locator("tbody tr")).to_have_count(1)
+    console.trouble = [said for said in console.trouble if "503" not in said]
+
+
+@pytest.mark.storm
+async def test_who_is_signed_out_is_told_why(console: Console) -> None:
+    page = console.page
+    detector = await console.create("shop", "a == 1")
+    token = (await console.caller("POST", "/api/token")).result
+    await console.sign_in(token["token"])
+    await page.goto(f"{console.root}/console#/d/{detector}/firings")
+    await expect(page.get_by_text("Firings appear here")).to_be_visible()
+    await console.caller("DELETE", f"/api/token/{token['id']}")
+    await expect(page.get_by_role("alert")).to_have_text("the token is unknown or revoked")
+    await expect(page.get_by_label("Token")).to_be_focused()
+
+
+@pytest.mark.storm
+async def test_a_very_long_word_pushes_nothing_aside(console: Console) -> None:
+    page = console.page
+    detector = await console.create("shop")
+    long = {"name": "W" * 255, "condition": f'`{"w" * 250}` == "{"v" * 5000}"', "notify": True}
+    await console.caller("POST", f"/api/detectors/{detector}/rules", long)
+    await console.caller.evaluate(detector, {"w" * 250: "v" * 5000})
+    for view in ("rules", "firings", "state", "event"):
+        await console.open(detector, view)
+        if view == "event":
+            await page.get_by_role("button", name="Explain").click()
+        await expect(page.get_by_text("W" * 255).first).to_be_visible()
+        assert await page.evaluate(
+            "[...document.querySelectorAll('.scroll')].every((e) => e.scrollWidth <= e.clientWidth)"
+        )
+        assert await page.evaluate("document.getElementById('page').scrollWidth <= innerWidth"), view
+
+
+@pytest.mark.storm
+async def test_the_keyboard_stays_where_it_is(console: Console) -> None:
+    page = console.page
+    detector = await console.create("shop", *(f"a == {n} and per user once b == 1" for n in range(60)))
+    await console.caller.evaluate(detector, {"user": "ada", "b": 1})
+    await console.open(detector, "rules")
+    second = page.locator("tbody tr").nth(1)
+    edit, on = second.get_by_role("button", name="Edit"), second.get_by_role("checkbox")
+    for leave in ("Escape", "Control+Enter"):
+        await edit.press("Enter")
+        await expect(page.locator("dialog .told code").first).to_be_visible()
+        await page.keyboard.press(leave)
+        await expect(edit).to_be_focused()
+    await on.press("Space")
+    await expect(page.get_by_text("is off")).to_be_visible()
+    await expect(on).to_be_focused()
+    await expect(on).not_to_be_checked()
+    following = page.get_by_role("button", name="Next")
+    await following.press("Enter")
+    await expect(page.get_by_text("51 to 60 of 60 rules")).to_be_visible()
+    # There is no next page, so the button is disabled.
+    await expect(page.locator("main")).to_be_focused()
+    await console.open(detector, "state")
+    look = page.get_by_role("button", name="Look")
+    await look.press("Enter")
+    await expect(page.locator("tr.looked")).to_be_visible()
+    await expect(look).to_be_focused()

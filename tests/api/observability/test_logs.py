@@ -123,7 +123,7 @@ def test_a_record_says_when_and_what_and_what_is_not_known_is_left_out(logged: i
 def restored() -> Iterator[None]:
     """Leave logging as it was found."""
     root = logging.getLogger()
-    others = [logging.getLogger(name) for name in ("ray", "py.warnings")]
+    others = [logging.getLogger(name) for name in ("ray", "py.warnings", "hypercorn.error")]
     before = [(one, one.handlers[:], one.level, one.propagate) for one in (root, *others)]
     yield
     logging.captureWarnings(capture=False)
@@ -133,7 +133,7 @@ def restored() -> Iterator[None]:
         one.propagate = propagate
 
 
-@pytest.mark.parametrize("level", ["debug", "warning", "error"])
+@pytest.mark.parametrize("level", ["debug", "info", "warning", "error"])
 @pytest.mark.usefixtures("restored")
 def test_the_level_is_that_of_the_settings_and_ray_is_heard_at_debug_only(
     level: str, monkeypatch: pytest.MonkeyPatch
@@ -144,17 +144,21 @@ def test_the_level_is_that_of_the_settings_and_ray_is_heard_at_debug_only(
     logging.getLogger("ray").addHandler(logging.StreamHandler(sink))
     logging.getLogger("ray").propagate = False
     set_up(Settings(log_level=level, log_format="json"))  # type: ignore[arg-type]
-    for said in ("debug", "warning", "error"):
+    for said in ("debug", "info", "warning", "error"):
         getattr(logging.getLogger("x"), said)("ours")
         getattr(logging.getLogger("ray._private.worker"), said)("theirs")
     warnings.showwarning("python's", FutureWarning, "some.py", 1)
+    logging.getLogger("hypercorn.error").info("Running on each socket (CTRL + C to quit)")
+    logging.getLogger("hypercorn.error").error("a server's error")
     records = [json.loads(line) for line in sink.getvalue().splitlines()]
-    levels = ["debug", "warning", "error"]
+    levels = ["debug", "info", "warning", "error"]
     heard = levels[levels.index(level) :]
     assert [record["level"] for record in records if record["message"] == "ours"] == heard
     theirs = [record["level"] for record in records if record["message"] == "theirs"]
     assert theirs == (heard if level == "debug" else [])
     assert ("python's" in sink.getvalue()) is (level == "debug")
+    assert ("Running on" in sink.getvalue()) is (level == "debug")
+    assert "a server's error" in sink.getvalue()
 
 
 # Requests

@@ -138,11 +138,12 @@ def test_files_that_could_not_be_read_for_a_while_are_read_although_they_did_not
     assert shown(one.context) == leaf(signed["new"])
 
 
-def test_a_pipe_is_refused_at_the_start(files: Files, tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    with pytest.raises(StartError, match="pipe: not a regular file"):
-        Certificates(files.cert, pipe)
+def test_a_pipe_and_a_folder_are_refused_at_the_start_and_named(files: Files, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("pipe", "folder"):
+        with pytest.raises(StartError, match=f"{name}: not a regular file"):
+            Certificates(files.cert, tmp_path / name)
 
 
 def test_a_key_with_a_password_is_refused_and_nobody_is_asked_for_it(files: Files, tmp_path: Path) -> None:

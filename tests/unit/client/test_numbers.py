@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 from math import inf, nan
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -52,3 +53,8 @@ def test_a_time_may_be_a_datetime_and_fields_may_be_json() -> None:
     at = datetime(2024, 1, 1, tzinfo=UTC)
     for event in sent(msgspec.Raw(b'{"a": 1}'), at):
         assert event == {"fields": {"a": 1}, "timestamp_ms": 1_704_067_200_000}
+
+
+def test_the_types_of_an_event_allow_what_it_takes() -> None:
+    fields = MappingProxyType({"a": 1})
+    assert Event(fields, datetime(1970, 1, 1, tzinfo=UTC)).json() == b'{"fields":{"a":1},"timestamp_ms":0.0}'

@@ -63,6 +63,16 @@ CASES: dict[str, Case] = {
         {P + "detectors_activated_total": "0+900x200", P + "due_activations_total": "0+600x200"},
     ),
     "RuleDetectorOverdue": once(P + "overdue_seconds", "0x180 15x20", "2x190 60x2 0x8"),
+    "RuleDetectorEventsLate": (
+        {
+            P + 'events_refused_total{node="a",code="1402"}': "0+10x200",
+            P + 'events_total{node="a"}': "0+20x200",
+        },
+        {
+            P + 'events_refused_total{node="a",code="1402"}': "0+1x200",
+            P + 'events_total{node="a"}': "0+99x200",
+        },
+    ),
     "RuleDetectorEventLoopLag": once(P + 'event_loop_lag_seconds{process="worker"}', "1x200", "0.1x200"),
     "RuleDetectorSlowDisk": (
         {

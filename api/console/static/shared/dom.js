@@ -29,10 +29,10 @@ export function row(...cells) {
 const SAID_MS = 4000;
 
 // Says something to everyone, screen readers included; returns a function that takes it back once its cause has gone.
-// What failed stays until then, until something else is said or done, or until the reader closes it.
+// What failed, or is lasting, stays until then, until something else is said or done, or until the reader closes it.
 export function say(text, failed = false, lasting = failed) {
   const place = document.getElementById("said");
-  const message = h("p", { class: failed ? "failed" : "" }, h("span", {}, text), failed &&
+  const message = h("p", { class: failed ? "failed" : "" }, h("span", {}, text), lasting &&
     h("button", { type: "button", "aria-label": "Close the message", onclick: () => message.remove() }, "×"));
   place.replaceChildren(message);
   if (!lasting) setTimeout(() => message.remove(), SAID_MS);
@@ -53,10 +53,26 @@ export function failure(error) {
   return h("p", { class: "failed", role: "alert" }, error.message);
 }
 
-// A button that is disabled while its work goes on, and says what failed.
+// Gives the focus to a control, to the one with the same `data-key` if it was drawn anew, or to the page if it is gone.
+function focusAgain(control) {
+  const { key } = control.dataset;
+  const same = control.isConnected ? control : key && document.querySelector(`[data-key="${CSS.escape(key)}"]`);
+  same?.focus({ preventScroll: true });
+  if (document.activeElement === document.body) document.getElementById("main").focus({ preventScroll: true });
+}
+
+// Draws something anew that may have the focus, which it keeps.
+export function drawnAnew(draw) {
+  const focused = document.activeElement;
+  draw();
+  if (focused !== document.activeElement) focusAgain(focused);
+}
+
+// A button that is disabled while its work goes on, and says what failed. It keeps the focus.
 export function action(label, work, attributes = {}) {
   const button = h("button", { type: "button", ...attributes, onclick: run }, label);
   async function run() {
+    const focused = document.activeElement === button;
     button.disabled = true;
     unsay();
     try {
@@ -65,6 +81,7 @@ export function action(label, work, attributes = {}) {
       say(error.message, true);
     } finally {
       button.disabled = false;
+      if (focused && document.activeElement === document.body) focusAgain(button);
     }
   }
   return button;

@@ -1,5 +1,7 @@
 // The HTTP interface. The token is kept for this tab only, and is sent in a header only.
 
+import { parseExact } from "./exact.js";
+
 const KEPT = "rule-detector.token";
 const ROOT = new URL("api/", document.baseURI);
 
@@ -29,10 +31,11 @@ export function signIn(token) {
   sessionStorage.setItem(KEPT, token);
 }
 
-export function signOut() {
+// `why` tells the reader who did not ask for it.
+export function signOut(why = "") {
   sessionStorage.removeItem(KEPT);
   delete document.body.dataset.lacks;
-  session.dispatchEvent(new Event("ended"));
+  session.dispatchEvent(new CustomEvent("ended", { detail: why }));
 }
 
 const SCOPES = ["evaluate", "read", "write", "admin"];
@@ -49,34 +52,70 @@ export function may(scope) {
   return !document.body.dataset.lacks?.split(" ").includes(scope);
 }
 
-export async function call(method, path, body, signal, parse = JSON.parse) {
+// Returns the result. `heard` gets the texts of the messages, if there are any.
+export async function call(method, path, body, signal, heard = () => {}) {
   const response = await request(method, path, body, signal);
   let answer;
   try {
-    answer = parse(await response.text());
+    answer = parseExact(await response.text());
   } catch {
     throw new ServiceError(response.status, []);
   }
-  if (response.status === 401) signOut();
-  if (!answer.success) throw new ServiceError(response.status, answer.errors ?? []);
+  if (!answer.success) throw refusal(response.status, answer.errors);
+  if (answer.messages.length) heard(answer.messages.map((entry) => entry.message));
   return answer.result;
 }
 
-// Calls `told` with each message of a stream of server-sent events, until it ends or is aborted.
-export async function stream(path, told, signal) {
+const AGAIN_MS = 1000;
+const [BUSY, INTERNAL] = [1401, 1500];
+
+// Whether a failure may have passed when somebody asks again. An answer without entries is that of a proxy.
+export function passes({ errors = [] }) {
+  return errors.every(({ code }) => code === undefined || code === BUSY || code > INTERNAL);
+}
+
+// Calls `told` with each message of a stream of server-sent events, over one connection to `path()` after another, until it
+// is aborted or refused. `failed` gets what is wrong meanwhile.
+export async function follow(path, told, failed, signal) {
+  while (!signal.aborted) {
+    try {
+      await stream(path(), told, signal);
+    } catch (error) {
+      if (signal.aborted) return;
+      failed(error.message);
+      if (!passes(error)) return;
+    }
+    await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+  }
+}
+
+async function stream(path, told, signal) {
   const response = await request("GET", path, undefined, signal, "text/event-stream");
-  if (!response.ok) throw new ServiceError(response.status, (await response.json()).errors ?? []);
+  if (!response.ok) throw refusal(response.status, (await response.json().catch(() => ({}))).errors);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   for (let rest = ""; ;) {
-    const { value, done } = await reader.read();
+    const { value, done } = await reader.read().catch(() => { throw new ServiceError(0, [NO_ANSWER]); });
     if (done) return;
     const parts = (rest + value).split("\n\n");
     rest = parts.pop();
     for (const part of parts) {
       const data = part.split("\n").filter((line) => line.startsWith("data:")).map((line) => line.slice(5));
-      if (data.length) told(JSON.parse(data.join("\n")));
+      if (!data.length) continue;
+      const news = parseExact(data.join("\n"));
+      if (news.errors) throw refusal(0, news.errors);
+      told(news);
     }
   }
+}
+
+const NO_ANSWER = { message: "the service does not answer" };
+const UNKNOWN_TOKEN = 1101;
+
+// An error of which the service told the entries, if it did. Without a good token, nobody is signed in.
+function refusal(status, entries = []) {
+  const error = new ServiceError(status, entries);
+  if (status === 401 || entries.some(({ code }) => code === UNKNOWN_TOKEN)) signOut(error.message);
+  return error;
 }
 
 async function request(method, path, body, signal, accept = "application/json") {
@@ -90,20 +129,20 @@ async function request(method, path, body, signal, accept = "application/json") 
     return response;
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new ServiceError(0, [{ message: "the service does not answer" }]);
+    throw new ServiceError(0, [NO_ANSWER]);
   }
 }
 
-// All rules of a detector, page by page, since there may be more than one answer can hold.
-export async function rulesOf(detectorId, signal) {
+// All rules of a detector, page by page, since there may be more than one answer can hold; with `source`, with their texts.
+export async function rulesOf(detectorId, signal, source = false) {
   const rules = [];
   for (let page, after = 0; ; after = page.at(-1).priority) {
-    page = (await call("GET", `detectors/${detectorId}/rules?limit=1000&after=${after}`, undefined, signal)).rules;
+    page = (await call("GET", `detectors/${detectorId}/rules?limit=1000&after=${after}${source ? "&source=true" : ""}`, undefined, signal)).rules;
     if (!page.length) return rules;
     rules.push(...page);
   }
 }
 
-export function parseCondition(condition, signal) {
-  return call("POST", "conditions/parse", { condition }, signal);
+export function parseCondition(condition, signal, heard) {
+  return call("POST", "conditions/parse", { condition }, signal, heard);
 }

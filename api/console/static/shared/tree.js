@@ -1,6 +1,7 @@
 // An explained condition: a tree coloured by truth, with witnesses and the time until which it stays so.
 
 import { h } from "./dom.js";
+import { isScalar } from "./exact.js";
 import { duration, time } from "./format.js";
 
 // `now_ms` is the time at which the event was explained, by the detector's clock.
@@ -10,7 +11,7 @@ export function explainedTree(node, now_ms) {
 
 // What was counted or added; of a comparison, the values of its terms.
 function valueOf(found) {
-  if (typeof found !== "object") return found;
+  if (isScalar(found)) return JSON.stringify(found);
   return Object.entries(found).map(([term, value]) => `${term} is ${JSON.stringify(value)}`).join(", ");
 }
 

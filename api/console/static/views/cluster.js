@@ -1,6 +1,6 @@
 // The nodes and what is active on them; detectors are moved, and nodes drained.
 
-import { action, h, nothing, row, say, table } from "../shared/dom.js";
+import { action, drawnAnew, h, nothing, row, say, table } from "../shared/dom.js";
 import { bytes, count } from "../shared/format.js";
 import { call } from "../shared/service.js";
 
@@ -17,9 +17,12 @@ export async function clusterView(signal) {
   async function look() {
     const shown = await call("GET", "cluster", undefined, signal);
     if (signal.aborted) return;
-    const focused = document.activeElement?.dataset.key;
     const active = shown.workers.flatMap((worker) => (worker.detectors ?? []).map((one) => ({ ...one, worker })));
     told.textContent = shown.no_room;
+    drawnAnew(() => draw(shown, active));
+  }
+
+  function draw(shown, active) {
     nodes.replaceChildren(shown.nodes.length
       ? table(["Node", "Address", "CPUs", "Free", "Workers", "Detectors", "State", ""],
         shown.nodes.map((node) => nodeRow(node, shown.workers, active)))
@@ -31,7 +34,6 @@ export async function clusterView(signal) {
       ? table(["Detector", "Node", "Waiting", "State", "Move to"],
         active.slice(0, SHOWN).map((one) => detectorRow(one, shown.nodes, takers)))
       : nothing("A detector becomes active with its first request, and rests when it has had none for a while."));
-    if (focused) document.querySelector(`[data-key="${focused}"]`)?.focus();
   }
 
   function nodeRow(node, workers, active) {

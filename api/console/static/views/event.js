@@ -3,11 +3,13 @@
 import { ruleChoice } from "../shared/choice.js";
 import { countdown } from "../shared/countdown.js";
 import { field, h, nothing, say, submitQuickly, unsay } from "../shared/dom.js";
+import { isScalar, parseExact } from "../shared/exact.js";
 import { count, time } from "../shared/format.js";
-import { call, rulesOf } from "../shared/service.js";
+import { call, rulesOf, serverNow } from "../shared/service.js";
 import { explainedTree } from "../shared/tree.js";
 
 const SHOWN = 200;
+const NOTED = 20;
 const TOO_LARGE = 1400;
 
 export async function eventView(detector, query, signal) {
@@ -20,7 +22,8 @@ export async function eventView(detector, query, signal) {
   const rule = ruleChoice(rules, query.get("rule"), undefined, "All rules");
   const only = h("input", { type: "checkbox" });
   const shown = h("div", { "aria-live": "polite" });
-  let refused = null;
+  let refused = null, messages = [];
+  const heard = (texts) => { messages = texts; };
 
   // What was refused is changed now.
   function changed() {
@@ -41,7 +44,7 @@ export async function eventView(detector, query, signal) {
     const asked = body();
     const one = rule.value();
     const { all, complete } = one
-      ? { all: (await call("POST", `${path}/explain`, { ...asked, ruleId: one }, signal)).rules, complete: true }
+      ? { all: (await call("POST", `${path}/explain`, { ...asked, ruleId: one }, signal, heard)).rules, complete: true }
       : await explainAll(asked);
     const { clock_ms } = await call("GET", `${path}/state`, undefined, signal);
     // A late event is evaluated at the time of the detector's clock.
@@ -50,6 +53,7 @@ export async function eventView(detector, query, signal) {
     shown.replaceChildren(
       h("p", {}, `At ${time(now_ms)}, ${count(all.filter((one) => one.verdict).length, "rule")} ` +
         `of ${one ? 1 : rules.length} would fire. Nothing was recorded.`),
+      ...noted(messages),
       complete ? "" : h("p", { class: "quiet" }, "There are too many rules to explain each of them at once, so only those " +
         "that fire are shown. Choose a rule to see why it does not."),
       found.length ? "" : nothing(!rules.length ? "The detector has no rules yet." : "No rule fires, and only those that do are shown."),
@@ -60,12 +64,12 @@ export async function eventView(detector, query, signal) {
   // All rules; or, if they are too large together, those that would fire.
   async function explainAll(asked) {
     try {
-      return { all: (await call("POST", `${path}/explain`, asked, signal)).rules, complete: true };
+      return { all: (await call("POST", `${path}/explain`, asked, signal, heard)).rules, complete: true };
     } catch (error) {
       if (!error.errors?.some((entry) => entry.code === TOO_LARGE)) throw error;
     }
     try {
-      const { actions } = await call("POST", `${path}/evaluate?dry_run=true&explain=true`, asked, signal);
+      const { actions } = await call("POST", `${path}/evaluate?dry_run=true&explain=true`, asked, signal, heard);
       return { all: actions.map((one) => ({ ...one, verdict: true })), complete: false };
     } catch (error) {
       if (!error.errors?.some((entry) => entry.code === TOO_LARGE)) throw error;
@@ -75,9 +79,10 @@ export async function eventView(detector, query, signal) {
 
   const evaluate = async () => {
     const asked = body();
-    const { actions } = await call("POST", `${path}/evaluate`, asked, signal);
+    const { actions } = await call("POST", `${path}/evaluate`, asked, signal, heard);
     shown.replaceChildren(
-      h("p", {}, `Recorded at ${time(asked.event.timestamp_ms)}. ${count(actions.length, "rule")} fired.`),
+      h("p", {}, `Recorded, with the time ${time(asked.event.timestamp_ms)}. ${count(actions.length, "rule")} fired.`),
+      ...noted(messages),
       h("ul", {}, actions.map((one) => h("li", { class: "true" }, one.name, one.notify && h("span", { class: "tag" }, "notify"),
         one.suppressed && h("small", {}, ` ${one.suppressed} held back before`)))));
   };
@@ -85,6 +90,7 @@ export async function eventView(detector, query, signal) {
   const run = (work) => async (event) => {
     event.preventDefault();
     unsay();
+    messages = [];
     try {
       await work();
     } catch (error) {
@@ -107,11 +113,15 @@ export async function eventView(detector, query, signal) {
     shown);
 }
 
+function noted(messages) {
+  return messages.slice(0, NOTED).map((message) => h("p", { class: "note" }, message));
+}
+
 function explained(one, now_ms, open) {
   const needed = one.why_not ?? [];
   return h("details", { open, class: "rule" },
     h("summary", {}, h("span", { class: `verdict ${one.verdict}` }, one.verdict ? "fires" : "does not fire"), h("strong", {}, one.name)),
-    needed.length > 0 && h("p", { class: "quiet" }, one.verdict ? "It would not fire without: " : `It would fire if ${needed.length > 1 ? "these" : "this"} turned: `,
+    needed.length > 0 && h("p", { class: "quiet" }, `It would ${one.verdict ? "not " : ""}fire if ${needed.length > 1 ? "these" : "this"} turned: `,
       needed.map((text, number) => [number ? ", " : "", h("code", {}, text)])),
     one.fires_ms !== undefined &&
       countdown("If it comes and then nothing else does, the rule fires by time", one.fires_ms, now_ms),
@@ -121,17 +131,17 @@ function explained(one, now_ms, open) {
 function parsed(text, what) {
   let value;
   try {
-    value = JSON.parse(text);
+    value = parseExact(text);
   } catch (error) {
     throw new Error(`${what}: ${error.message}`);
   }
-  if (value === null || typeof value !== "object" || Array.isArray(value)) throw new Error(`${what}: expected an object`);
+  if (isScalar(value) || Array.isArray(value)) throw new Error(`${what}: expected an object`);
   return value;
 }
 
 function moment(text) {
   const given = text.trim();
-  if (!given) return Date.now();
+  if (!given) return serverNow();
   const ms = /^-?\d+(\.\d+)?$/.test(given) ? Number(given) : Date.parse(inUtc(given));
   if (isNaN(ms)) throw new Error(`Time: \`${given}\` is neither ISO 8601 nor a number of milliseconds`);
   return ms;

@@ -47,7 +47,7 @@ export async function relationsView(detector, query, signal) {
     const more = action("Load more", page);
 
     async function page() {
-      const found = await call("GET", `${named(name)}?limit=${PAGE}${next ? `&after=${next}` : ""}`, undefined, signal, parseExact);
+      const found = await call("GET", `${named(name)}?limit=${PAGE}${next ? `&after=${next}` : ""}`, undefined, signal);
       known.push(...found.tuples);
       next = found.next;
       draw();

@@ -4,7 +4,7 @@ import { ruleChoice } from "../shared/choice.js";
 import { field, h, nothing } from "../shared/dom.js";
 import { count, time } from "../shared/format.js";
 import { joined } from "../shared/moments.js";
-import { call, rulesOf, stream } from "../shared/service.js";
+import { call, follow, rulesOf } from "../shared/service.js";
 
 const KEPT = 500;
 const LANE = 46;
@@ -46,18 +46,14 @@ export async function timelineView(detector, query, signal) {
   const noneFired = nothing("The rule has fired at none of the events that were watched.");
   const at = h("p", { class: "at quiet", "aria-live": "polite" });
   let lanes = [], drawn = [];
-  let watching = new AbortController(), begun = false, moments = [], known = [], chart = null;
+  let watching = new AbortController(), begun = false, moments = [], known = [], chart = null, drawnText;
   signal.addEventListener("abort", () => watching.abort());
 
   async function watch() {
     watching.abort();
     watching = new AbortController();
     const { signal: until } = watching;
-    moments = [];
-    chart = null;
-    plot.replaceChildren();
-    fired.replaceChildren();
-    showFired();
+    clear();
     const wanted = new URLSearchParams({ rule: chosen.value(), key: key.value.trim() });
     history.replaceState(null, "", `#/d/${detector.id}/timeline?${wanted}`);
     const filter = new URLSearchParams({ key: key.value.trim() || "{}" });
@@ -67,24 +63,25 @@ export async function timelineView(detector, query, signal) {
     if (until.aborted) return;
     known = remembered;
     begun = false;
-    while (!until.aborted) {
-      try {
-        await stream(`detectors/${detector.id}/rules/${chosen.value()}/timeline?${filter}`, show, until);
-      } catch (error) {
-        if (until.aborted) return;
-        told.textContent = error.message;
-        if (error.status) return;
-      }
-      await new Promise((resolve) => setTimeout(resolve, 1000));
-    }
+    const path = `detectors/${detector.id}/rules/${chosen.value()}/timeline?${filter}`;
+    await follow(() => path, show, (why) => { told.textContent = why; }, until);
+  }
+
+  function clear() {
+    moments = [];
+    chart = null;
+    plot.replaceChildren();
+    fired.replaceChildren();
+    showFired();
   }
 
   function show(news) {
-    if (news.errors) {
-      watching.abort();
-      told.textContent = news.errors.map((entry) => entry.message).join("\n");
-      return;
+    // Another condition has other rows.
+    if (begun && news.text !== drawnText) {
+      known = [];
+      clear();
     }
+    drawnText = news.text;
     // The timeline was watched before, so `known` is newer than its first events.
     if (!begun && news.moments.length) known = [];
     begun = true;

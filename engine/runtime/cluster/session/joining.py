@@ -29,7 +29,7 @@ _OTHER_TOKEN: Final = re.compile(r"unauthenticated|authentication|token", re.IGN
 _VERSIONS: Final = "Version mismatch:"
 _HINT: Final = (
     "A raylet of that cluster must run on this machine, "
-    "and RAY_AUTH_MODE and the token must be those of the cluster"
+    "and RAY_AUTH_MODE, the token and, with RAY_USE_TLS, the CA certificate must be those of the cluster"
 )
 
 

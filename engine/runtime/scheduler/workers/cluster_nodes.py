@@ -11,7 +11,7 @@ from engine.runtime.contract.settings import RuntimeSettings
 _log = logging.getLogger(__name__)
 
 
-_AVOIDED_S: Final = 60.0
+AVOIDED_S: Final = 60.0
 """How long a silent node gets no workers. Afterwards one start is tried: the node may be back. If it is gone,
 Ray, which waits much longer, may not have noticed yet."""
 
@@ -79,7 +79,7 @@ class Nodes:
 
     def doubt(self, node: str) -> None:
         """Avoid a node that may be silent, too."""
-        self._avoided_until_s[node] = asyncio.get_running_loop().time() + _AVOIDED_S
+        self._avoided_until_s[node] = asyncio.get_running_loop().time() + AVOIDED_S
 
     def trust(self, node: str) -> None:
         """Start workers on a node again."""
@@ -125,7 +125,8 @@ class Nodes:
             nodes = len(self._figures)
             return f"no node has room for a worker: 0 of {nodes} nodes take workers, all are drained"
         asks = f"{self._settings.worker_cpus:g} CPUs and {self._settings.worker_memory_bytes / 1e6:.0f} MB"
+        enough = sum(self._suffices(node.cpus, node.memory_bytes) for node in takers)
         return (
             f"no node has room for a worker, which asks for {asks} (--worker-cpus, --worker-memory-bytes); "
-            f"{len(takers)} of {len(self._figures)} nodes take workers"
+            f"{enough} of {len(self._figures)} nodes are large enough and not drained"
         )

@@ -69,10 +69,10 @@ async def test_it_begins_when_somebody_looks(watched: Watched) -> None:
     await watched.evaluate("bob", ok=True)
     seen = (await watched.look()).result["moments"]
     assert [(one["number"], one["verdict"], one["verdicts"], one["key"]) for one in seen] == [
-        (1, True, [True], {"user": "ada"}),
-        (2, False, [False], {"user": "bob"}),
+        (2, True, [True], {"user": "ada"}),
+        (3, False, [False], {"user": "bob"}),
     ]
-    assert (await watched.look("?after=1")).result["moments"] == seen[1:]
+    assert (await watched.look("?after=2")).result["moments"] == seen[1:]
 
 
 async def test_what_is_wrong_is_told(watched: Watched) -> None:
@@ -96,6 +96,19 @@ async def test_a_stream_tells_events_as_they_happen(watched: Watched) -> None:
     await watched.evaluate("bob", ok=False)
     for each in (connection, late):
         assert [one["number"] for one in (await next_of(each))["moments"]] == [3]
+
+
+async def test_a_stream_goes_on_when_the_condition_changes(watched: Watched) -> None:
+    connection = await watched.stream()
+    await next_of(connection)
+    await watched.evaluate("ada", ok=False)
+    await next_of(connection)
+    path = f"/api/detectors/{watched.detector}/rules/{watched.rule}"
+    await watched.caller("PATCH", path, {"condition": "ok == true"})
+    await watched.look()
+    await watched.evaluate("ada", ok=True)
+    news = await next_of(connection)
+    assert (news["text"], [one["number"] for one in news["moments"]]) == ("ok == true", [2])
 
 
 async def test_a_stream_ends_with_its_rule(watched: Watched) -> None:

@@ -28,6 +28,8 @@ from tests.unit.deploy.monitoring import DEPLOY
 NGINX = shutil.which("nginx")
 FILE = DEPLOY / "nginx" / "rule-detector.conf"
 
+EMPTY = b'{"events": []}'
+
 pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
 
 
@@ -37,13 +39,13 @@ def free_port() -> int:
         return port
 
 
-def adapted(folder: Path, port: int, service_port: int) -> str:
+def adapted(folder: Path, port: int, *service_ports: int) -> str:
     """The file, with the addresses and the certificate of a test, inside what nginx needs around it."""
     given = certificates(folder / "certificates")
     text = FILE.read_text("utf-8")
     for old, new in [
         ("listen 443 ssl", f"listen 127.0.0.1:{port} ssl"),
-        ("127.0.0.1:8080", f"127.0.0.1:{service_port}"),
+        ("server 127.0.0.1:8080;", " ".join(f"server 127.0.0.1:{one};" for one in service_ports)),
         ("/etc/nginx/detector.example.pem", given["RAY_TLS_SERVER_CERT"]),
         ("/etc/nginx/detector.example.key", given["RAY_TLS_SERVER_KEY"]),
     ]:
@@ -59,12 +61,12 @@ def adapted(folder: Path, port: int, service_port: int) -> str:
 
 
 @asynccontextmanager
-async def nginx(folder: Path, service_port: int) -> AsyncIterator[int]:
-    """Run nginx in front of a service; give its port."""
+async def nginx(folder: Path, *service_ports: int) -> AsyncIterator[int]:
+    """Run nginx in front of services; give its port."""
     assert NGINX is not None
     port = free_port()
     configuration = folder / "nginx.conf"
-    configuration.write_text(adapted(folder, port, service_port))
+    configuration.write_text(adapted(folder, port, *service_ports))
     options = ("-p", folder, "-c", configuration, "-e", folder / "error.log", "-g", "daemon off;")
     process = await asyncio.create_subprocess_exec(NGINX, *options)
     try:
@@ -159,3 +161,33 @@ async def test_connections_to_the_service_are_kept(behind: tuple[Wire, int]) -> 
         assert reply.status == 200
     assert connections_to(wire.port) <= before + 1
     await connection.close()
+
+
+async def test_a_service_that_is_away_is_passed_over(scripted: ScriptedBackend, tmp_path: Path) -> None:
+    settings = Settings()
+    app = served(Application(settings, scripted), settings)
+    async with app as wire, nginx(tmp_path, free_port(), wire.port) as port:
+        connection = await connected(port)
+        for _ in range(4):
+            reply = await (await connection.send(request(path=PATH, body=EMPTY, token=TOKEN))).receive()
+            assert reply.status == 200
+        await connection.close()
+
+
+async def test_no_events_are_sent_twice_if_a_service_ends_meanwhile(tmp_path: Path) -> None:
+    heads: list[bytes] = []
+
+    async def end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.close()
+
+    async with (
+        await asyncio.start_server(end, "127.0.0.1", 0) as one,
+        await asyncio.start_server(end, "127.0.0.1", 0) as other,
+        nginx(tmp_path, *(server.sockets[0].getsockname()[1] for server in (one, other))) as port,
+    ):
+        connection = await connected(port)
+        reply = await (await connection.send(request(path=PATH, body=EMPTY, token=TOKEN))).receive()
+        assert reply.status == 502
+        assert len(heads) == 1
+        await connection.close()

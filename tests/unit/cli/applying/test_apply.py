@@ -191,6 +191,28 @@ def test_a_refused_condition_changes_nothing_and_is_told_with_its_place(
     assert [method for method, _ in service.requests if method not in ("GET", "PUT")] == []
 
 
+@pytest.mark.parametrize(
+    ("member", "why"),
+    [
+        ("draftOf: gone", "`a`: draftOf: no file has a rule `gone`"),
+        ("every_by: [b]", "r.yaml: line 2, column 32: `a`: every_by: only a rule with `every_secs` has it"),
+    ],
+)
+def test_what_a_new_detector_would_refuse_is_told_before(
+    service: FakeService, tmp_path: Path, member: str, why: str
+) -> None:
+    text = f"detector: shop\nrules: {{a: {{condition: a == 1, {member}}}}}"
+    assert why in apply(tmp_path, text, "--dry-run", status=1).stderr
+    assert service.detectors == {}
+
+
+def test_a_new_detector_whose_rules_are_refused_is_not_left(service: FakeService, tmp_path: Path) -> None:
+    rules = [f"  r{n}: a == {n}\n  d{n}: {{condition: a == {n}, draftOf: r{n}}}\n" for n in range(101)]
+    text = f"detector: shop\nrelations: {{r: [1]}}\nrules:\n{''.join(rules)}"
+    assert "1400" in apply(tmp_path, text, "--yes", status=1).stderr
+    assert service.detectors == {}
+
+
 def test_unchanged_conditions_are_not_parsed(
     service: FakeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,7 @@ from engine.runtime.contract.requests.operations import (
     versions,
 )
 from engine.runtime.contract.requests.tuples import TuplesPart
+from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import NothingUsable, StorageError
 from snapshots.folders import create_folder
 from snapshots.format.file_names import listing
@@ -61,9 +62,10 @@ def test_a_backup_is_restored_to_a_folder_that_a_service_goes_on_with(data: Path
     assert f"{tmp_path / 'backup'}: copied 2 detectors, " in copied.stdout
     shutil.rmtree(data)
     run("restore --data", data, tmp_path / "backup")
-    # A copy has no id, so it is another folder.
+    # A copy has no id. With `--existing-data`, a service takes the restored folder.
     assert read_data_folder(tmp_path / "backup").identity is None
     assert read_data_folder(data).whole
+    assert begin_folder(data, must_exist=True) == read_data_folder(data).identity
 
     async def go_on() -> list[int]:
         async with local_service(data) as service:

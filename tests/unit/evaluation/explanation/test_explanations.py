@@ -55,7 +55,9 @@ def node_of(text: str, fields: dict, timestamp_ms: float = 0, sent: dict | None 
         ("a == b", {"a": 1, "b": "1"}, '`a` is the number 1, compared with `b`, the string "1"'),
         ("a in b", {"a": 1, "b": 1}, "`b` is the number 1, not an array"),
         ("a in b", {"a": 1, "b": ["1"]}, None),
-        ("a == b", {"a": 1}, None),
+        ("a == b", {"a": 1}, "`b` is missing"),
+        ("a in $b", {"a": 1}, "`$b` is missing"),
+        ("exists a", {}, None),
         ("a == b", {"a": 1, "b": 2}, None),
         ("a in [1]", {"a": 2}, None),
         ("a == 1", {"a": 1}, None),
@@ -86,6 +88,7 @@ def test_a_note_says_where_a_relation_holds_nothing() -> None:
     assert node_of("r(a)", {"a": 1}).note == "the relation `r` is neither stored nor sent"
     assert node_of("r(a)", {"a": 1}, sent={"r": [1]}).note is None
     assert node_of("r(a)", {"a": [1]}, sent={"r": [1]}).note == "`a` is an array, which no relation holds"
+    assert node_of("r(a, b)", {"a": 1}, sent={"r": [[1, 2]]}).note == "`b` is missing"
 
 
 def test_long_values_are_cut_and_a_note_says_so() -> None:

@@ -1,6 +1,7 @@
 // A condition's JSON as a tree, with the words of the language.
 
 import { h } from "../../shared/dom.js";
+import { isScalar } from "../../shared/exact.js";
 import { conditionsIn, remembers, termText } from "./terms.js";
 
 const SIGNS = { eq: "==", neq: "!=", gt: ">", gte: ">=", lt: "<", lte: "<=", in: "in", nin: "not in" };
@@ -64,7 +65,7 @@ function leaf({ fact, op, value }) {
 }
 
 function compared(value) {
-  return typeof value === "object" ? `${value.times === undefined ? "" : `${value.times} * `}${value.fact}` : value;
+  return isScalar(value) ? JSON.stringify(value) : `${value.times === undefined ? "" : `${JSON.stringify(value.times)} * `}${value.fact}`;
 }
 
 // The window after its word, with both bounds in brackets if it has a lower one.

@@ -1,6 +1,7 @@
 // A form for a rule that checks the condition while it is typed.
 
 import { field, h, submitQuickly } from "../../shared/dom.js";
+import { isScalar, parseExact } from "../../shared/exact.js";
 import { count } from "../../shared/format.js";
 import { call, parseCondition } from "../../shared/service.js";
 import { completed } from "./completion.js";
@@ -69,10 +70,10 @@ export function editRule(rule, save, names = []) {
 }
 
 // Changes a rule and returns it. Only a rule without `every_secs` loses its `every_by`.
-export async function changeRule(path, rule, wanted) {
-  if (!rule.every_by || wanted.every_by || !wanted.every_secs) return call("PATCH", path, wanted);
+export async function changeRule(path, rule, wanted, heard) {
+  if (!rule.every_by || wanted.every_by || !wanted.every_secs) return call("PATCH", path, wanted, undefined, heard);
   // All that may be refused is in the first change, so that a refused one changes nothing.
-  await call("PATCH", path, { ...wanted, every_secs: 0 });
+  await call("PATCH", path, { ...wanted, every_secs: 0 }, undefined, heard);
   return call("PATCH", path, { every_secs: wanted.every_secs });
 }
 
@@ -96,8 +97,8 @@ export function labelLines(labels) {
 
 function labelValue(text) {
   try {
-    const value = JSON.parse(text);
-    return ["string", "number", "boolean"].includes(typeof value) ? value : text;
+    const value = parseExact(text);
+    return value !== null && isScalar(value) ? value : text;
   } catch {
     return text;
   }
@@ -147,15 +148,19 @@ export function conditionField(text, names) {
     if (!input.value.trim()) return told.replaceChildren();
     const { signal } = asked;
     try {
-      const { condition, text: canonical, estimate } = await parseCondition(input.value, signal);
+      let doubts = [];
+      const { condition, text: canonical, estimate } =
+        await parseCondition(input.value, signal, (messages) => { doubts = messages; });
       const made = makeup(condition);
-      told.replaceChildren(
+      told.replaceChildren(...[
         h("p", { class: "true" }, h("code", {}, canonical)),
+        doubts.map((doubt) => h("p", { class: "note" }, doubt)),
         h("p", { class: "quiet" }, [count(made.conditions, "condition"), `${made.depth} deep`,
           `${made.temporal} that remember${made.temporal === 1 ? "s" : ""}`].join(" · ")),
         h("p", { class: "quiet" }, costOf(estimate)),
         h("details", {}, h("summary", {}, "Tree"), h("ul", { class: "tree" }, conditionTree(condition))),
-        h("details", {}, h("summary", {}, "JSON"), h("pre", {}, JSON.stringify(condition, null, 2))));
+        h("details", {}, h("summary", {}, "JSON"), h("pre", {}, JSON.stringify(condition, null, 2))),
+      ].flat());
     } catch (error) {
       if (signal.aborted) return;
       told.replaceChildren(h("pre", { class: "failed" }, error.message));

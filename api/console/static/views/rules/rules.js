@@ -1,6 +1,6 @@
 // The rules of a detector: a page of a list that may have thousands, and one rule in full.
 
-import { action, h, nothing, row, say, table, unsay } from "../../shared/dom.js";
+import { action, drawnAnew, h, nothing, row, say, table, unsay } from "../../shared/dom.js";
 import { count } from "../../shared/format.js";
 import { call, may, parseCondition, rulesOf } from "../../shared/service.js";
 import { namesRead } from "../../shared/words.js";
@@ -18,7 +18,7 @@ async function textOf(rule, signal) {
 
 export async function rulesView(detector, query, signal) {
   const path = `detectors/${detector.id}/rules`;
-  let rules = await rulesOf(detector.id, signal);
+  let rules = await rulesOf(detector.id, signal, true);
   let from = 0;
   const list = h("div");
   const told = h("p", { class: "quiet" });
@@ -32,24 +32,24 @@ export async function rulesView(detector, query, signal) {
   function draw() {
     const wanted = filter.value.toLowerCase();
     const found = rules.filter((rule) =>
-      !wanted || `${rule.name} ${rule.id} ${rule.description ?? ""} ${JSON.stringify(rule.labels ?? {})} ${JSON.stringify(rule.condition)}`.toLowerCase().includes(wanted));
+      !wanted || `${rule.name} ${rule.id} ${rule.description ?? ""} ${JSON.stringify(rule.labels ?? {})} ${rule.text ?? ""} ${rule.source ?? ""}`.toLowerCase().includes(wanted));
     const shown = found.slice(from, from + PAGE);
     told.textContent = found.length
       ? `${from + 1} to ${from + shown.length} of ${count(found.length, "rule")}`
       : "0 rules";
     const turn = (label, to) => h("button", {
-      type: "button", disabled: to < 0 || to >= found.length, onclick: () => { from = to; draw(); },
+      type: "button", "data-key": label, disabled: to < 0 || to >= found.length, onclick: () => { from = to; draw(); },
     }, label);
-    list.replaceChildren(
+    drawnAnew(() => list.replaceChildren(
       shown.length ? table(["On", "Priority", "Rule", "Notify", ""], shown.map(ruleRow), "stacked")
         : nothing(rules.length ? `No rule's name, id or condition contains “${filter.value}”.`
           : `The detector has no rules yet, so no event fires anything.${may("write") ? " Press New rule." : ""}`),
-      found.length > PAGE && h("div", { class: "bar" }, turn("Previous", from - PAGE), turn("Next", from + PAGE)) || "");
+      found.length > PAGE && h("div", { class: "bar" }, turn("Previous", from - PAGE), turn("Next", from + PAGE)) || ""));
   }
 
   function ruleRow(rule) {
     const on = h("input", {
-      type: "checkbox", disabled: !may("write"), checked: rule.enabled, "aria-label": `${rule.name} is on`,
+      type: "checkbox", "data-key": `on ${rule.id}`, disabled: !may("write"), checked: rule.enabled, "aria-label": `${rule.name} is on`,
       onchange: async () => {
         unsay();
         try {
@@ -70,7 +70,7 @@ export async function rulesView(detector, query, signal) {
         rule.timed && h("span", { class: "tag" }, "timed"), text));
     return row(on, String(rule.priority), whole, rule.notify ? "yes" : "",
       h("div", { class: "bar" },
-        action("Edit", () => edit(rule), { "data-needs": "write" }),
+        action("Edit", () => edit(rule), { "data-needs": "write", "data-key": `edit ${rule.id}` }),
         h("a", { class: "button", href: `#/d/${detector.id}/timeline?rule=${rule.id}` }, "Timeline"),
         action("Delete", () => remove(rule), { class: "danger", "data-needs": "write" })));
   }
@@ -91,7 +91,7 @@ export async function rulesView(detector, query, signal) {
     const draft = rules.find((other) => other.draftOf === rule.id);
     if (draft?.enabled && rule.enabled) {
       comparisonOf(path, rule, async () => {
-        rules = await rulesOf(detector.id);
+        rules = await rulesOf(detector.id, undefined, true);
         say(`${rule.name} acts by its draft now; the draft is the old condition`);
         draw();
       }).then((found) => whole.querySelector("div")?.prepend(found), (error) => say(error.message, true));
@@ -103,6 +103,7 @@ export async function rulesView(detector, query, signal) {
     draw();
   }
 
+  const tell = (messages) => say(messages.join("\n"), false, true);
   const names = () => namesRead(rules.map((rule) => rule.condition));
 
   async function edit(rule) {
@@ -110,14 +111,14 @@ export async function rulesView(detector, query, signal) {
     const wanted = await editRule({ ...rule, condition: source },
       // An unchanged text is not sent, so that the stored source keeps its comments.
       ({ condition, ...others }) => changeRule(`${path}/${rule.id}`, rule,
-        { ...others, ...(condition === source ? {} : { condition }) }), names());
+        { ...others, ...(condition === source ? {} : { condition }) }, tell), names());
     if (wanted) replace(wanted);
   }
 
   async function add() {
-    const made = await editRule({ name: "", condition: "", notify: false }, (rule) => call("POST", path, rule), names());
+    const made = await editRule({ name: "", condition: "", notify: false }, (rule) => call("POST", path, rule, undefined, tell), names());
     if (!made) return;
-    rules = await rulesOf(detector.id);
+    rules = await rulesOf(detector.id, undefined, true);
     draw();
   }
 

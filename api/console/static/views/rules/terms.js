@@ -1,11 +1,13 @@
 // The terms of a comparison: their words, and the conditions that they observe.
 
+import { isScalar } from "../../shared/exact.js";
+
 const SIGNS = { add: "+", sub: "-", mul: "*", div: "/" };
 const AGGREGATES = ["count", "sum", "avg", "min", "max"];
 
 // The text of a term. Conditions in it are shown below it, and `within` gives the text of a window.
 export function termText(term, within) {
-  if (typeof term !== "object") return JSON.stringify(term);
+  if (isScalar(term)) return JSON.stringify(term);
   const [[name, content]] = Object.entries(term);
   if (name === "fact") return content;
   if (name in SIGNS) return `(${content.map((operand) => termText(operand, within)).join(` ${SIGNS[name]} `)})`;
@@ -18,7 +20,7 @@ export function termText(term, within) {
 
 // The conditions in a term, in the order of its text.
 export function conditionsIn(term) {
-  if (typeof term !== "object") return [];
+  if (isScalar(term)) return [];
   const [[name, content]] = Object.entries(term);
   if (name === "age") return [content];
   if (name in SIGNS) return content.flatMap(conditionsIn);
@@ -28,7 +30,7 @@ export function conditionsIn(term) {
 
 // Whether a term remembers something of other events.
 export function remembers(term) {
-  if (typeof term !== "object") return false;
+  if (isScalar(term)) return false;
   const [[name, content]] = Object.entries(term);
   if (name in SIGNS) return content.some(remembers);
   return name === "abs" ? remembers(content) : ["prev", "last", "age", ...AGGREGATES].includes(name);
