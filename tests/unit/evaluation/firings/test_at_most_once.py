@@ -206,6 +206,10 @@ def test_firings_by_time_go_through_it_too() -> None:
     assert last.suppressed == 2
     told = [json.loads(each).get("suppressed", 0) for each in detector.feed.page(0, 10).firings]
     assert told == [0, 2]
+    unfed = detector_with("per host per $zone a == 1")
+    [rule] = unfed.rules()
+    assert unfed.recorder.by_time(rule, key, 0, 0) is rule
+    assert unfed.feed.last == 0
 
 
 def test_a_firing_by_time_comes_after_the_events_before_it() -> None:
