@@ -146,6 +146,7 @@ def is_live(engine: Detector, rule_id: str, key: dict[str, Any]) -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", TRIED)
 def test_the_keys_for_which_a_rule_is_true_are_those_of_the_reference(
     mode: str,

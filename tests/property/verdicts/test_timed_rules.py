@@ -26,7 +26,7 @@ Examples = Callable[..., Iterator[random.Random]]
 
 
 @pytest.mark.parametrize("mode", TRIED)
-@pytest.mark.parametrize("world", [TimedWorld, BusyWorld, KeptWorld])
+@pytest.mark.parametrize("world", [TimedWorld, BusyWorld, pytest.param(KeptWorld, marks=pytest.mark.slow)])
 def test_what_fires_by_time_is_what_the_reference_says(
     world: type[TimedWorld], mode: str, examples: Examples
 ) -> None:

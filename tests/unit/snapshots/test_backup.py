@@ -149,6 +149,7 @@ def test_another_owner_may_take_over_meanwhile(folder, tmp_path):
     assert last_in(Store(tmp_path / "copy")) == 14
 
 
+@pytest.mark.slow
 def test_copies_that_are_made_all_the_time_are_whole(folder, tmp_path):
     owner, ended = Owner(folder), threading.Event()
 

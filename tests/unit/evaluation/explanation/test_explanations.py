@@ -268,6 +268,7 @@ def test_a_note_says_that_the_search_for_the_smallest_set_has_ended(monkeypatch:
     assert (turning(text, {}), node_of(text, {}).note) == (None, explaining._NOT_FOUND)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", ["{} == {}", "once within 10m {} == {}", "{} > {}"])
 def test_what_turns_many_rules_of_doubled_leaves_is_bounded_work(
     made: str, monkeypatch: pytest.MonkeyPatch

@@ -43,6 +43,7 @@ def with_relations(rules: Iterable[str], relations: dict[str, list[str]]) -> Det
     return detector
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("indexed_from", [1, 1 << 62])
 def test_a_large_relation_costs_an_event_what_a_small_one_does(
     indexed_from: int, monkeypatch: pytest.MonkeyPatch

@@ -318,6 +318,7 @@ LATE = b'{"fields":{"a":[[1]]},"timestamp_ms":0}'
 NO_TIME = b'{"a":[[1]]}'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "evaluate",
     [
