@@ -886,6 +886,7 @@ async def test_rules_are_found_by_their_texts_and_doubts_are_told(console: Conso
     page = console.page
     detector = await console.create("shop", "per user once a == 1", "b == 2")
     await console.open(detector, "rules")
+    await expect(page.get_by_text("1 to 2 of 2 rules")).to_be_visible()
     await page.get_by_placeholder("Filter").fill("once A ==")
     await expect(page.get_by_text("1 to 1 of 1 rule")).to_be_visible()
     await page.get_by_role("button", name="Edit").click()
