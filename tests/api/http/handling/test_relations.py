@@ -125,7 +125,7 @@ async def test_a_quote_inside_a_cell_is_a_character_in_a_long_body_too(caller: C
     answered = await put(caller, f"{path}/owns", b'6" disk,x\r' + rows, CSV)
     assert answered.result["tuples"] == 6_001
     first = (await caller("GET", f"{path}/owns?limit=2")).result["tuples"]
-    assert first == [['6" disk', 'x'], ['5" disk 0', 'a\n"b']]
+    assert first == [['6" disk', "x"], ['5" disk 0', 'a\n"b']]
 
 
 _SHORT = "expected a tuple of 2, got one of 1"
