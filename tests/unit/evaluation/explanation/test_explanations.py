@@ -86,6 +86,7 @@ def test_a_note_says_where_types_never_meet(text: str, fields: dict, note: str |
 
 def test_a_note_says_where_a_relation_holds_nothing() -> None:
     assert node_of("r(a)", {"a": 1}).note == "the relation `r` is neither stored nor sent"
+    assert node_of("a in network r", {"a": "10.0.0.1"}).note == "the relation `r` is neither stored nor sent"
     assert node_of("r(a)", {"a": 1}, sent={"r": [1]}).note is None
     assert node_of("r(a)", {"a": [1]}, sent={"r": [1]}).note == "`a` is an array, which no relation holds"
     assert node_of("r(a, b)", {"a": 1}, sent={"r": [[1, 2]]}).note == "`b` is missing"
