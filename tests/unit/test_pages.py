@@ -45,6 +45,10 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
+def test_no_page_has_both_sides_of_a_conflict() -> None:
+    assert [page for page in PAGES if re.search(r"^[<>]{7} ", page.read_text("utf-8"), re.MULTILINE)] == []
+
+
 @every_page
 def test_links_lead_somewhere(page: Path) -> None:
     for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", page.read_text("utf-8")):
