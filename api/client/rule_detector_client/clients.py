@@ -247,7 +247,7 @@ class Client:
         return _results_of(self._service.tuples(detector_id, name))
 
     def evaluate_many(self, detector_id: str, events: Iterable[Event]) -> Iterator[EventResult]:
-        """Evaluate events in order, in batches, each exactly once, and yield one result for each.
+        """Evaluate events in order, in batches, none of them twice, and yield one result for each.
 
         Raises ServiceError.
         """
@@ -271,7 +271,7 @@ class Client:
     def ingest(
         self, detector_id: str, records: Iterable[Mapping[str, Any]], time: str | None = None
     ) -> Iterator[Ingested]:
-        """Evaluate plain records in batches, each exactly once, and yield the outcome of each batch.
+        """Evaluate plain records in batches, none of them twice, and yield the outcome of each batch.
 
         `time` is the field with the time of a record; by default, its time is that of arrival. Raises
         ServiceError, also if all records of a batch are refused.

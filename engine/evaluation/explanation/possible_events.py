@@ -55,7 +55,7 @@ class PossibleEvents:
     def __init__(self, tree: PredicateTree, predicates: Predicates, take: Callable[[int], bool]) -> None:
         self._tree, self._predicates, self._take = tree, predicates, take
         self.is_cut = False
-        """Whether some events were not tried because they are too many."""
+        """Whether some events were left out because there were too many."""
         self._leaves = [leaves_of(predicate) for predicate in tree.predicates]
         self._facts = [
             tuple(dict.fromkeys(name for leaf in leaves for name in predicates.names(leaf)))
@@ -232,7 +232,7 @@ class PossibleEvents:
 
 
 def _first_together(values: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
-    """Yield all combinations, those of values that come first in their sequences before others."""
+    """Yield all combinations by the sum of their indices: the first values of all facts meet early."""
 
     def at(place: int, total: int) -> Iterator[tuple[Any, ...]]:
         if place == len(values):

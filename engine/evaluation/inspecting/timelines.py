@@ -39,7 +39,7 @@ class Moment(NamedTuple):
     """An event on a timeline."""
 
     number: int
-    """Counts the events of the detector, so that it grows where a timeline begins anew, too."""
+    """The number of the event in the detector, which also grows when a timeline starts anew."""
     time_us: int
     verdict: bool
     """Whether the rule fires."""

@@ -19,12 +19,12 @@ _SMALL_BYTES: Final = 32 * 1024
 _SLOW_S: Final = 0.02
 """If a batch of a detector takes longer, to evaluate or to sync, threads execute the next ones: other
 detectors need not wait for them."""
-_SLOW_ALONE_S: Final = 0.3
-"""The same for a detector alone in its process, where only the scheduler waits. Most first batches, which
-compile the rules, take less. A thread costs a single caller a tenth of the latency."""
 _SLOW_SHARE: Final = 0.01
 """They do so until the slow batch has taken only this share of the time. The batches in between do not
 predict the next one: a caller may alternate cheap and expensive ones."""
+_SLOW_ALONE_S: Final = 0.3
+"""Replaces _SLOW_S for a detector that is alone in its process, where only the scheduler waits. Most first
+batches, which compile the rules, take less. A thread costs a single caller a tenth of the latency."""
 _LARGE_BYTES: Final = 1024 * 1024
 """Payloads of this size are evaluated in a fraction of a second."""
 _MUCH: Final = frozenset({PUT_RULES, TICK, TICK_DUE})
