@@ -105,6 +105,15 @@ async def test_a_passivated_detector_is_activated_on_the_node(tmp_path):
             assert route.worker == service.actors.with_detector(detector_id).name
 
 
+async def test_a_node_that_has_just_joined_can_be_moved_to(tmp_path):
+    nodes = LocalNodes(n=8)
+    async with local_service(tmp_path, nodes=nodes, **(QUICK | {"nodes_s": 1_000_000})) as service:
+        detector_id = await counting(service)
+        nodes.cpus["m"] = 8
+        await service.backend.move_detector(detector_id, "m")
+        assert place(service, detector_id) == "m"
+
+
 async def test_what_cannot_be_moved_is_refused_and_goes_on_where_it_is(tmp_path):
     nodes = LocalNodes(n=8, m=0.1)
     async with local_service(tmp_path, nodes=nodes, **QUICK) as service:
