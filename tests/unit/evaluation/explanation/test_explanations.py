@@ -454,4 +454,4 @@ def test_the_page_about_inspecting_names_the_bounds() -> None:
     assert f"An explanation has at most 4 000 nodes and {mebibytes:g} MiB." in words
     nodes = f"{DRY_BATCH_NODES_MAX:,}".replace(",", " ")
     assert f"The batch is refused with 1400 if the rules have more than {nodes} nodes." in words
-    assert f"A page has at most `limit` entries (default {PAGE})." in words
+    assert f"A page has at most `limit` entries (default and maximum {PAGE})." in words
