@@ -116,9 +116,12 @@ class Source:
 
 def quoted(text: str) -> str:
     """Quote a caller's text for a message: in backquotes, shortened, printable."""
-    if len(text) > QUOTED_CHARS_MAX:
-        text = text[: QUOTED_CHARS_MAX - 1] + _ELLIPSIS
-    return f"`{printable(text)}`"
+    return f"`{printable(shortened(text, QUOTED_CHARS_MAX))}`"
+
+
+def shortened(text: str, chars_max: int) -> str:
+    """Cut a text, with an ellipsis, to a number of characters."""
+    return text if len(text) <= chars_max else text[: chars_max - 1] + _ELLIPSIS
 
 
 def found(text: str) -> str:

@@ -21,7 +21,7 @@ class Call(Generic[T]):
     method: str
     path: str
     read: Callable[[Envelope], T]
-    """Read the answer's envelope. Raises msgspec.ValidationError."""
+    """Read the answer's envelope. Raises ValueError, of which msgspec's errors are kinds."""
     body: bytes | None = None
     key: str = ""
     """The idempotency key, for evaluations and batches."""

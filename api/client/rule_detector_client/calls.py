@@ -1,6 +1,5 @@
 """The calls of the service as data: what to send, how to read the answer, and whether to repeat a call."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal, TypedDict, Unpack
@@ -379,9 +378,7 @@ def explain(
 
 def state(detector_id: str, **query: str) -> Call[dict[str, Any]]:
     """Return the state of a detector, or the part that the query requests, as sent by the service."""
-    return Call(
-        "GET", _of(detector_id, "state", **query), lambda envelope: dict(json.loads(bytes(envelope.result)))
-    )
+    return Call("GET", _of(detector_id, "state", **query), typed(dict[str, Any]))
 
 
 def parse_condition(condition: str | Mapping[str, Any]) -> Call[ParsedCondition]:

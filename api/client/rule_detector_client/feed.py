@@ -56,8 +56,9 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class _Entry(msgspec.Struct):
-    """A server-sent event that is no firing."""
+    """The members that tell which kind of entry a server-sent event is."""
 
+    seq: int | None = None
     gap: Gap | None = None
     errors: list[Entry] = []
 
@@ -87,7 +88,7 @@ class Events:
         for line in lines:
             name, _, value = line.rstrip(b"\r").partition(b":")
             value = value.removeprefix(b" ")
-            if name == b"id":
+            if name == b"id" and value.isdigit():
                 self._id, self._data = int(value), self._data or []
             elif name == b"data":
                 self._data = [*(self._data or ()), value]
@@ -200,11 +201,18 @@ class FeedReader:
 
 
 def _entry_of(event: Event) -> Firing | Gap | None:
-    """Return the entry in an event. Raises ServiceError for an error, which ends the feed."""
+    """Return the entry in an event, None if its kind is not known.
+
+    Raises ServiceError for an error, which ends the feed, and for what cannot be read.
+    """
     if not event.data:
         return None
-    entry = msgspec.json.decode(event.data, type=_Entry)
+    try:
+        entry = msgspec.json.decode(event.data, type=_Entry)
+        firing = None if entry.seq is None else msgspec.json.decode(event.data, type=Firing)
+    except ValueError as error:
+        raise ServiceError(f"the feed has something else: {error}") from None
     if entry.errors:
         said = "\n".join(f"{one.code} {one.message}" for one in entry.errors)
         raise ServiceError(said, entries=tuple(entry.errors))
-    return entry.gap or msgspec.json.decode(event.data, type=Firing)
+    return entry.gap or firing

@@ -30,6 +30,8 @@ _NO_PATH: Final = 1004
 _TOO_MANY: Final = 1401
 _GATEWAY: Final = frozenset({502, 503, 504})
 """Statuses of a proxy that cannot reach the service or lost the connection."""
+NOT_CARRIED_OUT: Final = range(300, 500)
+"""Statuses of a proxy that did not forward the request."""
 _CONNECT_S: Final = 10.0
 _RETRY_AFTER_S_MIN: Final = 0.05
 _RETRY_AFTER_S_MAX: Final = 10.0
@@ -50,14 +52,16 @@ class RetryingSender:
     async def carry_out(self, call: Call[T]) -> T:
         """Return the result of a call, which is repeated if that is safe.
 
-        It is not repeated later than `patience_s` after the first failure. Raises ServiceError.
+        It is not repeated later than `patience_s` after the first failure. Raises ServiceError, in doubt if
+        any of the requests may have been carried out.
         """
         key = call.key
         failed_at_s: float | None = None
         in_doubt = False
         while True:
             try:
-                return await self._attempt(call, {"Idempotency-Key": key} if key else {})
+                envelope = await self._attempt(call, {"Idempotency-Key": key} if key else {})
+                break
             except ServiceError as error:
                 now_s = self.now_s()
                 failed_at_s = now_s if failed_at_s is None else failed_at_s
@@ -68,32 +72,33 @@ class RetryingSender:
                     continue
                 safe = self._may_repeat(error, can_repeat=bool(key) or not call.changes, has_key=bool(key))
                 if not safe or now_s + error.retry_after_s > failed_at_s + self.patience_s:
+                    error.in_doubt = in_doubt
                     raise
                 wait_s = error.retry_after_s
                 if self.on_retry is not None:
                     self.on_retry(error, now_s - failed_at_s)
             await self.sleep(wait_s)
+        try:
+            return call.read(envelope)
+        except ValueError as error:
+            said = f"{self.url} answered {call.method} {call.path} with something else: {error}"
+            raise ServiceError(said, in_doubt=True) from None
 
     def _may_repeat(self, error: ServiceError, *, can_repeat: bool, has_key: bool) -> bool:
         if not error.sent:
             # If there was never an answer, the address may be wrong.
             return self.has_answered or has_key
-        return error.code in NOT_DONE or (error.in_doubt and can_repeat)
+        is_lost = error.in_doubt and (error.status is None or error.status in _GATEWAY)
+        return error.code in NOT_DONE or (is_lost and can_repeat)
 
-    async def _attempt(self, call: Call[T], headers: dict[str, str]) -> T:
+    async def _attempt(self, call: Call[Any], headers: dict[str, str]) -> Envelope:
         headers["Content-Type"] = call.content_type
         how = {"headers": headers, "timeout": httpx.Timeout(call.timeout_s, connect=_CONNECT_S)}
         try:
             response = await self.request(call.method, call.path, content=call.body, **how)
         except httpx.HTTPError as error:
             raise self.unanswered(error) from None
-        envelope = self.answer(response)
-        try:
-            return call.read(envelope)
-        except msgspec.ValidationError as error:
-            raise ServiceError(
-                f"{self.url} answered {call.method} {call.path} with something else: {error}"
-            ) from None
+        return self.answer(response)
 
     def answer(self, response: httpx.Response) -> Envelope:
         """Return the envelope of a success. Raises ServiceError for any other response."""
@@ -121,7 +126,7 @@ class RetryingSender:
             raise ServiceError(
                 f"{self.url} answered {response.status_code}, but not with this service's envelope",
                 status=response.status_code,
-                in_doubt=response.status_code in _GATEWAY,
+                in_doubt=response.status_code not in NOT_CARRIED_OUT,
             )
         return envelope
 
@@ -245,7 +250,8 @@ async def send_events(
                 waiting += [batch[middle:], batch[:middle]]
             continue
         if len(given) != len(batch):
-            raise ServiceError(f"the service answered {len(given)} of {len(batch)} events")
+            said = f"the service answered {len(given)} of {len(batch)} events"
+            raise ServiceError(said, in_doubt=True)
         done = next((place for place, one in enumerate(given) if _did_not_fit(one)), len(given))
         # The first event of a batch is always evaluated, so this terminates.
         assert done > 0 or not given, "the first event of a batch fits"

@@ -19,7 +19,7 @@ import msgspec
 
 from .call import path_of
 from .results import Entry, Envelope, EventResult, ServiceError
-from .sending import OUTCOME_UNKNOWN, Event
+from .sending import NOT_CARRIED_OUT, OUTCOME_UNKNOWN, Event
 
 T = TypeVar("T")
 
@@ -96,19 +96,25 @@ class _Reader:
             self._left = b"\n".join([*lines, self._left])
             return
         for line in lines:
-            closing = msgspec.json.decode(line, type=_Line)
-            if closing.done is None:
-                yield msgspec.json.decode(line, type=EventResult)
+            try:
+                closing = msgspec.json.decode(line, type=_Line)
+                result = None if closing.done is not None else msgspec.json.decode(line, type=EventResult)
+            except ValueError as error:
+                said = f"{self._url} answered the stream with something else: {error}"
+                raise ServiceError(said, in_doubt=True) from None
+            if result is not None:
+                yield result
                 continue
             self.is_over = True
             if closing.errors:
                 raise _error(closing.errors, None)
 
     def _refused(self) -> ServiceError:
-        try:
-            return _error(msgspec.json.decode(self._left, type=Envelope).errors, self._status)
-        except msgspec.DecodeError:
-            return ServiceError(f"{self._url} answered {self._status}", status=self._status)
+        with suppress(ValueError):
+            if errors := msgspec.json.decode(self._left, type=Envelope).errors:
+                return _error(errors, self._status)
+        said, in_doubt = f"{self._url} answered {self._status}", self._status not in NOT_CARRIED_OUT
+        return ServiceError(said, status=self._status, in_doubt=in_doubt)
 
     def _cut_off(self) -> ServiceError:
         return ServiceError(f"the stream to {self._url} was cut off", in_doubt=True)

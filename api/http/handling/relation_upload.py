@@ -144,9 +144,10 @@ class TupleParts:
             # The next part carries the number of earlier tuples, so that messages can name places.
             with contextlib.suppress(msgspec.DecodeError):
                 count += len(msgspec.json.decode(part, type=list[msgspec.Raw]))
-        if not self._ended or _LAST.fullmatch(self._held) is None:
+        last = self._held.rindex(b"]") if self._ended and _LAST.fullmatch(self._held) else None
+        if last is None or len(self._held[:last].strip()) > TUPLE_BYTES_MAX:
             raise self._unreadable(count)
-        body = self._cut(self._held.rindex(b"]"))
+        body = self._cut(last)
         if count and not body.strip():
             raise Refusal(Entry(1000, "the body is not JSON: trailing comma in array"))
         yield msgspec.structs.replace(self._form, body=b"[" + body + b"]", first=count)

@@ -65,7 +65,14 @@ class NewToken(Struct, forbid_unknown_fields=True):
     detectors: Annotated[list[DetectorId], Meta(max_length=TOKEN_DETECTORS_MAX)] | UnsetType = UNSET
     """The ids of the detectors that it may use; those that it creates are added. It sees no others."""
     expires_ms: (
-        Annotated[int, Meta(ge=0, le=8_640_000_000_000_000, extra={"expected": "milliseconds since 1970"})]
+        Annotated[
+            int,
+            Meta(
+                ge=0,
+                le=8_640_000_000_000_000,
+                extra={"expected": "a whole number of milliseconds since 1970"},
+            ),
+        ]
         | UnsetType
     ) = UNSET
     """When it expires, in milliseconds since 1970."""

@@ -13,6 +13,7 @@ from engine.evaluation.facts.values import Event
 from engine.evaluation.kernel.needs import NAME_CHARS_SHOWN, RELATIONS_NAMED_MAX
 from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.rules import Fired
+from engine.language.condition import STRINGS
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
 
@@ -208,9 +209,13 @@ def _long_texts(
 
 def _long_arrays(fields: Mapping[str, Any], sent: Mapping[str, Any], rule_set: RuleSet) -> Iterator[Entry]:
     for fact, most, array in rule_set.arrays.largest_in(fields, sent):
-        if len(array) > most:
-            at_most = f"`some` is false of more than {most}"
-            yield Entry(2004, f"`{_shown(fact)}` has {len(array)} elements; {at_most}")
+        if len(array) <= most:
+            continue
+        if fact == STRINGS:
+            said = f"the event has {len(array)} strings; `anywhere`"
+        else:
+            said = f"`{_shown(fact)}` has {len(array)} elements; `some`"
+        yield Entry(2004, f"{said} is false of more than {most}")
 
 
 def _missing_relations(sent: Mapping[str, Any], rule_set: RuleSet) -> Iterator[Entry]:

@@ -7,7 +7,6 @@ is constant or monotonic, so a binary search finds when a comparison turns.
 """
 
 from abc import ABC, abstractmethod
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import islice, pairwise
@@ -350,9 +349,13 @@ def _crossed(compared: "Comparing", now_us: int, knots: list[int], end_us: int) 
     for start_us, stop_us in pairwise([*starts, end_us + 1]):
         verdict = compared.verdict_at(start_us)
         if compared.verdict_at(stop_us - 1) is not verdict:
-            times = range(start_us, stop_us)
-            turned = bisect_left(times, True, key=lambda us: compared.verdict_at(us) is not verdict)
-            yield times[turned] - 1
+            before_us, after_us = start_us, stop_us - 1
+            # `bisect` takes no range as long as all the time that there is.
+            while after_us - before_us > 1:
+                middle_us = (before_us + after_us) // 2
+                same = compared.verdict_at(middle_us) is verdict
+                before_us, after_us = (middle_us, after_us) if same else (before_us, middle_us)
+            yield before_us
 
 
 def turns(

@@ -7,7 +7,15 @@ from typing import Protocol
 from zoneinfo import available_timezones
 
 from engine.language.condition import LeafValue, Scalar
-from engine.language.diagnostics import BAD_PATTERN, INVALID, did_you_mean, json_type, quoted
+from engine.language.diagnostics import (
+    BAD_PATTERN,
+    INVALID,
+    LINE_CHARS_MAX,
+    did_you_mean,
+    json_type,
+    quoted,
+    shortened,
+)
 from engine.language.limits import Limits
 from engine.language.microseconds import microseconds
 from engine.language.operators import MIN_AGE_RATIO, Operand
@@ -180,7 +188,8 @@ class Constants:
             self._compiled.add(text)
         except PatternError as error:
             self._preparation += REFUSED_PREPARATION
-            return self._checks.report(location, f"the regular expression is refused: {error}", BAD_PATTERN)
+            reason = shortened(str(error), LINE_CHARS_MAX)
+            return self._checks.report(location, f"the regular expression is refused: {reason}", BAD_PATTERN)
         if self._preparation > bound:
             reason = f"to compile it and those before it is more work than the {bound} units that are allowed"
             return self._checks.report(location, f"the regular expression is refused: {reason}", BAD_PATTERN)

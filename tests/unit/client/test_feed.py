@@ -165,6 +165,19 @@ def test_after_each_kind_of_break_it_goes_on_after_the_last_entry(read: Read) ->
     assert "1503 it ends" in read.breaks
 
 
+def test_kinds_of_entries_that_a_newer_service_has_are_passed_over(read: Read) -> None:
+    newer = b'id: 4\nevent: newer\ndata: {"newer": 1}\n\nid: x\n\n'
+    found = read(feed(newer), feed(event(firing(5))), after=3, count=1)
+    assert seqs(found) == [5]
+    assert read.places == ["3", "4"]
+
+
+def test_an_entry_that_cannot_be_read_is_a_break(read: Read) -> None:
+    found = read(feed(b'id: 1\ndata: {"seq": 1}\n\n'), feed(event(firing(1))), count=1)
+    assert seqs(found) == [1]
+    assert "something else" in read.breaks[0]
+
+
 def test_waits_grow_and_differ(read: Read) -> None:
     read(feed(event(firing(1))), *[httpx.ReadError("")] * 12, feed(event(firing(2))), count=2)
     first, *others = read.slept

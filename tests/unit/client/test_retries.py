@@ -230,6 +230,45 @@ def test_what_may_have_been_done_never_goes_without_its_key(
 
 
 @pytest.mark.parametrize(
+    "last", [refused(503, 1501), refused(401, 1101), httpx.ConnectError(""), httpx.Response(404)], ids=repr
+)
+def test_an_error_is_in_doubt_if_an_earlier_attempt_may_have_been_carried_out(
+    send: Sent, last: httpx.Response | Exception
+) -> None:
+    with pytest.raises(ServiceError) as raised:
+        send(Script(httpx.ReadError("reset"), last), KEYED)
+    assert raised.value.in_doubt
+
+
+@pytest.mark.parametrize(
+    ("answer", "in_doubt"),
+    [
+        (httpx.Response(200, text="hello"), True),
+        (httpx.Response(500, text="a proxy's page"), True),
+        (done({"actions": 7}), True),
+        (httpx.Response(308), False),
+        (httpx.Response(413, text="a proxy's page"), False),
+    ],
+)
+def test_what_cannot_be_read_is_in_doubt_and_not_repeated(
+    send: Sent, answer: httpx.Response, *, in_doubt: bool
+) -> None:
+    script = Script(answer)
+    with pytest.raises(ServiceError) as raised:
+        send(script, calls.evaluate("d", {}, 1, key="k"))
+    assert raised.value.in_doubt is in_doubt
+    assert script.keys == ["k"]
+
+
+@pytest.mark.parametrize("result", [b'{"id":"\xff"}', b"null"])
+def test_what_is_no_result_is_told(send: Sent, result: bytes) -> None:
+    content = b'{"success":true,"errors":[],"messages":[],"result":%b}' % result
+    for call in (calls.get_detector("d"), calls.state("d")):
+        with pytest.raises(ServiceError, match="something else"):
+            send(lambda _: httpx.Response(200, content=content), call)
+
+
+@pytest.mark.parametrize(
     "answer",
     [
         httpx.Response(200, text="hello"),

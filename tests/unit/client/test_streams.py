@@ -303,6 +303,21 @@ def test_a_stream_that_the_service_ends_early_says_why(
     assert str(error) == "\n".join(f"{code} the reason" for code in codes)
 
 
+@pytest.mark.parametrize("line", [b"<html>\n", b"\n", b'{"newer": 1}\n'])
+def test_a_stream_with_something_else_gives_its_results_first_and_may_have_been_evaluated(
+    stream: Stream, line: bytes
+) -> None:
+    def play(there: Connection) -> None:
+        there.until(END)
+        there.answer(FIRED, line)
+        there.until_closed()
+
+    with service(play) as url:
+        fired, error = failed(stream, url, TWO_EVENTS)
+    assert (fired, error.code, error.in_doubt) == ([1], None, True)
+    assert "something else" in str(error)
+
+
 @pytest.mark.parametrize("failure", [LookupError("broken"), FileNotFoundError("the recording")], ids=repr)
 def test_what_the_source_of_the_events_raises_is_raised_and_ends_the_stream_at_once(
     stream: Stream, failure: Exception

@@ -82,7 +82,7 @@ def tuples_in(part: TuplesPart, limits: Limits) -> Tuples:
     Raises Refusal 1000 or 1001, with the place of the first tuple that cannot be read.
     """
     if part.form == "csv":
-        return [values for _, values in _rows(part)]
+        return [values for _, values in _rows(part, limits)]
     body = part.body
     if part.form == "json":
         return [_as_tuple(value) for value in _array(part, body, limits)]
@@ -101,7 +101,7 @@ def place_in(part: TuplesPart, index: int, limits: Limits) -> str:
         case "ndjson":
             numbered: Iterator[tuple[int, Any]] = _lines(part, limits)
         case "csv":
-            numbered = _rows(part)
+            numbered = _rows(part, limits)
     return next(f"line {number}" for at, (number, _) in enumerate(numbered) if at == index)
 
 
@@ -151,7 +151,7 @@ def _lines(part: TuplesPart, limits: Limits) -> Iterator[tuple[int, tuple[Scalar
         yield number, _as_tuple(_checked(value, place))
 
 
-def _rows(part: TuplesPart) -> Iterator[tuple[int, tuple[Scalar, ...]]]:
+def _rows(part: TuplesPart, limits: Limits) -> Iterator[tuple[int, tuple[Scalar, ...]]]:
     """Yield each CSV row's last line number and cells. Blank lines are skipped."""
     body = part.body.removeprefix(_BYTE_ORDER_MARK) if not part.first else part.body
     try:
@@ -181,13 +181,18 @@ def _rows(part: TuplesPart) -> Iterator[tuple[int, tuple[Scalar, ...]]]:
         if plain:
             yield number, tuple(cells)
         else:
-            yield number, tuple([_cell(*pair, f"line {number}") for pair in zip(cells, types, strict=True)])
+            typed = zip(cells, types, strict=True)
+            yield number, tuple([_cell(*pair, limits, f"line {number}") for pair in typed])
 
 
-def _cell(cell: str, type_: CellType, place: str) -> Scalar:
+def _cell(cell: str, type_: CellType, limits: Limits, place: str) -> Scalar:
     """Return the value of a cell. Raises Refusal 1001."""
     if type_ == "string":
         return cell
+    if type_ == "number" and len(cell) > limits.digits_max:
+        digits = cell.strip().removeprefix("-")
+        if digits.isdigit() and len(digits) > limits.digits_max:
+            raise Refusal(Entry(1001, f"{place}: expected a number of at most {limits.digits_max} digits"))
     try:
         if type_ == "number":
             number: Scalar = _NUMBER.decode(cell)

@@ -95,6 +95,15 @@ async def settled(caller: Caller, path: str) -> list[Any]:
     return (await caller("GET", path)).result["relations"]
 
 
+async def test_the_last_tuple_is_bounded_even_if_it_arrives_whole(
+    app: Application, caller: Caller, path: str
+) -> None:
+    body = b'{"tuples": ["a", "%b"]}' % (b"x" * 70_000)
+    upload = Upload(app, f"{path}/r", **{"content-type": "application/json"})
+    assert await upload(part(body, more=False)) == [1001]
+    assert await settled(caller, path) == []
+
+
 async def test_a_caller_who_goes_away_at_any_place_leaves_nothing(
     app: Application, caller: Caller, path: str, service: LocalService
 ) -> None:

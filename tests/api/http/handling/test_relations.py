@@ -147,6 +147,8 @@ DEFECTS: list[tuple[dict[str, str], str, bytes, str]] = [
     (CSV, "", b'a,"b\n', "1001 line 1: unexpected end of data"),
     (CSV, "", b"a\n\xff\n", "1000 line 2: it is not valid UTF-8"),
     (CSV, "?types=number", b"1\nx\n", "1001 line 2: expected a number, got `x`"),
+    (CSV, "?types=number", b"1" * 4_001, "1001 line 1: expected a number of at most 4000 digits"),
+    (CSV, "?types=number", b"1" * 5_000, "1001 line 1: expected a number of at most 4000 digits"),
     (CSV, "?types=boolean", b"True\n", "1001 line 1: expected true or false, got `True`"),
     (CSV, "?types=string", b"a,b\n", "1001 line 1: expected 1 cells, as types has, got 2"),
 ]

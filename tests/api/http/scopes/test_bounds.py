@@ -148,6 +148,13 @@ async def test_bounds_are_checked(caller: Caller, bad: dict[str, object]) -> Non
     assert (await caller("GET", "/api/tokens")).result == {"tokens": []}
 
 
+async def test_a_fraction_of_a_millisecond_is_refused_as_such(caller: Caller) -> None:
+    reply = await caller("POST", "/api/tokens", {"name": "x", "expires_ms": 4102444800000.5})
+    assert reply.texts == [
+        "expires_ms: expected a whole number of milliseconds since 1970, got 4102444800000.5"
+    ]
+
+
 async def test_a_token_makes_only_tokens_that_may_do_no_more(caller: Caller) -> None:
     own, other = await caller.detector(), await caller.detector()
     bounds = {

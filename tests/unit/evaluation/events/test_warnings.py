@@ -138,6 +138,11 @@ def test_the_room_that_is_kept_for_a_warning_fits_the_largest_one() -> None:
     assert WARNING_BYTES_MAX - 256 < largest <= WARNING_BYTES_MAX
 
 
+def test_an_event_with_too_many_strings_is_told() -> None:
+    said = "the event has 10001 strings; `anywhere` is false of more than 10000"
+    assert told(with_rules("anywhere (it == 'a')"), ({"t": ["a"] * 10_001}, None)) == [[Entry(2004, said)]]
+
+
 def test_arrays_that_are_too_long_are_told_in_the_order_of_their_names() -> None:
     detector = with_rules("some b (it == 1)", "some a (it == 1)")
     long = [0] * 10_001

@@ -116,6 +116,12 @@ def test_a_node_names_its_slice_the_event_that_settles_it_and_until_when() -> No
     assert once.nodes[0].values == {"ok": True}
 
 
+def test_the_time_of_a_turn_is_found_in_all_the_time_that_there_is() -> None:
+    earliest_us = -8_640_000_000_000_000_000
+    assert node_of("age(a == 1) >= 1", {"a": 1}, earliest_us / 1000).until_us == earliest_us + 999_999
+    assert node_of("now() > 0", {}, earliest_us / 1000).until_us == 0
+
+
 def test_a_mean_over_a_window_that_is_longer_than_all_time_has_all_values() -> None:
     detector = Detector()
     detector.add_rule("mean", Avg("a", None, 1e300, "lt", 1.0))
@@ -448,4 +454,4 @@ def test_the_page_about_inspecting_names_the_bounds() -> None:
     assert f"An explanation has at most 4 000 nodes and {mebibytes:g} MiB." in words
     nodes = f"{DRY_BATCH_NODES_MAX:,}".replace(",", " ")
     assert f"The batch is refused with 1400 if the rules have more than {nodes} nodes." in words
-    assert f"A page has at most `limit` entries (default {PAGE})." in words
+    assert f"A page has at most `limit` entries (default and maximum {PAGE})." in words

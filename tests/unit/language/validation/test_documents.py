@@ -149,6 +149,7 @@ def test_patterns_are_refused_with_the_reason_that_re2_gives() -> None:
         r"\1": r"invalid escape sequence: \1",
         "a{1001}": "invalid repetition size: {1001}",
         "é(": "missing ): é(",
+        "(" * 1_000: f"missing ): {'(' * 148}…",
     }.items():
         with pytest.raises(ConditionError) as refused:
             condition_from_document({"leaf": {"fact": "a", "op": "matches", "value": pattern}})
