@@ -234,6 +234,11 @@ async def test_a_stream_ends_where_its_token_is_revoked(
 ) -> None:
     detector = await caller.detector()
     minted = (await caller("POST", "/api/token")).result
+    # The tokens of streams are checked again after there were none for a while.
+    async with asyncio.timeout(5):
+        earlier = await stream(real, detector, BOOTSTRAP)
+        await earlier.begun()
+        await earlier.end()
     revoked = await stream(real, detector, minted["token"])
     other = await stream(real, detector, BOOTSTRAP)
     for one in (revoked, other):

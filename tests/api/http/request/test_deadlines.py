@@ -7,6 +7,7 @@ import pytest
 from api.http.request.timeout import RequestTimeout, RequestTimeouts
 from api.http.service import Service, request
 from api.schema.envelope import DeadlinePassed
+from api.server.exchange import CallerGone
 from engine.runtime.contract.requests.operations import LONG_S
 from tests.api.caller import Caller
 
@@ -33,6 +34,19 @@ async def test_the_work_on_a_long_operation_may_take_longer(more_s: float, ends_
     with pytest.raises(DeadlinePassed):
         await work()
     assert asyncio.get_running_loop().time() - began_s == pytest.approx(ends_s, abs=1)
+
+
+async def test_the_first_of_several_reasons_ends_the_work() -> None:
+    progress = RequestTimeout(RequestTimeouts(DEADLINE_S), never_gone, None)
+
+    async def work() -> None:
+        with progress:
+            progress.end(DeadlinePassed())
+            progress.end(CallerGone())
+            await asyncio.Event().wait()
+
+    with pytest.raises(DeadlinePassed):
+        await work()
 
 
 @pytest.mark.parametrize("service", ["here"], indirect=True)

@@ -200,6 +200,15 @@ def test_a_change_of_many_is_one_record_and_survives_a_crash_and_a_snapshot(tmp_
     assert second["time_ms"] == first["time_ms"] == 10**9
 
 
+def test_a_change_may_only_remove(tmp_path: Path) -> None:
+    detector = Owners(tmp_path)
+    rules = [PutRule("r", "a == 1"), PutRule("s", "a == 2")]
+    put(detector, *rules)
+    assert put(detector, rules[0], prune=True)["removed"] == ["s"]
+    detector.crash()
+    assert [rule["name"] for rule in detector(ops.rules())["rules"]] == ["r"]
+
+
 def test_a_dry_run_and_a_change_of_nothing_write_nothing(tmp_path: Path) -> None:
     detector = Owners(tmp_path)
     rule = PutRule("r", "a == 1")

@@ -139,6 +139,16 @@ async def test_all_detectors_of_a_shared_worker_are_adopted_and_it_takes_more(tm
             assert not worker.dead
 
 
+async def test_a_shared_worker_that_is_full_is_adopted_and_takes_no_more(tmp_path):
+    async with local_service(tmp_path, spares=0, detectors_per_worker=2) as service:
+        _, (worker, *_) = zip(*[await active(service) for _ in range(2)], strict=True)
+        async with succeeded(service) as scheduler:
+            more = await service.backend.create_detector("more")
+            await scheduler.route(more, 0)
+            assert len(worker.hosts) == 2
+            assert more not in worker.hosts
+
+
 async def test_a_worker_that_does_not_answer_is_ended(tmp_path, monkeypatch):
     monkeypatch.setattr("engine.runtime.scheduler.adoption._ANSWER_S", 0.05)
     async with serving(tmp_path) as service:

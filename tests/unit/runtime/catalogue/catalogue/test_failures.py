@@ -79,6 +79,13 @@ def test_a_disk_without_room_refuses_a_change_and_takes_it_when_there_is_room(op
     assert list(opened().changes(0, 0).detectors.whole or ()) == [A]
 
 
+def test_a_single_change_whose_write_fails_was_certainly_not_made(opened, files):
+    directory = opened()
+    files.fail_next("write")
+    with pytest.raises(WriteFailed):
+        directory.add_token(A, StoredToken(b"a", "hint"))
+
+
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EROFS])
 def test_a_full_disk_is_opened_for_reading_and_written_when_there_is_room(opened, files, error):
     directory = opened()
