@@ -89,6 +89,7 @@ CONTEXTUAL = {
     "per k where x in count not a == 1": Keyed(Not(A), "k", Ref("x", "in", "count")),
     "x == earlier and earlier a == 1": All((Ref("x", "eq", "earlier"), Earlier(A))),
     "a == 1 since previous == 1": Since(A, Leaf("previous", "eq", 1)),
+    "per a.b like == 1": Keyed(Leaf("like", "eq", 1), "a.b"),
     "per k where x in a.b like == 1": Keyed(Leaf("like", "eq", 1), "k", Ref("x", "in", "a.b")),
     "per k where x == $y like like 'a'": Keyed(Leaf("like", "matches", "(?s)^a$"), "k", Ref("x", "eq", "$y")),
     "`count`(a) and `previous` == 1": All((InRelation("count", (FactArg("a"),)), Leaf("previous", "eq", 1))),
