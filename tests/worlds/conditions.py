@@ -276,6 +276,8 @@ small_conditions: st.SearchStrategy[Condition] = st.recursive(
             Sum("avg", None, None, "gt", ScaledFact("sum", 2)),
             InRelation("r", (FactArg("a"), 1)),
             Ref("a", "eq", "b"),
+            Ref("a", "in", "$b"),
+            Leaf("like", "eq", 1),
         )
     ),
     _extended,

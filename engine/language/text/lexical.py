@@ -148,8 +148,8 @@ def is_keyword(
         return False
     following = _terminal(tokens, index + 1)
     if word in SUGAR:
-        # Nothing else but operators can follow a name.
-        return True
+        # Only operators can follow a name, unless it is a key or ends the predicate after `where`.
+        return not juxtaposes()
     if word in {"exists", "missing", "some"}:
         return following in NAMES and not _is_sugar(tokens, index + 1)
     if word == "anywhere":
