@@ -224,9 +224,10 @@ class AtMostOnce:
         """Return the last time at which an entry can matter."""
         return FOREVER if entry[HELD_BACK] else entry[FREE_US] - 1
 
-    def drop_expired(self, entry: Slice, now_us: int) -> bool:
-        """Return whether an entry cannot matter any more."""
-        return self.first_until_us(entry) < now_us
+    def drop_expired(self, entry: Slice, now_us: int) -> tuple[bool, bool]:
+        """Tell whether an entry cannot matter any more, and whether it remains."""
+        remains = self.first_until_us(entry) >= now_us
+        return not remains, remains
 
 
 def _asked(rule: Rule) -> tuple[Any, ...]:

@@ -112,6 +112,11 @@ class Feed:
             self.durable = self.last
         self._drop()
 
+    def forget(self) -> None:
+        """Drop all firings."""
+        self._firings.clear()
+        self.bytes = 0
+
     def page(self, after: int, limit: int) -> Page:
         """Return at most `limit` firings after a number, up to `durable`."""
         first = max(after + 1, min(self.first, self.durable + 1))

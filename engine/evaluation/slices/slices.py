@@ -266,15 +266,16 @@ class Slices:
         # Entries that are kept by exception are dropped only with their slice.
         return min([whole_us, *(one for remembered, one in until_us if not remembered.by_exception)])
 
-    def drop_expired(self, slice_: Slice, now_us: int) -> bool:
-        """Drop the entries that cannot matter any more, and tell whether none remains."""
-        remains = False
+    def drop_expired(self, slice_: Slice, now_us: int) -> tuple[bool, bool]:
+        """Drop the entries that cannot matter any more; tell whether some were, and whether others remain."""
+        drops = remains = False
         for remembered, entry in list(self.held_in(slice_)):
             if remembered.until_us(entry, slice_[SEEN]) >= now_us:
                 remains = True
             elif not remembered.by_exception:
+                drops = True
                 self._leave_none(slice_, remembered)
-        return not remains
+        return drops, remains
 
     def held_in(self, slice_: Slice) -> Iterator[tuple[Remembered, Any]]:
         """Yield the memories that remember something in a slice, each with its entry."""

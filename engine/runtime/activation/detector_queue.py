@@ -16,6 +16,7 @@ from engine.runtime.contract.measures import DETECTORS_LOST, FENCED, JOURNAL_FAI
 from engine.runtime.contract.requests.calls import Activated, Ended, Held, Reply, Report
 from engine.runtime.contract.requests.operations import TICK_DUE, Operation
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.process.processes import resident_bytes
 from engine.runtime.transport.server_connection import (
     MOVED,
     Outcome,
@@ -235,7 +236,7 @@ class DetectorQueue:
             busy = len(self._waiting) > 0
             if self._deleted or (busy and schedule.should_reactivate(now_s)):
                 await activation.discard()
-                self._ended = Ended()
+                self._ended = Ended(resident_bytes=resident_bytes())
             elif (self._closing and not busy) or schedule.should_passivate(
                 now_s, busy=busy, forking=activation.forking
             ):

@@ -1,11 +1,13 @@
 """The threads in which a worker executes the calls of its detectors, beside its event loop."""
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
+from engine.evaluation.detector import Detector
 from engine.runtime.concurrency.threads import Threads, Turns
 from engine.runtime.contract.requests.calls import Activated, Reply
 from engine.runtime.contract.requests.operations import EVALUATIONS, PUT_RULES, TICK, TICK_DUE, Operation
@@ -32,6 +34,10 @@ _MUCH: Final = frozenset({PUT_RULES, TICK, TICK_DUE})
 _CALLS_AT_ONCE: Final = 4
 _SAVING_AT_ONCE: Final = 2
 """How many detectors that share a worker are saved at the same time."""
+_PIECES_FROM_BYTES: Final = 1024 * 1024
+"""A detector of this size is freed in pieces; to collect it takes some 10 ms."""
+_RULE_BYTES: Final = 4 * 1024
+"""What a rule takes, about."""
 
 
 class WorkerThreads:
@@ -57,6 +63,22 @@ class WorkerThreads:
     def for_long(self, payload_bytes: int) -> Threads:
         """Return the threads for a long batch."""
         return self._longest if payload_bytes > _LARGE_BYTES else self._long
+
+    def frees_in_pieces(self, detector: Detector) -> bool:
+        """Whether other detectors would wait for long if this one were freed in one step."""
+        held_bytes = detector.histories.bytes + detector.relations_bytes + detector.feed.bytes
+        return self.turns is not None and held_bytes + _RULE_BYTES * len(detector.live) >= _PIECES_FROM_BYTES
+
+    def free(self, detector: Detector) -> None:
+        """Free a detector that has left, in pieces, in a thread of its own. Nobody waits for it."""
+        threading.Thread(target=self._free, args=(detector,), name="freeing", daemon=True).start()
+
+    def _free(self, detector: Detector) -> None:
+        assert self.turns is not None, "others share the worker"
+        with self.turns:
+            detector.feed.forget()
+            detector.take_apart(self.turns.pass_on)
+        self.heap.gone()
 
 
 @dataclass(eq=False)
@@ -143,8 +165,14 @@ class DetectorThread:
         return activated
 
     def _dropping(self, drop: Callable[[], T]) -> T:
+        detector = self.executor.detector
+        large = detector if detector is not None and self._threads.frees_in_pieces(detector) else None
+        del detector
         dropped = drop()
-        self._threads.heap.gone()
+        if large is None:
+            self._threads.heap.gone()
+        else:
+            self._threads.free(large)
         return dropped
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from engine.evaluation.detector import Detector
 from engine.evaluation.wire.events import BATCH_S, Answer, Done, Refused
 from engine.language.diagnostics import Entry
 from engine.runtime.concurrency.threads import Turns
@@ -275,6 +276,11 @@ class OperationExecutor:
         """
         active = self._active
         return None if active is None else active.figures()
+
+    @property
+    def detector(self) -> Detector | None:
+        """The active detector, None if there is none, or if it is read-only."""
+        return None if self._active is None else self._active.detector
 
     @property
     def due_us(self) -> int | None:

@@ -60,9 +60,10 @@ def freeze_present() -> None:
 class FrozenHeap:
     """The frozen objects of a worker: its own always, and a large detector while it is active alone.
 
-    The garbage of a large detector is collected at once. The garbage of small ones is collected once more of
-    them are gone than `_LEFT_SMALL`, and than are active. A collection visits the active ones, too: it takes
-    0.2 ms for each that shares a worker, and at least 0.07 ms.
+    The garbage of a large detector is collected at once. Where detectors share the worker, a large one is
+    taken apart before, and leaves little. The garbage of small ones is collected once more of them are gone
+    than `_LEFT_SMALL`, and than are active. A collection visits the active ones, too: it takes 0.2 ms for
+    each that shares a worker, and at least 0.07 ms.
     """
 
     def __init__(self, detectors: int = 1) -> None:

@@ -296,7 +296,8 @@ class Scheduler:
 
     async def status(self) -> Status:
         reasons = ["the server is shutting down"] if self._closing else []
-        if not self._workers.all:
+        # Without spares, a worker starts when a detector needs it.
+        if self._settings.spares and not self._workers.all:
             reasons.append("no detector worker is running")
         if self.catalogue.problem is not None:
             problem = self.catalogue.problem

@@ -800,9 +800,21 @@ async def test_five_thousand_rules_are_listed_and_searched(browser: Browser, tmp
         for number in range(0, 5000, 100):
             wanted = [{"name": f"rule {n}", "condition": f"kind == {n}"} for n in range(number, number + 100)]
             await asyncio.gather(*(console.caller("POST", path, rule) for rule in wanted))
-        page = console.page
+        page, read = console.page, asyncio.Event()
+
+        async def wait(route: Route) -> None:
+            await read.wait()
+            await route.continue_()
+
+        await page.route("**/rules?*after=1000&*", wait)
         await console.open(detector, "rules")
-        await expect(page.get_by_text("1 to 50 of 5,000 rules")).to_be_visible()
+        await expect(page.get_by_text("1 to 50 of 1,000 rules; more are being read")).to_be_visible()
+        await page.get_by_text("rule 7", exact=True).click()
+        await expect(page.get_by_text("JSON", exact=True)).to_be_visible()
+        read.set()
+        await expect(page.get_by_text("1 to 50 of 5,000 rules", exact=True)).to_be_visible()
+        # What somebody reads meanwhile stays.
+        await expect(page.get_by_text("JSON", exact=True)).to_be_visible()
         await page.get_by_role("button", name="Next").click()
         await expect(page.get_by_text("51 to 100 of 5,000 rules")).to_be_visible()
         await page.get_by_role("searchbox").fill("rule 4999")

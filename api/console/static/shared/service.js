@@ -133,14 +133,23 @@ async function request(method, path, body, signal, accept = "application/json") 
   }
 }
 
-// All rules of a detector, page by page, since there may be more than one answer can hold; with `source`, with their texts.
+export const RULES_PAGE = 1000;
+
+// The rules of a detector after a priority, page by page, since there may be more than one answer can hold; with
+// `source`, with their texts.
+export async function* rulePages(detectorId, signal, source = false, after = 0) {
+  for (let page; ; after = page.at(-1).priority) {
+    page = (await call("GET", `detectors/${detectorId}/rules?limit=${RULES_PAGE}&after=${after}${source ? "&source=true" : ""}`, undefined, signal)).rules;
+    if (!page.length) return;
+    yield page;
+  }
+}
+
+// All rules of a detector.
 export async function rulesOf(detectorId, signal, source = false) {
   const rules = [];
-  for (let page, after = 0; ; after = page.at(-1).priority) {
-    page = (await call("GET", `detectors/${detectorId}/rules?limit=1000&after=${after}${source ? "&source=true" : ""}`, undefined, signal)).rules;
-    if (!page.length) return rules;
-    rules.push(...page);
-  }
+  for await (const page of rulePages(detectorId, signal, source)) rules.push(...page);
+  return rules;
 }
 
 export function parseCondition(condition, signal, heard) {

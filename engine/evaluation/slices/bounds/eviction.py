@@ -26,7 +26,7 @@ expired: then four are looked at for each event.
 """
 
 EXPIRED_SHARE: Final = 8
-"""Many have expired if one in so many of the last row had."""
+"""Many have expired if one in so many of the last row had, or entries in it."""
 
 _SHARD_STEP: Final = 97
 """Shards are visited in the order of the multiples of this prime, not in that in which keys were added."""
@@ -58,7 +58,7 @@ class Expiry:
         row = -LOOKED_AT if self._many else -LOOKED_EVERY
         keys = self._keys[row:]
         del self._keys[row:]
-        expired = sum(self._drop_expired(key, now_us) for key in reversed(keys))
+        expired = sum([self._drop_expired(key, now_us) for key in reversed(keys)])
         self._many = expired * EXPIRED_SHARE >= len(keys) > 0
 
     def _shrink(self) -> None:
@@ -69,14 +69,14 @@ class Expiry:
             self._slices.shards[self._place] = dict(shard)
 
     def _drop_expired(self, key: Hashable, now_us: int) -> bool:
-        """Drop the slice of a key if it has expired, and tell whether it has."""
+        """Drop what has expired in the slice of a key, and tell whether anything has."""
         slice_ = self._slices.find(key)
         if slice_ is None:
             return False
-        if self._slices.drop_expired(slice_, now_us):
+        drops, remains = self._slices.drop_expired(slice_, now_us)
+        if not remains:
             self._slices.drop(key)
-            return True
-        return False
+        return drops or not remains
 
 
 NEAR_SHARE: Final = (7, 8)

@@ -38,8 +38,8 @@ class Keyed(Protocol):
     def first_until_us(self, slice_: Slice) -> int:
         """Return the last time at which nothing has to be dropped: no entry on its own, nor the slice."""
 
-    def drop_expired(self, slice_: Slice, now_us: int) -> bool:
-        """Drop the entries that cannot matter any more, and tell whether none remains."""
+    def drop_expired(self, slice_: Slice, now_us: int) -> tuple[bool, bool]:
+        """Drop the entries that cannot matter any more; tell whether some were, and whether others remain."""
 
 
 class Tracked:
@@ -84,7 +84,8 @@ class Tracked:
         key = self._keys[number]
         slice_ = self._slices.find(key)
         assert slice_ is not None, "a slice that is tracked is there"
-        if self._slices.drop_expired(slice_, now_us):
+        _, remains = self._slices.drop_expired(slice_, now_us)
+        if not remains:
             self.drop(number)
         else:
             self._update(key)

@@ -83,6 +83,14 @@ def test_an_entry_that_has_expired_goes_though_its_slice_stays() -> None:
     assert made.histories.bytes < full / 2
 
 
+def test_expired_entries_go_as_fast_as_slices_do_though_their_slices_stay() -> None:
+    made = detector("per k once b == 1", "per k count(a == 1) within 1s >= 5")
+    made.evaluate_many([({"k": key, "a": 1, "b": 1}, 0, None) for key in range(20_000)])
+    full = made.histories.bytes
+    made.evaluate_many([({}, 2_000, None)] * 12_000)
+    assert made.histories.bytes < full / 2
+
+
 @pytest.mark.parametrize(
     "key_of",
     [

@@ -135,6 +135,25 @@ async def test_what_has_nothing_to_write_and_is_small_is_passivated_in_the_event
     assert (threads == [threading.current_thread()]) is (at_once and not holds_many)
 
 
+@pytest.mark.parametrize("method", ["passivate", "discard"])
+@pytest.mark.parametrize(("detectors", "rules"), [(2, 20), (2, 19), (1, 20)])
+async def test_a_large_detector_that_leaves_others_is_freed_in_pieces(
+    tmp_path, monkeypatch, method, detectors, rules
+):
+    monkeypatch.setattr(detector_thread, "_PIECES_FROM_BYTES", 20 * 4_096)
+    newborn(tmp_path, ID)
+    detector = DetectorThread(made(tmp_path), threads := WorkerThreads(detectors))
+    await detector.activate(ID, 1)
+    await detector.handle([ops.add_rule(f"{n}", f"a == {n}", notify=n == 1) for n in range(rules)])
+    await detector.handle([event(1, a=1)])
+    live, feed = detector.executor.detector.live, detector.executor.detector.feed
+    gone = threading.Event()
+    threads.heap.gone = gone.set
+    await getattr(detector, method)()
+    await asyncio.to_thread(gone.wait, 30)
+    assert [len(live), len(feed)] == ([0, 0] if (detectors, rules) == (2, 20) else [rules, 1])
+
+
 async def test_detectors_that_share_a_worker_do_not_wait_for_each_others_disk(tmp_path):
     threads = WorkerThreads(2)
     one, other = (DetectorThread(made(tmp_path), threads, lambda: False, lambda: True) for _ in range(2))

@@ -41,7 +41,7 @@ class Directories:
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.settings = RuntimeSettings(
-            data=folder, folder_id=begin_folder(folder), spares=0, ask_s=0.001, **settings
+            data=folder, folder_id=begin_folder(folder), **{"spares": 0, "ask_s": 0.001, **settings}
         )
         self.actors = LocalActors(self.settings)
         self.ended: list[int] = []
@@ -136,7 +136,15 @@ async def test_a_directory_with_a_service_does_not_end_because_a_connection_ende
     await asyncio.sleep(0.1)
     async with service_of(directories) as one:
         await asyncio.sleep(0.5)
-        assert (await one.status()).reasons == ["no detector worker is running"]
+        assert (await one.status()).reasons == []
+
+
+@pytest.mark.parametrize(("spares", "reasons"), [(0, []), (1, ["no detector worker is running"])])
+async def test_a_service_without_workers_is_ready_if_it_keeps_no_spare_ones(tmp_path, spares, reasons):
+    directories = Directories(tmp_path, spares=spares)
+    directories.actors.start = lambda *_: asyncio.Event().wait()
+    async with service_of(directories) as one:
+        assert (await one.status()).reasons == reasons
 
 
 async def test_a_service_that_leaves_while_the_directory_opens_leaves_nothing_half_open(tmp_path):

@@ -2,7 +2,7 @@
 
 import { action, drawnAnew, h, nothing, row, say, table, unsay } from "../../shared/dom.js";
 import { count } from "../../shared/format.js";
-import { call, may, parseCondition, rulesOf } from "../../shared/service.js";
+import { call, may, parseCondition, rulePages, rulesOf, RULES_PAGE } from "../../shared/service.js";
 import { namesRead } from "../../shared/words.js";
 import { comparisonOf } from "./comparison.js";
 import { conditionTree } from "./condition.js";
@@ -18,8 +18,11 @@ async function textOf(rule, signal) {
 
 export async function rulesView(detector, query, signal) {
   const path = `detectors/${detector.id}/rules`;
-  let rules = await rulesOf(detector.id, signal, true);
+  const pages = rulePages(detector.id, signal, true);
+  let rules = (await pages.next()).value ?? [];
+  let reading = true;
   let from = 0;
+  let drawn = "";
   const list = h("div");
   const told = h("p", { class: "quiet" });
   const filter = h("input", { type: "search", placeholder: "Filter by name or by what a rule says", oninput: restart });
@@ -29,7 +32,18 @@ export async function rulesView(detector, query, signal) {
     draw();
   }
 
-  function draw() {
+  // The first rules are shown while the others, perhaps a hundred thousand, are read.
+  async function readRest() {
+    for await (const page of pages) {
+      rules.push(...page);
+      draw(true);
+    }
+    reading = false;
+    draw(true);
+  }
+
+  // With `ifOthers`, what stays is not drawn again, because somebody may be reading it.
+  function draw(ifOthers = false) {
     const wanted = filter.value.toLowerCase();
     const found = rules.filter((rule) =>
       !wanted || `${rule.name} ${rule.id} ${rule.description ?? ""} ${JSON.stringify(rule.labels ?? {})} ${rule.text ?? ""} ${rule.source ?? ""}`.toLowerCase().includes(wanted));
@@ -37,6 +51,10 @@ export async function rulesView(detector, query, signal) {
     told.textContent = found.length
       ? `${from + 1} to ${from + shown.length} of ${count(found.length, "rule")}`
       : "0 rules";
+    if (reading) told.append("; more are being read");
+    const ids = JSON.stringify([shown.map(({ id }) => id), found.length > from + PAGE]);
+    if (ifOthers && ids === drawn) return;
+    drawn = ids;
     const turn = (label, to) => h("button", {
       type: "button", "data-key": label, disabled: to < 0 || to >= found.length, onclick: () => { from = to; draw(); },
     }, label);
@@ -118,7 +136,9 @@ export async function rulesView(detector, query, signal) {
   async function add() {
     const made = await editRule({ name: "", condition: "", notify: false }, (rule) => call("POST", path, rule, undefined, tell), names());
     if (!made) return;
-    rules = await rulesOf(detector.id, undefined, true);
+    if (!reading) {
+      for await (const page of rulePages(detector.id, undefined, true, rules.at(-1)?.priority)) rules.push(...page);
+    }
     draw();
   }
 
@@ -129,6 +149,9 @@ export async function rulesView(detector, query, signal) {
     draw();
   }
 
+  const rest = readRest();
+  if (rules.length < RULES_PAGE) await rest;
+  else rest.catch((error) => error.name === "AbortError" || say(error.message, true));
   draw();
   return h("section", {}, h("div", { class: "bar" }, filter, action("New rule", add, { class: "first", "data-needs": "write" })), told, list);
 }

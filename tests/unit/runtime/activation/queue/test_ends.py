@@ -33,6 +33,14 @@ async def test_deletion_answers_those_who_wait_with_1200_and_those_in_flight_wit
         assert await outcomes(s.asks(6)) == [1200]
 
 
+async def test_a_worker_that_a_deleted_detector_has_made_large_is_replaced(tmp_path):
+    async with local_service(tmp_path, actor_bytes_max=1, spares=0) as service:
+        detector_id = await service.backend.create_detector("large")
+        await service.backend.call(detector_id, event(1))
+        await service.backend.delete_detector(detector_id)
+        await until(lambda: service.actors.started[0].dead)
+
+
 async def test_deletion_during_activation_answers_1200_at_once(scene):
     async with scene() as s:
         s.gate.held = {"activate"}
