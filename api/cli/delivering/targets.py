@@ -8,7 +8,6 @@ import json
 import os
 import re
 import stat
-import sys
 import threading
 import time
 from email.utils import parsedate_to_datetime
@@ -19,6 +18,7 @@ from urllib.parse import unquote
 
 import httpx
 
+from api.cli.printing.terminal import escaped
 from engine.runtime.concurrency.threads import Threads
 from snapshots.files import FILE_MODE, RealFiles
 
@@ -34,6 +34,7 @@ _REDIRECTIONS: Final = range(300, 400)
 _REDIRECTED: Final = ", a redirection, and none is followed: give the address where it leads"
 _RETRY_AFTER_S_MAX: Final = 3_600.0
 _PORT_MAX: Final = 65_535
+_STANDARD_OUTPUT: Final = 1
 _TOLD_CHARS_MAX: Final = 200
 _SECRET_CHARS: Final = 4
 """Shorter parts of an address are not secret."""
@@ -207,7 +208,8 @@ class Printed(Target):
         """Print a line. Raises OSError if there is no reader any more, which no retry can fix."""
         del content_type, key
         # Not through `sys.stdout`: an exit would wait for its lock.
-        await self._writer.call(partial(_write, sys.stdout.fileno(), body + b"\n"))
+        line = f"{escaped(body.decode())}\n".encode()
+        await self._writer.call(partial(_write, _STANDARD_OUTPUT, line))
 
     def sync(self) -> None:
         """Return at once, because the reader is responsible for what it has read."""
