@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from snapshots.errors import NewerFormat, NothingUsable, StorageError
+from snapshots.errors import Damaged, NewerFormat, NothingUsable, StorageError
 from snapshots.files import Files, RealFiles, storage_errors, write_all
 from snapshots.format.file_names import listing, snapshot_name
 from snapshots.format.segments import HEADER_BYTES, MARK, decode_record_header, payload_of
@@ -38,6 +38,28 @@ class Kept:
     last: int
     """The number of the last kept record."""
     skipped: int
+    newest: int
+    """The last record that the newest snapshot includes, usable or not."""
+
+
+class _KeptFiles(RealFiles):
+    """Files of which a snapshot that cannot be read counts as damaged: an older one may do."""
+
+    def __init__(self) -> None:
+        self.refusals: list[str] = []
+        """Why a recovery refuses those that cannot be read."""
+
+    def read(self, path: Path) -> bytes:
+        try:
+            return super().read(path)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            if not listing([path.name]).snapshots:
+                raise
+            reason = f"it cannot be read: {error.strerror}"
+            self.refusals.append(f"{path}: {reason}")
+            raise Damaged(reason) from error
 
 
 def what_can_be_kept(folder: Path, *, after_damage: bool = False) -> Kept | None:
@@ -46,12 +68,12 @@ def what_can_be_kept(folder: Path, *, after_damage: bool = False) -> Kept | None
     Keeps the records up to the damage; with `after_damage` also whole ones after it, for records that do not
     depend on earlier ones. Raises StorageError, and NothingUsable without a usable snapshot.
     """
-    files = RealFiles()
-    report = inspect_folder(folder, files)
-    if report.refusal is None:
-        return None
+    files = _KeptFiles()
     with storage_errors(f"{folder} cannot be read"):
         names, plan = list_and_plan(folder, lambda: listing(files.names(folder)), files, 0, thorough=True)
+        refusals = [*dict.fromkeys(files.refusals), *([str(plan.refusal)] if plan.refusal else [])]
+        if not refusals:
+            return None
         if isinstance(plan.refusal, NewerFormat):
             raise plan.refusal
         snapshot = plan.snapshot
@@ -74,8 +96,18 @@ def what_can_be_kept(folder: Path, *, after_damage: bool = False) -> Kept | None
                 skipped += sequence - last - 1
                 records.append((version, payload))
                 last = sequence
+    fenced = {flaw.path.name for flaw in plan.flaws if flaw.suffix == "fenced"}
+    numbers = {number for number, name in names.snapshots.items() if name not in fenced}
     return Kept(
-        folder, report.refusal, report.epoch, snapshot, tuple(records), tuple(plan.pages), last, skipped
+        folder=folder,
+        refusal="; ".join(refusals),
+        epoch=names.epoch,
+        snapshot=snapshot,
+        records=tuple(records),
+        pages=tuple(plan.pages),
+        last=last,
+        skipped=skipped,
+        newest=max(numbers | names.damaged_snapshots),
     )
 
 

@@ -12,6 +12,7 @@ from api.cli.rule_files.reading import NamedCondition
 from engine.language.diagnostics import nearest, quoted
 from engine.language.validation.document import condition_from_document
 from rule_detector_client import Client, Detector, Relation, Rule, ServiceError, calls
+from rule_detector_client.results import ShownRule
 
 N = TypeVar("N", Detector, Rule)
 
@@ -50,6 +51,14 @@ def find_rule(client: Client, detector_id: str, wanted: str) -> Rule:
         hint = f"did you mean {quoted(near)}?" if near else _names(rules)
         raise ServiceError(f"no rule has the id or name `{wanted}`: {hint}")
     return found
+
+
+def shown_rules(client: Client, detector_id: str) -> list[ShownRule]:
+    """Return all rules of a detector with their texts, by priority. Raises ServiceError."""
+    rules: list[ShownRule] = []
+    while page := client.send(calls.shown_rules_page(detector_id, rules[-1].priority if rules else 0)):
+        rules += page
+    return rules
 
 
 def relations_of(client: Client, detector_id: str) -> list[Relation]:

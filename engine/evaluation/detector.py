@@ -207,6 +207,7 @@ class Detector(RuleBook):
         lookups = self.rule_set.lookups
         if lookups.used or lookups.read is not None:
             lookups.forget()
+        self.rule_set.patterns.forget_elements()
 
     def code(self) -> str:
         """Return the Python source of the function that evaluates the rules while they are few."""

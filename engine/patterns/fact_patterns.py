@@ -1,7 +1,8 @@
 """The patterns of one fact, and which of them match its text at an event."""
 
-from collections.abc import Container
-from typing import Final
+from collections.abc import Callable, Container, Iterable, Sequence
+from math import inf
+from typing import Any, Final
 
 from engine.patterns.compiled_pattern import CompiledPattern, compile_pattern
 from engine.patterns.limits import PatternLimits
@@ -16,6 +17,12 @@ event compiles, because a single literal is compiled when it is first tried by i
 
 TRIED_EACH_MAX: Final = 3
 """A search for all of so few patterns costs more than to try each."""
+
+WALKS_MAX: Final = 32
+"""So many rules walk through an array; then all its texts are searched for all patterns, once."""
+
+FOUND_MAX: Final = 1_000_000
+"""If elements times the patterns that they may match are more, each rule walks through the array."""
 
 _CHARACTER_BYTES_MAX: Final = 4
 
@@ -56,6 +63,12 @@ class FactPatterns:
         """The patterns that may match the text, each with whether it surely does, after a search for all."""
         self._kept: dict[str, tuple[dict[str, bool], dict[str, bool], int]] = {}
         """The same, the verdicts and the size, for texts that were searched before: values come again."""
+        self._array: list[Any] | None = None
+        """The array that was walked through last, if the fact is one of elements."""
+        self._walks: float = 0
+        """How many rules have asked for its elements."""
+        self._elements: dict[str, list[Any]] | None = None
+        """Its elements by the patterns that may match them, once all are searched."""
 
     def __len__(self) -> int:
         return len(self._counts)
@@ -140,6 +153,53 @@ class FactPatterns:
         possible = self._search(text)
         return [each for each in possible if each in wanted and self.found(each, self._compiled[each], text)]
 
+    def elements(
+        self,
+        patterns: Sequence[str],
+        look: Callable[[Any], Any],
+        walked: "list[FactPatterns]",
+        array: list[Any],
+    ) -> Iterable[Any]:
+        """Return at least the elements of an array in which one of the patterns matches.
+
+        `look` gives the value of the fact in an element. `walked` gets these patterns when they begin to keep
+        an array.
+        """
+        if self.untried:
+            return ()
+        if array is not self._array:
+            if self._array is None:
+                walked.append(self)
+            self._array, self._walks, self._elements = array, 0, None
+        self._walks += 1
+        if self._walks <= WALKS_MAX or not all(pattern in self._counts for pattern in patterns):
+            return array
+        if self._elements is None:
+            self._elements = self._searched(look, array)
+            if self._elements is None:
+                self._walks = -inf
+                return array
+        found = self._elements
+        return [element for pattern in patterns for element in found.get(pattern, ())]
+
+    def forget_elements(self) -> None:
+        """Forget the array, which its owner may change from now on."""
+        self._array = self._elements = None
+
+    def _searched(self, look: Callable[[Any], Any], array: list[Any]) -> dict[str, list[Any]] | None:
+        """Return the elements of an array by the patterns that may match them; None if they are too many."""
+        found: dict[str, list[Any]] = {}
+        left = FOUND_MAX
+        for element in array:
+            if type(text := look(element)) is str:
+                possible = self._search(text)
+                left -= len(possible)
+                if left < 0:
+                    return None
+                for pattern in possible:
+                    found.setdefault(pattern, []).append(element)
+        return found
+
     def _search(self, text: str) -> dict[str, bool]:
         """Return the patterns that may match the text, each with whether it surely does."""
         if text is not self._text:
@@ -161,6 +221,7 @@ class FactPatterns:
         self._text = text
         if text is None:
             self._kept.clear()
+            self.forget_elements()
             self.exploding = len(self._exploding)
             self.bytes_a_char = len(self._counts) * _CHARACTER_BYTES_MAX
         known = None if text is None else self._kept.get(text)

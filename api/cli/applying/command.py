@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from api.cli.applying.difference import ChangedRelation, Difference, changed_relations
-from api.cli.lookup import relations_of, with_id_or_name
+from api.cli.lookup import relations_of, shown_rules, with_id_or_name
 from api.cli.messages import CommandError, warn
 from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.output import yes_option
@@ -105,26 +105,38 @@ def apply(
     """Make a detector of a running service match rules files.
 
     The files name the detector, which is created if it does not exist. The command shows what it would add,
-    change and remove, and which rules would restart their histories. On a terminal it asks; otherwise it
-    needs --yes. Then it changes the rules of a detector as one change: all of them, or none.
+    change and remove, and which rules would restart their histories. On a terminal it asks, and asks again
+    if somebody else has changed the same things meanwhile; otherwise it needs --yes. Then it changes the
+    rules of a detector as one change: all of them, or none.
 
     Rules and relations that are in no file stay, unless --prune is given. Applying the same files again
     changes nothing.
     """
-    plans = [
-        _Plan(client, wanted, prune=prune, keep_history=keep_history)
-        for wanted in wanted_of([read_rules_file(path) for path in paths], detector)
-    ]
-    to_do = [plan for plan in plans if not plan.difference.is_empty]
-    if output == "table":
-        for plan in plans:
-            click.echo("\n".join(plan.difference.lines()))
-            plan.warn()
+    every = wanted_of([read_rules_file(path) for path in paths], detector)
+    asks = not dry_run and not yes and is_terminal()
+
+    def compared() -> list[_Plan]:
+        plans = [
+            _Plan(client, wanted, prune=prune, keep_history=keep_history, is_asked=asks) for wanted in every
+        ]
+        if output == "table":
+            for plan in plans:
+                click.echo("\n".join(plan.difference.lines()))
+                plan.warn()
+        return plans
+
+    plans = compared()
+    while asks and any(plan.has_work for plan in plans):
+        click.confirm("Change it?", abort=True, err=True)
+        if not (outdated := [plan for plan in plans if plan.is_outdated()]):
+            break
+        for plan in outdated:
+            warn(f"{plan} was changed by somebody else meanwhile; this is the difference now")
+        plans = compared()
+    to_do = [plan for plan in plans if plan.has_work]
     if to_do and not dry_run:
-        if not yes and not is_terminal():
+        if not yes and not asks:
             raise CommandError("nothing was changed; give --yes to change it without a terminal")
-        if not yes:
-            click.confirm("Change it?", abort=True, err=True)
         for plan in to_do:
             plan.carry_out()
     if output == "json":
@@ -147,17 +159,50 @@ def is_terminal() -> bool:
 class _Plan:
     """The changes to make to one detector."""
 
-    def __init__(self, client: Client, wanted: Wanted, *, prune: bool, keep_history: bool) -> None:
-        """Compare without changing anything. Raises RuleFileError and ServiceError."""
+    def __init__(
+        self, client: Client, wanted: Wanted, *, prune: bool, keep_history: bool, is_asked: bool
+    ) -> None:
+        """Compare without changing anything; note what there is if the user `is_asked`.
+
+        Raises RuleFileError and ServiceError.
+        """
         self._client = client
         self._wanted = wanted
         self._prune = prune
         self._keep_all = keep_history
         self._messages: list[Entry] = []
         """The service's messages about the rules; for a new detector, once its rules exist."""
-        found = with_id_or_name(list(client.detectors()), wanted.detector, "detectors")
-        self._id = None if found is None else found.id
+        self._compared = self._replaced() if is_asked else None
+        """What there was before the comparison."""
+        self._id = self._found()
         self.difference = self._new() if self._id is None else self._changes(self._id)
+
+    def __str__(self) -> str:
+        return f"`{on_one_line(self._wanted.detector)}`"
+
+    @property
+    def has_work(self) -> bool:
+        """Whether anything differs."""
+        return not self.difference.is_empty
+
+    def is_outdated(self) -> bool:
+        """Whether what the plan would replace has changed since the comparison. Raises ServiceError."""
+        return self._replaced() != self._compared
+
+    def _found(self) -> str | None:
+        found = with_id_or_name(list(self._client.detectors()), self._wanted.detector, "detectors")
+        return None if found is None else found.id
+
+    def _replaced(self) -> object:
+        """Return the detector's id, rules and relations, as far as the plan may replace them."""
+        if (detector_id := self._found()) is None:
+            return None
+        rules, relations = self._wanted.rules, self._wanted.relations
+        return (
+            detector_id,
+            [one for one in shown_rules(self._client, detector_id) if self._prune or one.name in rules],
+            [one for one in relations_of(self._client, detector_id) if self._prune or one.name in relations],
+        )
 
     def carry_out(self) -> None:
         """Make the change. Raises ServiceError; a new detector is deleted if any part of it is refused."""

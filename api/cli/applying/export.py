@@ -8,13 +8,13 @@ from urllib.parse import quote
 
 import click
 
-from api.cli.lookup import find_detector, relations_of
+from api.cli.lookup import find_detector, relations_of, shown_rules
 from api.cli.messages import CommandError
 from api.cli.options.service_options import service_options
 from api.cli.rule_files.relations import Scalar
 from api.cli.rule_files.writing import rules_file_text
 from engine.language.diagnostics import quoted
-from rule_detector_client import Client, calls
+from rule_detector_client import Client
 from rule_detector_client.results import ShownRule
 
 FILE_CHARS_MAX: Final = 200
@@ -47,9 +47,7 @@ def export(*, client: Client, detector: str, folder: Path | None) -> None:
     comments included. Applying the file changes nothing.
     """
     found = find_detector(client, detector)
-    rules: list[ShownRule] = []
-    while page := client.send(calls.shown_rules_page(found.id, rules[-1].priority if rules else 0)):
-        rules += page
+    rules = shown_rules(client, found.id)
     names = {rule.id: rule.name for rule in rules}
     if len(set(names.values())) < len(names):
         [name, *_] = [name for name in names.values() if list(names.values()).count(name) > 1]

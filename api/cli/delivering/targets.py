@@ -11,13 +11,15 @@ import stat
 import threading
 import time
 from email.utils import parsedate_to_datetime
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import unquote
 
-import click
 import httpx
 
+from api.cli.printing.terminal import escaped
+from engine.runtime.concurrency.threads import Threads
 from snapshots.files import FILE_MODE, RealFiles
 
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -32,6 +34,7 @@ _REDIRECTIONS: Final = range(300, 400)
 _REDIRECTED: Final = ", a redirection, and none is followed: give the address where it leads"
 _RETRY_AFTER_S_MAX: Final = 3_600.0
 _PORT_MAX: Final = 65_535
+_STANDARD_OUTPUT: Final = 1
 _TOLD_CHARS_MAX: Final = 200
 _SECRET_CHARS: Final = 4
 """Shorter parts of an address are not secret."""
@@ -171,9 +174,7 @@ class Appended(Target):
             # A crash has cut off the last line. Its firing is delivered again.
             line = b"\n" + line
         try:
-            rest = memoryview(line)
-            while rest:
-                rest = rest[os.write(self._descriptor, rest) :]
+            _write(self._descriptor, line)
         except OSError:
             os.ftruncate(self._descriptor, size)
             raise
@@ -196,16 +197,28 @@ class Appended(Target):
 class Printed(Target):
     """Standard output, on which each firing is a line."""
 
+    def __init__(self) -> None:
+        # A pipe that nobody reads blocks its writer, perhaps for ever. A daemon thread delays no exit.
+        self._writer = Threads("standard output")
+
     def __str__(self) -> str:
         return "standard output"
 
     async def send(self, body: bytes, content_type: str, key: str) -> None:
         """Print a line. Raises OSError if there is no reader any more, which no retry can fix."""
         del content_type, key
-        click.echo(body)
+        # Not through `sys.stdout`: an exit would wait for its lock.
+        line = f"{escaped(body.decode())}\n".encode()
+        await self._writer.call(partial(_write, _STANDARD_OUTPUT, line))
 
     def sync(self) -> None:
         """Return at once, because the reader is responsible for what it has read."""
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
 
 
 def target_of(address: str, secret: str | None, timeout_s: float) -> Target:

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +10,9 @@ from api.cli.inspection.report import to_json, to_lines
 from api.cli.messages import CommandError, counted, warn
 from api.cli.options.values import key_option
 from api.cli.printing.explained_rules import standing_lines
+
+if TYPE_CHECKING:
+    from snapshots.repair import Kept
 
 
 @click.command(
@@ -92,7 +95,7 @@ def repair(folder: Path, *, yes: bool) -> None:
     from api.cli.inspection.data_folder import detector_folders  # noqa: PLC0415 -- slow to import, which --help should not be
     from snapshots.data_folder.lock import FolderLock  # noqa: PLC0415
     from snapshots.errors import StorageError  # noqa: PLC0415
-    from snapshots.repair import Kept, finish_repairs, what_can_be_kept  # noqa: PLC0415
+    from snapshots.repair import finish_repairs, what_can_be_kept  # noqa: PLC0415
     from snapshots.repair import repair as repair_folder  # noqa: PLC0415
 
     detectors, aside = folder / "detectors", folder / "damaged"
@@ -115,10 +118,7 @@ def repair(folder: Path, *, yes: bool) -> None:
             if kept is not None:
                 found.append(kept)
                 click.echo(f"{one}: {kept.refusal}")
-                lost = (
-                    f"; {counted(kept.skipped, 'record')} among them cannot be read" if kept.skipped else ""
-                )
-                click.echo(f"  what can be kept: everything up to record {kept.last}{lost}")
+                click.echo(f"  what can be kept: everything up to record {kept.last}{_told(kept)}")
         if not found and not unrepaired:
             click.echo(f"{folder}: nothing to repair")
             return
@@ -131,3 +131,15 @@ def repair(folder: Path, *, yes: bool) -> None:
             click.echo(f"{kept.folder}: repaired; the damaged folder is now {old}")
     if unrepaired:
         raise CommandError(f"{folder}: {counted(unrepaired, 'folder')} cannot be repaired, as said above")
+
+
+def _told(kept: "Kept") -> str:
+    """Return what else there is to know about what can be kept of a folder."""
+    said = ""
+    if kept.snapshot.sequence < kept.newest:
+        said = f", from the older snapshot of record {kept.snapshot.sequence}"
+    if kept.skipped:
+        said += f"; {counted(kept.skipped, 'record')} among them cannot be read"
+    if kept.last < kept.newest:
+        said += f"; lost is all after it, up to record {kept.newest} or later"
+    return said

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from heapq import merge
 from math import isfinite
+from types import SimpleNamespace
 from typing import Any, Final, assert_never, cast
 
 import msgspec
@@ -63,7 +64,7 @@ class Predicates:
         code = self._codes.get(id(predicate))
         if code is None:
             needs, relations = self._needs, self._needs.lookups.relations(self._sent)
-            code = predicate_code(predicate, needs.patterns.finder, self._lookup, relations)
+            code = predicate_code(predicate, needs.patterns, self._lookup, relations)
             # Equal predicates may be large, so their identity is compared. They stay as long as their rules.
             self._codes[id(predicate)] = code
         return self.truth_of(code)
@@ -97,7 +98,8 @@ class Predicates:
             bound.append(names)
             return "None"
 
-        code = predicate_code(predicate, noted, noted, cast("Any", None))
+        patterns = SimpleNamespace(finder=noted)
+        code = predicate_code(predicate, cast("Any", patterns), noted, cast("Any", None))
         return None if bound else code
 
     def _lookup(self, fact: str) -> Lookup:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
+from engine.evaluation.facts.look_up import strings_in
 from engine.evaluation.facts.relations import Relations
 from engine.evaluation.facts.values import canonical, equal, holds, key_of
 from engine.patterns.lines import Line
@@ -103,6 +104,7 @@ class Lookup:
         self._elements: dict[object, frozenset[Any]] = {}
         self._canonical: str | None = None
         self._found: frozenset[str] | None = None
+        self._strings: list[str] | None = None
         self._sets: PatternSets | None = None
         self.literals: dict[str, int] = {}
         """The texts of `contains`, and the number of rules with each."""
@@ -143,6 +145,13 @@ class Lookup:
         if not self._switch_to(value):
             return equal(value, other)
         return self.canonical(value) == other_by.canonical(other)
+
+    def strings(self, fields: Mapping[str, Any]) -> list[str]:
+        """Return the strings of an event, as the same list to all rules."""
+        if not self._switch_to(fields):
+            self._strings = strings_in(fields)
+        assert self._strings is not None, "this look-up has no other values"
+        return self._strings
 
     # -- for the index ---------------------------------------------------------------------------------
 
@@ -210,7 +219,7 @@ class Lookup:
         """Drop the value and the cached results."""
         self._value = None
         self._elements = {}
-        self._canonical = self._found = None
+        self._canonical = self._found = self._strings = None
 
     def _switch_to(self, value: Any) -> bool:
         """Make a value the current one. Tell whether it already was."""

@@ -4,7 +4,7 @@ Which patterns are not tried depends only on the event and the patterns of the e
 or the shortcuts of matching. So replaying an event gives the same verdicts.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -41,6 +41,8 @@ class PatternWork:
         self._untried = _NONE
         self._reached = False
         self._looks = few_looks(self._facts)
+        self._walked: list[FactPatterns] = []
+        """Those that keep an array of an event."""
         self.bounded = False
         """Whether `begin` must be called. Otherwise there are too few patterns to reach a bound."""
 
@@ -79,6 +81,20 @@ class PatternWork:
         patterns = self.of(fact)
         return partial(patterns.found, pattern, patterns.compiled(pattern))
 
+    def narrower(
+        self, fact: str, patterns: Sequence[str], look: Callable[[Any], Any]
+    ) -> Callable[[list[Any]], Iterable[Any]]:
+        """Return the function that gives those elements of an array in which one of the patterns may match.
+
+        `look` gives the value of the fact in an element.
+        """
+        return partial(self.of(fact).elements, patterns, look, self._walked)
+
+    def forget_elements(self) -> None:
+        """Forget the arrays of an event, which their owner may change from now on."""
+        while self._walked:
+            self._walked.pop().forget_elements()
+
     def begin(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> frozenset[str]:
         """Return the facts on which no pattern, or no exploding one, is tried at this event.
 
@@ -88,6 +104,7 @@ class PatternWork:
         self._end()
         if not self.bounded:
             return _NONE
+        self.forget_elements()
         bytes_max, work_max = self._limits.pattern_event_bytes_max, self._limits.pattern_event_work_max
         bytes_at_most = work_at_most = 0
         for patterns, value in self._values(fields, sent):

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from math import inf
 from typing import Any, Final
 
+from engine.evaluation.facts.look_up import OF_ELEMENTS
 from engine.evaluation.kernel.buckets.ranges import ordinal
 from engine.evaluation.kernel.buckets.triggers import (
     PRESENT,
@@ -31,6 +32,9 @@ _HOLDING_COST: Final = 0.5
 _SEARCH_COST: Final = 20.0
 """The cost that a trigger adds to each event, in evaluations of a rule. Any event may meet PRESENT. A search
 for patterns has a fixed cost, which the patterns of a fact share."""
+
+_ELEMENTS_SEARCH_COST: Final = 3.0
+"""The same for the elements of an array, each of which an evaluation of a rule tries as well."""
 
 _ELEMENTS: Final = 2.0
 """A rough estimate of how many of the indexed elements a value has."""
@@ -58,11 +62,12 @@ _STRIDE: Final = 97
 class _Sample:
     """What rules ask of a fact."""
 
-    __slots__ = ("count", "ends", "values")
+    __slots__ = ("count", "ends", "patterns", "values")
 
     def __init__(self) -> None:
         self.values: set[int] = set()
-        """The hashes of values."""
+        self.patterns: set[int] = set()
+        """The hashes of both."""
         self.ends: list[int] = []
         """The ends of ranges, in order."""
         self.count = 0
@@ -106,6 +111,10 @@ class Selectivity:
                 sample = self._sample(trigger.fact)
                 if len(sample.values) < _SAMPLES_MAX:
                     sample.values.add(hash(trigger.value))
+            elif isinstance(trigger, Found):
+                sample = self._sample(trigger.fact)
+                if len(sample.patterns) < _SAMPLES_MAX:
+                    sample.patterns.add(hash(trigger.pattern))
 
     def cost(self, triggers: Triggers) -> float:
         """Estimate how often an event meets one of some triggers."""
@@ -124,8 +133,9 @@ class Selectivity:
 
     def _cost(self, trigger: Any) -> float:
         match trigger:
-            case Found():
-                return _SEARCH_COST / (1 + self._alike(trigger))
+            case Found(fact):
+                cost = _ELEMENTS_SEARCH_COST if OF_ELEMENTS in fact else _SEARCH_COST
+                return cost / (1 + max(self._alike(trigger), len(self._sample(fact).patterns)))
             case Beginning() | Ending() | InNetwork():
                 return 1 / (2 + self._alike(trigger))
             case Element():

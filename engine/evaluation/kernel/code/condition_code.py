@@ -48,7 +48,7 @@ class ConditionCode(PresentCode):
     """The most ends that are kept."""
 
     def __init__(self, needs: Needs, uses: Uses) -> None:
-        super().__init__(uses, needs.patterns.finder, needs.lookups.of)
+        super().__init__(uses, needs.patterns, needs.lookups.of)
         self._histories = needs.histories
         self._paths: dict[Path, int] = {(): 0}
         self._slices: dict[int, Slices] = {}

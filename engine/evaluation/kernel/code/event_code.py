@@ -5,22 +5,30 @@ path and `s0` its slice, where 0 is the path without keys. The code contains no 
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, Final, Protocol
 
 from engine.evaluation.facts.look_up import split_name, value_of
 from engine.evaluation.facts.values import KEY_CHARS_MAX
 from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.stamps import NUMBER_BITS
-from engine.language.condition import FactArg, Scalar
+from engine.language.condition import STRINGS, FactArg, Scalar
 from engine.language.operators import LARGEST
 from engine.patterns.text_tests import literal_of
 
-Finder = Callable[[str, str], object]
-"""Gives the test whether a pattern is found in a text, by fact and pattern.
 
-Of a literal that is in the text, it only has to tell whether it is looked for in one so long.
-"""
+class Patterns(Protocol):
+    """The patterns of a detector."""
+
+    def finder(self, fact: str, pattern: str) -> object:
+        """Return the test whether a pattern is found in a text of the fact.
+
+        Of a literal that is in the text, it only has to tell whether it is looked for in one so long.
+        """
+
+    def narrower(self, fact: str, patterns: Sequence[str], look: Callable[[Any], Any]) -> object:
+        """Return the function that gives the elements of an array in which one of the patterns may match."""
+
 
 LookupOf = Callable[[str], object]
 """Gives the look-up of a fact, which bounds the work on large values."""
@@ -32,10 +40,10 @@ RANGES_MIN: Final = 32
 class EventCode:
     """Gives the variables of what an event has, and the statements that look it up."""
 
-    def __init__(self, uses: Uses, finder: Finder, lookup_of: LookupOf) -> None:
+    def __init__(self, uses: Uses, patterns: Patterns, lookup_of: LookupOf) -> None:
         self.uses = uses
         self.asks_relations = False
-        self._finder, self._lookup_of = finder, lookup_of
+        self._patterns, self._lookup_of = patterns, lookup_of
         self._facts: dict[str, int] = {}
         self._numbers: dict[str, str] = {}
         self._addresses: dict[str, int] = {}
@@ -100,7 +108,8 @@ class EventCode:
 
     def matches(self, name: str, pattern: str) -> str:
         """Return the expression for whether a pattern is found in a fact that is a text."""
-        text, test = self.fact(name), f"{self.constant(self._finder(name, pattern))}({self.fact(name)})"
+        text = self.fact(name)
+        test = f"{self.constant(self._patterns.finder(name, pattern))}({text})"
         literal = literal_of(pattern)
         return test if literal is None else f"{literal.code(text, self.constant(literal.text))} and {test}"
 
@@ -195,6 +204,8 @@ class EventCode:
     def _fact_lookup(self, number: int, name: str) -> str:
         of_vars, _, steps, _ = split_name(name)
         values = "vars" if of_vars else "fields"
+        if name == STRINGS:
+            return f"l{number}.strings({values})"
         return f"look{number}({values})" if steps else f"{values}.get(n{number})"
 
 

@@ -5,12 +5,12 @@ The values of facts, and constants, are arguments, so all nodes of one shape sha
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from engine.evaluation.facts.relations import Relations
 from engine.evaluation.generated import function, indented
 from engine.evaluation.kernel.code.access import is_inside
-from engine.evaluation.kernel.code.event_code import Finder, LookupOf
+from engine.evaluation.kernel.code.event_code import LookupOf, Patterns
 from engine.evaluation.kernel.code.predicates import PresentCode
 from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.operators.compare import Names, comparison, found_in, values_of
@@ -117,7 +117,7 @@ class VerdictCode(NamedTuple):
 
 def predicate_code(
     node: Predicate | language.Compare,
-    finder: Finder,
+    patterns: Patterns,
     lookup_of: LookupOf,
     relations: Relations,
 ) -> PredicateCode:
@@ -130,7 +130,7 @@ def predicate_code(
         code, names = _code_of_terms(node)
         truth = comparison(node, names)
     else:
-        code = _NodeCode(finder, lookup_of, relations)
+        code = _NodeCode(patterns, lookup_of, relations)
         truth = code.predicate(node)
     source = _PREDICATE.format(values=code.unpacked(), truth=truth)
     return PredicateCode(code.facts, tuple(code.constants), _functions(source))
@@ -201,8 +201,8 @@ _NO_USES: Final = Uses(())
 class _NodeCode(PresentCode):
     """Gives the names by which the code of a node reads the values that it is given."""
 
-    def __init__(self, finder: Finder, lookup_of: LookupOf, relations: Relations | None) -> None:
-        super().__init__(_NO_USES, finder, lookup_of)
+    def __init__(self, patterns: Patterns, lookup_of: LookupOf, relations: Relations | None) -> None:
+        super().__init__(_NO_USES, patterns, lookup_of)
         self._relations = relations
 
     @property
@@ -234,7 +234,8 @@ class _PastCode(_NodeCode):
 
     def __init__(self, blank: str) -> None:
         """`blank` is what stands for nothing."""
-        super().__init__(_nothing, _nothing, None)
+        # An operator has no patterns of its own.
+        super().__init__(cast("Any", None), _nothing, None)
         self._blank = blank
 
     def lasts(self, latest: str) -> str:  # noqa: ARG002 -- what is only looked at may be longer than needed

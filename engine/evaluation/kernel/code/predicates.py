@@ -3,16 +3,16 @@
 The code of `some` is a function that goes through an array, and looks names up in each element.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from engine.evaluation.facts.look_up import ELEMENT, ELEMENTS_MAX, element_fact, split_name
+from engine.evaluation.facts.look_up import ELEMENT, ELEMENTS_MAX, element_fact, fields_of_element, split_name
 from engine.evaluation.facts.lookups import WALKED_MAX
 from engine.evaluation.facts.relations import networks_of
 from engine.evaluation.facts.values import key_of
 from engine.evaluation.generated import function, indented
-from engine.evaluation.kernel.code.event_code import EventCode, Finder, LookupOf
+from engine.evaluation.kernel.code.event_code import EventCode, LookupOf, Patterns
 from engine.evaluation.kernel.code.uses import Uses, open_range
 from engine.evaluation.operators.compare import Names, comparison
 from engine.evaluation.paths import Path
@@ -22,6 +22,7 @@ from engine.language.condition import Condition, FactArg, LeafValue
 from engine.language.forms.table import facts_of
 from engine.language.operators import LARGEST
 from engine.language.validation.networks import network_of
+from engine.patterns.text_tests import literal_of
 
 ARGUMENTS_NAMED_MAX: Final = 16
 """The code names up to this many arguments: Python takes seconds to compile thousands of names."""
@@ -197,8 +198,10 @@ class PresentCode(EventCode):
 
     def elements(self, node: language.Some) -> str:
         """Return the expression for whether some element of an array meets a condition."""
-        code = _ElementCode(node, self._finder, self._lookup_of)
+        code = _ElementCode(node, self._patterns, self._lookup_of)
         array = self.fact(node.fact)
+        if node.fact == language.STRINGS:
+            self.lookup(node.fact)
         test = self.constant(code.test())
         relations = self.relations() if code.asks_relations else "None"
         self.asks_vars |= code.asks_vars
@@ -209,7 +212,7 @@ class PresentCode(EventCode):
 _SOME: Final = """\
  def some(elements, vars, relations, base):
   if len(elements) > {most}: return False
-  for element in elements:
+  for element in {elements}:
    {lookups}
    if {truth}: return True
   return False
@@ -220,14 +223,46 @@ _WITHOUT_TEXTS: Final = ""
 """The name, in the elements of a fact, of its look-up for which no texts are searched for together."""
 
 
+class _ElementPatterns:
+    """The patterns on the facts of the elements of an array."""
+
+    def __init__(self, patterns: Patterns, array: str) -> None:
+        self._patterns, self._array = patterns, array
+
+    def finder(self, fact: str, pattern: str) -> object:
+        """Return the test whether a pattern is found in a text of the fact."""
+        return self._patterns.finder(element_fact(self._array, fact), pattern)
+
+    def narrower(self, fact: str, patterns: Sequence[str], look: Callable[[Any], Any]) -> object:
+        """Return the function that gives the elements of an array in which one of the patterns may match."""
+        return self._patterns.narrower(element_fact(self._array, fact), patterns, look)
+
+
+def _sought(node: Condition) -> tuple[str, tuple[str, ...]] | None:
+    """Return a fact of elements and patterns of which one matches it wherever a condition is true."""
+    match node:
+        case language.Leaf(fact, "matches", str() as pattern):
+            return None if fact.startswith("$") or literal_of(pattern) is not None else (fact, (pattern,))
+        case language.All(members):
+            return next((found for member in members if (found := _sought(member)) is not None), None)
+        case language.Any(members):
+            each = [found for member in members if (found := _sought(member)) is not None]
+            facts = {fact for fact, _ in each}
+            if len(each) < len(members) or len(facts) > 1:
+                return None
+            return facts.pop(), tuple([pattern for _, patterns in each for pattern in patterns])
+        case _:
+            return None
+
+
 class _ElementCode(PresentCode):
     """The code of the condition inside a `some`."""
 
-    def __init__(self, node: language.Some, finder: Finder, lookup_of: LookupOf) -> None:
+    def __init__(self, node: language.Some, patterns: Patterns, lookup_of: LookupOf) -> None:
         array = node.fact
         super().__init__(
             Uses([(node.inner, Births())]),
-            lambda fact, pattern: finder(element_fact(array, fact), pattern),
+            _ElementPatterns(patterns, array),
             # Its texts are searched for one by one: an event has several values to search.
             lambda fact: lookup_of(element_fact(element_fact(array, fact), _WITHOUT_TEXTS)),
         )
@@ -236,7 +271,16 @@ class _ElementCode(PresentCode):
     def test(self) -> Any:
         """Return the function."""
         truth = self.truth(self._inner, Births(), ())
-        source = _SOME.format(most=ELEMENTS_MAX, lookups=indented(self.lookups(), 3), truth=truth)
+        elements = "elements"
+        if (sought := _sought(self._inner)) is not None:
+            fact, patterns = sought
+            look = split_name(fact).look
+            narrower = self._patterns.narrower(
+                fact, patterns, lambda element: look(fields_of_element(element))
+            )
+            elements = f"elements if len(elements) <= {WALKED_MAX} else {self.constant(narrower)}(elements)"
+        lookups = indented(self.lookups(), 3)
+        source = _SOME.format(most=ELEMENTS_MAX, elements=elements, lookups=lookups, truth=truth)
         return function(source, self.given())
 
     def lookups(self) -> Any:

@@ -158,6 +158,57 @@ def test_without_a_terminal_it_needs_yes_and_on_one_it_asks(
         assert len(service.detectors) == made
 
 
+@pytest.mark.parametrize(
+    ("meanwhile", "shown"),
+    [
+        ("labels", "  ~ a: labels;"),
+        ("relation", "  ~ relation vip: 1 tuple added, 1 removed"),
+        ("b", "  ~ b: condition"),
+        ("c", ""),
+        ("c, pruned", "  - c"),
+    ],
+)
+def test_what_others_change_before_the_yes_is_shown_and_asked_about_again(
+    service: FakeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: str, shown: str
+) -> None:
+    text = "detector: d\nrelations: {vip: [1]}\nrules: {a: {condition: a == 1, labels: {by: me}}}"
+    apply(tmp_path, text, "--yes")
+    [detector], [relations] = service.detectors.values(), service.relations.values()
+    [rule] = detector.rules()
+    asked: list[object] = []
+
+    def confirm(*said: object, **_: object) -> None:
+        asked.append(said)
+        if len(asked) == 1:
+            match meanwhile:
+                case "labels":
+                    detector.change_rule(rule.id, labels={"by": "them"})
+                case "relation":
+                    relations["vip"] = [[1], [3]]
+                case name:
+                    detector.add_rule(name[0], "c == 1")
+
+    monkeypatch.setattr(command, "is_terminal", lambda: True)
+    monkeypatch.setattr("click.confirm", confirm)
+    new = text.replace("me", "us").replace("[1]", "[1, 2]").replace("rules: {", "rules: {b: b == 1, ")
+    ran = apply(tmp_path, new, *["--prune"] * meanwhile.endswith("pruned"))
+    _, _, again = ran.output.partition(
+        "`d` was changed by somebody else meanwhile; this is the difference now\n"
+    )
+    assert (len(asked), bool(again)) == (1 + bool(shown), bool(shown))
+    assert shown in again
+    assert "There is nothing to change" in apply(tmp_path, new).output
+
+
+def test_a_detector_that_others_create_before_the_yes_is_not_created_twice(
+    service: FakeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "is_terminal", lambda: True)
+    monkeypatch.setattr("click.confirm", lambda *_, **__: service.names or service.create("shop"))
+    assert "this is the difference now" in apply(tmp_path, FILE).stderr
+    assert len(service.names) == 1
+
+
 def test_files_of_one_detector_are_applied_together(service: FakeService, tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text("detector: shop\nrules: {two: b == 1}")
     apply(tmp_path, "detector: shop\nrules: {one: a == 1}", tmp_path / "b.yaml", "--yes", "--prune")

@@ -1,6 +1,7 @@
 """`rule-detector deliver` as its users run it: processes, signals, wrong usage, and what stays secret."""
 
 import contextlib
+import fcntl
 import hashlib
 import hmac
 import json
@@ -9,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import termios
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -186,6 +188,27 @@ def test_to_standard_output_until_nobody_reads_it(delivering: Delivering) -> Non
         program.stdout.close()
         delivering.feeds.fire(one)
         assert program.wait(WITHIN_S) == 1
+
+
+@pytest.mark.slow
+def test_a_reader_that_does_not_read_delays_no_end_and_nothing_unwritten_counts(
+    delivering: Delivering,
+) -> None:
+    one = delivering.feeds.detector("logins")
+    with served(delivering.feeds) as port, delivering.running(port, "--all", "--to", "-") as program:
+        size = fcntl.fcntl(program.stdout, fcntl.F_SETPIPE_SZ, 4096)
+        delivering.feeds.fire(one, 500)
+        line = len(json.dumps({**delivering.feeds.firings[one][0], "detectorId": one, "detector": "logins"}))
+        until(lambda: _unread(program.stdout) > size - 2 * line)
+        program.send_signal(signal.SIGTERM)
+        assert program.wait(WITHIN_S) == 0
+        lines = program.stdout.read().splitlines(keepends=True)
+    assert 0 < delivering.places[one] <= sum(line.endswith(b"\n") for line in lines)
+
+
+def _unread(pipe: Any) -> int:
+    """How many bytes a pipe holds."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 # Wrong usage, and what is wrong at the start

@@ -98,6 +98,46 @@ def test_a_folder_that_lost_files_is_repaired_or_left_as_it_is(data, kind):
         assert segment(folder).exists()
 
 
+@pytest.mark.parametrize(
+    ("is_journal_there", "payloads", "told"),
+    [
+        (
+            True,
+            [b"0", b"1", b"2", b"3", b"4"],
+            "everything up to record 5, from the older snapshot of record 0",
+        ),
+        (
+            False,
+            [],
+            "record 0, from the older snapshot of record 0; lost is all after it, up to record 4 or later",
+        ),
+    ],
+)
+def test_instead_of_a_snapshot_that_cannot_be_read_an_older_one_and_the_journal_are_kept(
+    data, is_journal_there, payloads, told
+):
+    folder = data / "detectors" / A
+    early = segment(folder)
+    store = Store(folder, epoch=2**32 + 2)
+    store.recover()
+    store.save([b"saved"], version=1, sequence=store.begin_snapshot())
+    store.append(b"4", version=1)
+    store.sync()
+    store.close()
+    snapshot = max(folder.glob("snapshot-*"))
+    # As on a bad sector, the call that reads it fails.
+    snapshot.rename(data / "elsewhere")
+    snapshot.mkdir()
+    if not is_journal_there:
+        early.unlink()
+    said = repaired(data)
+    assert f"{snapshot}: it cannot be read: it is no regular file" in said
+    assert told in said
+    assert [one.payload for one in read_only(folder).records] == payloads
+    assert (data / "damaged" / "detectors" / f"{A}.damaged-1" / snapshot.name).exists()
+    assert "nothing to repair" in repaired(data)
+
+
 def test_a_repair_that_was_killed_between_its_renames_is_run_again(data):
     folder, aside = data / "detectors" / A, data / "damaged" / "detectors"
     change(segment(folder), 44 + 36)

@@ -253,9 +253,13 @@ def test_json_has_no_control_character_either(service: HostileService, words: tu
         json.loads(line)
 
 
-def test_firings_are_delivered_escaped_as_json(service: HostileService) -> None:
+def test_firings_are_delivered_escaped_as_json(
+    service: HostileService, capfd: pytest.CaptureFixture[str]
+) -> None:
     delivered = printed("deliver", "--detector", _detector(service), "--to", "-")
-    assert json.loads(delivered.stdout)["name"] == HOSTILE
+    line = capfd.readouterr().out
+    assert not _RAW.search(line)
+    assert json.loads(line)["name"] == HOSTILE
     assert r"1001 \x1b]52" in delivered.stderr
 
 

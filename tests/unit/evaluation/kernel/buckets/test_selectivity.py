@@ -2,12 +2,13 @@
 
 import pytest
 
+from engine.evaluation.facts.look_up import element_fact
 from engine.evaluation.kernel.buckets.selectivity import Selectivity
-from engine.evaluation.kernel.buckets.triggers import PRESENT, Hit, Range
+from engine.evaluation.kernel.buckets.triggers import PRESENT, Found, Hit, Range
 from engine.language.operators import LARGEST
 
 
-def learned(*triggers: Hit | Range) -> Selectivity:
+def learned(*triggers: Hit | Range | Found) -> Selectivity:
     made = Selectivity({})
     for trigger in triggers:
         made.learn(frozenset({trigger}))
@@ -48,6 +49,15 @@ def test_the_share_of_a_range_is_that_of_the_known_ends_inside_it() -> None:
     assert cost(made, 10, 10) == pytest.approx(8 * 0.5 / 201 + search)
     assert cost(made, 10, 60) == 0.99, "less than the fact alone"
     assert cost(made, 1, 2, "unknown") == 0.99
+
+
+@pytest.mark.parametrize(("fact", "share_min"), [("x", 20), (element_fact("x", "it"), 3)])
+def test_patterns_share_their_search_even_if_no_rule_is_indexed_by_one_yet(fact: str, share_min: int) -> None:
+    patterns = [Found(fact, f"{number}.") for number in range(share_min)]
+    alone = Hit("y", PRESENT)
+    made = learned(*patterns[1:])
+    assert made.cheapest([frozenset({alone}), frozenset({patterns[1]})]) == {alone}
+    assert made.cheapest([frozenset({alone}), frozenset({patterns[0]})]) == {patterns[0]}
 
 
 def test_an_open_end_is_no_end() -> None:

@@ -1,0 +1,90 @@
+"""Patterns on elements of long arrays: many rules search them together, and decide as if each did alone."""
+
+from typing import Any
+
+import pytest
+
+from engine import Detector, parse
+from engine.patterns import fact_patterns
+from engine.patterns.fact_patterns import FactPatterns
+from tests.reference import Event, verdict
+
+COUNT, RULES, WALKS = 100, 30, 4
+TEXTS = [f"word {number} of some length" for number in range(COUNT)]
+OBJECTS = [{"name": text, "n": number % 7} for number, text in enumerate(TEXTS)]
+FIELDS = {"texts": [*TEXTS, 1, None, ["word 3 of"]], "files": [*OBJECTS, "word 5 of", {"name": 5}]}
+CONDITIONS = (
+    "anywhere (it matches 'word {n}\\b.*length')",
+    'anywhere (it icontains "WORD {n} OF" and not it icontains "0")',
+    'anywhere (it icontains ["nowhere {n}", "WORD {n} O"])',
+    "anywhere (it matches 'word {n}\\b' and it == 'no')",
+    "some texts (it matches 'd {n} .f')",
+    "some texts (not it matches 'd {n} .f')",
+    "some files (name matches 'd {n} .f' and n >= 5)",
+    "some files (name matches 'd {n} .f' or n == {n})",
+    "some files (name matches '(a|b){12}c' or name matches 'd {n} .f' or name matches 'x{n}[yz]')",
+    "some files (it matches 'd {n} .f' or name matches 'none {n}.')",
+    "some files (name matches 'no{n}..thing')",
+)
+
+
+@pytest.fixture
+def tries(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts that a pattern is tried on, one by one."""
+    found, tried = FactPatterns.found, []
+
+    def noted(self: FactPatterns, pattern: str, compiled: Any, text: str) -> bool:
+        tried.append(text)
+        return found(self, pattern, compiled, text)
+
+    monkeypatch.setattr(FactPatterns, "found", noted)
+    return tried
+
+
+@pytest.fixture(autouse=True)
+def few_walks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fact_patterns, "WALKS_MAX", WALKS)
+
+
+def with_rules(rule: str) -> Detector:
+    detector = Detector()
+    for number in range(RULES):
+        detector.add_rule(str(number), rule.replace("{n}", str(number)))
+    return detector
+
+
+def fired(detector: Detector, fields: dict[str, Any]) -> list[str]:
+    return [action["name"] for action in detector.evaluate(fields, 0)]
+
+
+@pytest.mark.parametrize("found_max", [0, 1_000_000])
+@pytest.mark.parametrize("rule", CONDITIONS)
+def test_many_rules_decide_as_the_reference(
+    monkeypatch: pytest.MonkeyPatch, rule: str, found_max: int
+) -> None:
+    monkeypatch.setattr(fact_patterns, "FOUND_MAX", found_max)
+    conditions = [parse(rule.replace("{n}", str(number))) for number in range(RULES)]
+    wanted = [verdict(condition, [Event(0, FIELDS, {})]) for condition in conditions]
+    told = fired(with_rules(rule), FIELDS)
+    assert told == [str(number) for number in range(RULES) if wanted[number]]
+
+
+def test_an_array_that_its_owner_changes_is_searched_again() -> None:
+    detector, texts = with_rules("some texts (it matches 'd {n} .f')"), [*TEXTS]
+    assert len(fired(detector, {"texts": texts})) == RULES
+    texts[:] = ["word 9 of"] * COUNT
+    assert fired(detector, {"texts": texts}) == ["9"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "walks"),
+    # Those of the first rules, and of the single elements that the others and the index try.
+    [("anywhere (it matches 'word {n}\\b.*length')", WALKS + 2), ("anywhere (it matches 'no{n}.a')", 2)],
+)
+def test_only_few_rules_try_elements_that_their_pattern_cannot_match(
+    tries: list[str], rule: str, walks: int
+) -> None:
+    detector = with_rules(rule)
+    tries.clear()
+    fired(detector, {"a": TEXTS[::-1]})
+    assert len(tries) <= walks * COUNT
