@@ -62,7 +62,7 @@ class Firings(NamedTuple):
     nodes: tuple[Node, ...]
     """The explanations of the first of these rules, as many as are small enough together."""
     details: tuple[Details, ...] = ()
-    """The details of each rule, if requested. Values found are left out after as many rules."""
+    """The details of each rule, if requested. If the rules are many, later ones have no values found."""
 
 
 def evaluate_explained(
@@ -204,10 +204,10 @@ _FINDING: Final = (
 """The members that compare a number."""
 
 _TEXT_CHARS_MAX: Final = 200
-"""The texts of members that look back are cut after so many characters."""
+"""The texts of members that look back are cut at this length."""
 
 _CONDITION_CHARS_MAX: Final = 500
-"""The same for a whole condition."""
+"""The text of a whole condition is cut at this length."""
 
 _Truth = Callable[[Reading], bool]
 """Returns the truth of a condition at an event."""
