@@ -156,7 +156,7 @@ def _audit_rules(detector: Detector) -> None:
     assert {one: one._readers for one in readers} == readers
     assert all(one.born == min(born for _, born, _ in readers[one]) for one in readers)
     assert (rules.uses, rules.relations, rules._bounds) == (uses, relations, bounds)
-    assert (rules.nodes, rules._dear) == (nodes, dear)
+    assert (rules.nodes, rules._extra_nodes) == (nodes, dear)
     assert rules._action_bytes == sum(each.rule.action_bytes_max for each in live)
 
 
