@@ -17,16 +17,16 @@ BEGINS_ANEW: Final = 2005
 NOT_MEANT: Final = 2006
 
 _SHOWN_MAX: Final = 200
-"""The most characters of a part that are shown."""
+"""The maximum length of a part in a message."""
 
 
 def doubts(condition: Condition, relations: Collection[str] = ()) -> list[str]:
-    """Return what a condition says that is probably not meant, with what a key costs; see `hints`."""
+    """Return hints about parts of a condition that are probably not meant, with key sizes; see `hints`."""
     return hints(condition, key_bytes_max, relations)
 
 
 def condition_messages(condition: Condition, stored: Collection[str] = ()) -> list[Entry]:
-    """Return the messages 2003 and 2006 about a condition; `stored` names the relations of the detector."""
+    """Return the messages 2003 and 2006 about a condition. `stored` has the names of stored relations."""
     unknown = condition_warnings(condition, relations=stored)
     return [
         *(Entry(UNKNOWN_RELATION, warning.text) for warning in unknown[:HINTS_MAX]),
@@ -44,7 +44,7 @@ def equality_messages(equal: Rule | None) -> list[Entry]:
 
 
 def cut(text: str) -> str:
-    """Return a text that is short enough for a message."""
+    """Return a text, cut if it is too long for a message."""
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
 
 
@@ -57,7 +57,7 @@ def change_messages(
     stored: Collection[str] = (),
     equal: Rule | None = None,
 ) -> list[Entry]:
-    """Return the messages about a changed rule, those about its condition if the change gave one."""
+    """Return the messages about a changed rule; those about its condition only if the change has one."""
     said = condition_messages(rule.condition, stored) if condition_given else []
     said += equality_messages(equal)
     if not rule.enabled or not any(is_temporal(node) for node, _ in walk(rule.condition)):

@@ -1,4 +1,4 @@
-"""Many rules that are changed as one change: what it will do is decided, and refused, as a whole."""
+"""Changes of many rules as one change, which is validated, and accepted or refused, as a whole."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,13 +25,13 @@ from engine.language.diagnostics import Entry, Refusal, quoted
 from engine.language.limits import Limits
 
 DEFECTS_MAX: Final = 32
-"""How many defects are reported."""
+"""The maximum number of defects reported."""
 
 _MORE: Final = "there are more defects than these"
 
 
 class WantedRule(NamedTuple):
-    """What a rule is to be. What is not given has its default."""
+    """The desired state of a rule. Members that are not given have defaults."""
 
     name: str
     condition: str | Mapping[str, Any] | Condition
@@ -39,46 +39,46 @@ class WantedRule(NamedTuple):
     enabled: bool = True
     shadow: bool = False
     draft_of: str | None = None
-    """The name of the rule that it is a draft of."""
+    """The name of the rule that this is a draft of."""
     description: str = ""
     labels: Labels = MappingProxyType({})
     timed: bool = False
     every_secs: float | None = None
     every_by: Sequence[str] | None = None
     history: Literal["keep"] | None = None
-    """Whether a different condition keeps the histories that it can."""
+    """Whether a different condition keeps histories."""
 
 
 _READ: Final = frozenset({"condition", "draft_of", "labels", "history", "every_secs", "every_by"})
 _ALIKE: Final = attrgetter(*sorted({*WantedRule._fields} - _READ))
-"""The members that a rule and what it is to be have alike."""
+"""Returns the members that Rule and WantedRule represent in the same way."""
 
 
 class RulesChange(NamedTuple):
-    """What a change of many rules does."""
+    """The effects of a change of many rules."""
 
     created: tuple[Rule, ...]
     """Rules with new ids, in order of priority."""
     changed: tuple[tuple[Rule, Rule], ...]
-    """Each rule before and after."""
+    """Each changed rule, before and after."""
     removed: tuple[Rule, ...]
     unchanged: tuple[Rule, ...]
     keeping: frozenset[str]
-    """The ids of the rules that keep the histories that they can."""
+    """The ids of the rules that keep histories."""
 
     @property
     def put(self) -> list[tuple[Rule, Literal["keep"] | None]]:
-        """The rules that are added or replaced, with what becomes of their histories."""
+        """The rules that are added or replaced, and whether they keep histories."""
         put = (*(after for _, after in self.changed), *self.created)
         return [(rule, self.history(rule)) for rule in put]
 
     def history(self, rule: Rule) -> Literal["keep"] | None:
-        """Return whether a rule keeps the histories that it can."""
+        """Return whether a rule keeps histories."""
         return "keep" if rule.id in self.keeping else None
 
 
 class Book(Protocol):
-    """The rules of a detector, as far as a change of many asks about them."""
+    """The rules of a detector, as far as a change of many rules needs them."""
 
     limits: Limits
     live: dict[str, LiveRule]
@@ -86,20 +86,19 @@ class Book(Protocol):
     rooms: Rooms
 
     def births_of(self, rule: Rule, history: Literal["keep"] | None) -> Births:
-        """Return when the histories of a rule began, if it takes the place of the one with its id now."""
+        """Return the births of a rule's histories if it replaces the one with its id now."""
 
     def new_id(self) -> str:
-        """Return the id of a new rule."""
+        """Return an id for a new rule."""
 
 
 def rules_change(
     book: Book, wanted: Sequence[WantedRule], *, prune: bool, between: Callable[[], None]
 ) -> RulesChange:
-    """Return what makes the named rules what is wanted; with `prune`, all others are removed.
+    """Return the change that makes the named rules as wanted; with `prune`, it removes all others.
 
-    Raises Refusal with all defects of the first kind that there is, each with its place: 1001 for names and
-    members, 13xx for conditions, and 1400 for what there is no room for. `between` is called from time to
-    time.
+    Raises Refusal with all defects of the first kind found, each with its place: 1001 for names and members,
+    13xx for conditions, 1400 for exceeded limits. `between` is called from time to time.
     """
     named: dict[str, list[Rule]] = {}
     for live in book.live.values():
@@ -141,7 +140,7 @@ def _refuse(defects: Iterator[Entry]) -> None:
 
 
 def _stored(wanted: WantedRule, named: Sequence[Rule]) -> Rule | None:
-    """Return the only rule of a name if it is what is wanted already: most are, of many."""
+    """Return the only rule with a name if it is as wanted already, like most rules of a large change."""
     if len(named) != 1 or not isinstance(wanted.condition, str):
         return None
     [rule] = named
@@ -163,7 +162,7 @@ def _wrong_names(
     *,
     prune: bool,
 ) -> Iterator[Entry]:
-    """Yield what is wrong with everything but the conditions."""
+    """Yield the defects of everything except conditions."""
     places: dict[str, int] = {}
     shadows: dict[str, bool] = {}
     if any(one.draft_of is not None for one in wanted):
@@ -205,7 +204,7 @@ def _wrong_names(
 def _read(
     given: str | Mapping[str, Any] | Condition, before: Rule | None, limits: Limits
 ) -> tuple[Condition, str | None]:
-    """Return a condition and its source. A text that a rule has already is not parsed again."""
+    """Return a condition and its source. The present text of a rule is not parsed again."""
     if before is not None and isinstance(given, str) and before.is_written(given):
         return before.condition, before.source
     return read_condition(given, limits)
@@ -260,7 +259,7 @@ def _made(
 
 
 def _without_room(book: Book, change: RulesChange) -> Iterator[Entry]:
-    """Yield what the detector has no room for once everything is changed."""
+    """Yield the limits that the detector would exceed after the change."""
     count, most = len(book.live) + len(change.created) - len(change.removed), book.limits.rules_max
     if count > most and change.created:
         yield Entry(1400, f"the detector would have {count} rules; limit {most}")
