@@ -23,7 +23,7 @@ from engine.evaluation.persistence.columns import (
     stored_part,
     stored_path,
 )
-from engine.evaluation.rule_book.verdicts import CountedSince, Verdicts
+from engine.evaluation.rule_book.verdicts import CountedSince, VerdictChecksum
 from engine.evaluation.slices.histories import Histories
 from engine.language.nodes import Node
 
@@ -34,7 +34,7 @@ class Counted(Protocol):
     clock_us: int | None
     events_seen: int
     histories: Histories
-    verdicts: Verdicts
+    verdicts: VerdictChecksum
     rule_set: RuleSet
     at_most_once: AtMostOnce
     behind_us: int | None

@@ -9,13 +9,13 @@ from engine.evaluation.firings.at_most_once import AtMostOnce
 from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.relations.relation_book import RelationBook
 from engine.evaluation.requirements import Births, Requirements, requirements_of
+from engine.evaluation.rule_book.budgets import Budgets
 from engine.evaluation.rule_book.changes.keeping import keeping
 from engine.evaluation.rule_book.changes.many_rules import RulesChange, WantedRule, rules_change
 from engine.evaluation.rule_book.changes.versions import Change, Versions
 from engine.evaluation.rule_book.meanings import Meanings
-from engine.evaluation.rule_book.rooms import Rooms
 from engine.evaluation.rule_book.shadows import Comparison, Shadows
-from engine.evaluation.rule_book.verdicts import Verdicts
+from engine.evaluation.rule_book.verdicts import VerdictChecksum
 from engine.evaluation.rules import (
     Labels,
     LiveRule,
@@ -48,12 +48,12 @@ class RuleBook(RelationBook):
         self.versions = Versions(limits.rules_bytes_max)
         self.change = Change()
         """The time and the author with which changes are recorded."""
-        self.verdicts = Verdicts()
+        self.verdicts = VerdictChecksum()
         """The firings of rules, and their checksum for the events of `submit` and `submit_clean`."""
         self.stored = {}
         self.rule_set: RuleSet = RuleSet(limits, self.histories, self.stored)
         self.timing = self.rule_set.timing
-        self.rooms = Rooms(limits, self.live)
+        self.budgets = Budgets(limits, self.live)
         self.new_id = new_id or (lambda: secrets.token_hex(16))
         self._meanings: Meanings | None = None
         """None until needed."""
@@ -103,7 +103,7 @@ class RuleBook(RelationBook):
             every_secs=every_secs,
             every_by=every_by,
         )
-        self._put_if_room(rule, self._now)
+        self._put_within_budgets(rule, self._now)
         return rule.id
 
     def change_rule(
@@ -154,7 +154,7 @@ class RuleBook(RelationBook):
             every_secs=every_secs,
             every_by=every_by,
         )
-        self._put_if_room(after, self.births_of(after, history), [live])
+        self._put_within_budgets(after, self.births_of(after, history), [live])
         return after
 
     def rules_change(
@@ -183,10 +183,10 @@ class RuleBook(RelationBook):
         self._put(rule, self.births_of(rule, history))
         self.settle_rules()
 
-    def _put_if_room(self, rule: Rule, births: Births, going: Sequence[LiveRule] = ()) -> None:
+    def _put_within_budgets(self, rule: Rule, births: Births, going: Sequence[LiveRule] = ()) -> None:
         """Add or replace a rule. Raises Refusal 1400 if a limit would be exceeded."""
         parts = requirements_of(rule.condition, births)
-        for entry in self.rooms.lacking([(rule, parts)], going):
+        for entry in self.budgets.exceeded([(rule, parts)], going):
             raise Refusal(entry)
         self._put(rule, births, parts)
         self.settle_rules()
@@ -220,7 +220,7 @@ class RuleBook(RelationBook):
             # It stays as a shadow rule without a comparison.
             self.install(replace(draft.rule, draft_of=None), draft.births)
         del self.live[rule_id]
-        self.rooms.remove(live)
+        self.budgets.remove(live)
         if self._meanings is not None:
             self._meanings.remove(live.rule)
         self.versions.forget(live.rule.priority)
@@ -261,7 +261,7 @@ class RuleBook(RelationBook):
         other = replace(draft.rule, condition=live.rule.condition, source=live.rule.source)
         promoted, demoted = replace(draft, rule=rule), replace(live, rule=other)
         for old, new in ((live, promoted), (draft, demoted)):
-            self.rooms.put(old, new, requirements_of(new.rule.condition, new.births))
+            self.budgets.put(old, new, requirements_of(new.rule.condition, new.births))
         if self._meanings is not None:
             # The draft is a shadow rule, before and after.
             self._meanings.remove(live.rule)
@@ -292,7 +292,7 @@ class RuleBook(RelationBook):
         before = self.live.get(rule.id)
         self.live[rule.id] = after = LiveRule(rule, births)
         parts = parts or requirements_of(rule.condition, births)
-        self.rooms.put(before, after, parts)
+        self.budgets.put(before, after, parts)
         if self._meanings is not None:
             if before is not None:
                 self._meanings.remove(before.rule)

@@ -23,7 +23,7 @@ class CountedSince(NamedTuple):
     """The time of the last of them."""
 
 
-class Verdicts:
+class VerdictChecksum:
     """The number of firings of each rule, and a checksum of which rules fired at which events.
 
     Two evaluations of the same events have the same checksum if the same rules fired at the same events, and

@@ -4,7 +4,7 @@ import pytest
 
 from engine.evaluation.facts.pattern_work import PatternWork
 from engine.evaluation.requirements import requirements_of
-from engine.evaluation.rule_book.rooms import Rooms
+from engine.evaluation.rule_book.budgets import Budgets
 from engine.language.condition import Any, Leaf
 from engine.language.json.writer import condition_to_document
 from engine.language.limits import DEFAULT_LIMITS
@@ -19,14 +19,14 @@ LEAVES_MAX = 1_000
 def test_every_rule_is_taken_as_one_condition_and_all_of_them_by_one_detector() -> None:
     rules = sigma_rules()
     assert len(rules) > 3_100
-    room = Rooms(DEFAULT_LIMITS, {}).patterns
+    budget = Budgets(DEFAULT_LIMITS, {}).patterns
     for rule in rules:
         leaves = [Leaf(field or "message", "matches", pattern) for field, pattern in rule.patterns]
         for at in range(0, len(leaves), LEAVES_MAX):
             whole = Any(tuple(leaves[at : at + LEAVES_MAX]))
             condition = condition_from_document(condition_to_document(whole))
-            room.add({pattern for _, pattern in requirements_of(condition).patterns})
-    assert room.taken < 0.75 * DEFAULT_LIMITS.detector_preparation_max
+            budget.add({pattern for _, pattern in requirements_of(condition).patterns})
+    assert budget.taken < 0.75 * DEFAULT_LIMITS.detector_preparation_max
 
 
 @pytest.mark.storm

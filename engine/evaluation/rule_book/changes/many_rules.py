@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from engine.evaluation.requirements import Births, requirements_of
-from engine.evaluation.rule_book.rooms import Rooms
+from engine.evaluation.rule_book.budgets import Budgets
 from engine.evaluation.rule_book.shadows import DRAFTS_MAX
 from engine.evaluation.rules import (
     Labels,
@@ -83,7 +83,7 @@ class Book(Protocol):
     limits: Limits
     live: dict[str, LiveRule]
     priority_highest: int
-    rooms: Rooms
+    budgets: Budgets
 
     def births_of(self, rule: Rule, history: Literal["keep"] | None) -> Births:
         """Return the births of a rule's histories if it replaces the one with its id now."""
@@ -126,7 +126,7 @@ def rules_change(
         names = {one.name for one in wanted}
         others = [rule for name, rules in named.items() if name not in names for rule in rules]
         change = change._replace(removed=tuple(others))
-    _refuse(_without_room(book, change))
+    _refuse(_exceeded(book, change))
     return change
 
 
@@ -258,7 +258,7 @@ def _made(
     return RulesChange(tuple(created), tuple(changed), (), tuple(unchanged), keeping)
 
 
-def _without_room(book: Book, change: RulesChange) -> Iterator[Entry]:
+def _exceeded(book: Book, change: RulesChange) -> Iterator[Entry]:
     """Yield the limits that the detector would exceed after the change."""
     count, most = len(book.live) + len(change.created) - len(change.removed), book.limits.rules_max
     if count > most and change.created:
@@ -276,4 +276,4 @@ def _without_room(book: Book, change: RulesChange) -> Iterator[Entry]:
         yield Entry(1400, f"the detector would have {drafts.total()} drafts; limit {DRAFTS_MAX}")
     put = [(rule, book.births_of(rule, history)) for rule, history in change.put]
     needed = [(rule, requirements_of(rule.condition, births)) for rule, births in put]
-    yield from book.rooms.lacking(needed, [book.live[rule.id] for rule in going])
+    yield from book.budgets.exceeded(needed, [book.live[rule.id] for rule in going])

@@ -21,7 +21,7 @@ addition to the state with keys."""
 _FULL: Final = 1400
 
 
-class Room:
+class Budget:
     """A limit on something that rules need."""
 
     def __init__(self, most: int, said: str) -> None:
@@ -29,14 +29,14 @@ class Room:
         self.taken = 0
         self._most, self._said = most, said
 
-    def lacking(self, growth: int) -> Iterator[Entry]:
-        """Yield an error 1400 if there is no room for an increase."""
+    def exceeded(self, growth: int) -> Iterator[Entry]:
+        """Yield an error 1400 if an increase exceeds it."""
         # After the limit was lowered, a detector may exceed it, but its rules can still become smaller.
         if growth > 0 and self.taken + growth > self._most:
             yield Entry(_FULL, self._said.format(taken=self.taken + growth, most=self._most))
 
 
-class SharedRoom(Room, Generic[T]):
+class SharedBudget(Budget, Generic[T]):
     """A limit on things that rules share. Each counts once, however many rules need it."""
 
     def __init__(self, most: int, size_of: Callable[[T], int], said: str) -> None:
@@ -72,22 +72,22 @@ class SharedRoom(Room, Generic[T]):
                 self.taken -= self._size_of(one)
 
 
-class Rooms:
+class Budgets:
     """The limits on the rules of a detector: patterns, size, and records without keys."""
 
     def __init__(self, limits: Limits, live: Mapping[str, LiveRule]) -> None:
         self._live = live
         # The patterns of all rules are compiled anew at each activation.
-        self.patterns = SharedRoom[str](
+        self.patterns = SharedBudget[str](
             limits.detector_preparation_max,
             lambda pattern: compile_pattern(pattern, limits).preparation,
             "compiling the patterns of the detector's rules costs {taken} units; limit {most}",
         )
         # All rules are kept in memory, saved, copied and listed.
-        self.rules = Room(
+        self.rules = Budget(
             limits.rules_bytes_max, "the detector's rules take {taken} bytes as JSON; limit {most}"
         )
-        self.records = SharedRoom[tuple[Node, int]](
+        self.records = SharedBudget[tuple[Node, int]](
             limits.state_bytes_max // RECORDS_SHARE,
             lambda record: _bytes_max(record[0]),
             "what the detector's rules count without `per` may grow to {taken} bytes; limit {most}",
@@ -97,7 +97,7 @@ class Rooms:
         """Whether patterns and rules are counted. The first change counts them; evaluation does not need
         it."""
 
-    def lacking(
+    def exceeded(
         self, coming: Sequence[tuple[Rule, Requirements]], going: Sequence[LiveRule] = ()
     ) -> Iterator[Entry]:
         """Yield an error 1400 for each limit that would be exceeded if some rules came and others went."""
@@ -107,13 +107,13 @@ class Rooms:
                 self.patterns.add(_patterns_of(_needed(live)))
                 self.rules.taken += live.rule.bytes_as_json()
         gone = [(live.rule, _needed(live)) for live in going]
-        yield from self.patterns.lacking(
+        yield from self.patterns.exceeded(
             self.patterns.growth(*([_patterns_of(parts) for _, parts in each] for each in (coming, gone)))
         )
-        yield from self.rules.lacking(
+        yield from self.rules.exceeded(
             sum(rule.bytes_as_json() for rule, _ in coming) - sum(rule.bytes_as_json() for rule, _ in gone)
         )
-        yield from self.records.lacking(
+        yield from self.records.exceeded(
             self.records.growth(*([_records_of(*one) for one in each] for each in (coming, gone)))
         )
 
