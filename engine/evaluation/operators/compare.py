@@ -34,7 +34,7 @@ _ORDERS: Final = frozenset({"gt", "gte", "lt", "lte"})
 
 
 class Names(NamedTuple):
-    """Returns the names by which the code of a comparison reads constants and terms."""
+    """The names by which the code of a comparison reads constants and terms."""
 
     constant: Callable[[object], str]
     """Returns the variable of a constant."""
@@ -104,13 +104,13 @@ class _Code:
         value = self.value(term)
         if value.kind in (Kind.COMPUTED, Kind.DOUBLE):
             return value.text
-        # Of a text, the test gives NaN.
+        # For a text, the test returns NaN.
         first, again = self._named(value)
         is_whole = f"type({again}) is int and LEAST_DOUBLED <= {again} <= MOST_DOUBLED"
         return f"(NAN if type({first}) is not float and not ({is_whole}) else {again} + 0.0)"
 
     def _named(self, value: _Value) -> tuple[str, str]:
-        """Return the expression for the first evaluation, and that for all further ones."""
+        """Return the expressions for the first evaluation and for later ones."""
         if value.text.isidentifier():
             return value.text, value.text
         name = f"v{next(self._variables)}"
@@ -211,7 +211,7 @@ def true_at(node: Compare, triggers: Triggers, path: Path) -> Found:
 
 
 def _present_at(term: Term, triggers: Triggers, path: Path) -> Found:
-    """Return triggers for the events at which a term has a value."""
+    """Return triggers for the events at which a term has a value; None for all events."""
     if not isinstance(term, TermNode):
         return None
     operator = term_operator(term)

@@ -1,6 +1,6 @@
 """`sum`, `avg`, `min`, `max` and, as a term, `count`: numbers over the events of a window.
 
-They are stored by panes of time, to take little memory.
+They are stored by panes of time, which takes little memory.
 """
 
 from collections.abc import Iterable, Sequence
@@ -129,7 +129,7 @@ class SumOperator(ByPanes[Sum | Avg], Comparing[Sum | Avg]):
     )
 )
 class AvgOperator(SumOperator):
-    """The same for the mean; false if no event counts."""
+    """Compares the mean instead of the sum; false if no event counts."""
 
     function = "mean"
 
@@ -146,7 +146,7 @@ class Aggregated(ByPanes[NodeT], PastTerm[NodeT]):
     code: ClassVar[str]
     """The expression for the number, with places for the entry, the pane, the outcome and the oldest pane."""
     begins_with_0: ClassVar[bool] = False
-    """Whether it is 0, instead of missing, if no event counts."""
+    """Whether it is 0, not missing, if no event counts."""
 
     def value(self, term: NodeT, read: Reading, operands: Sequence[str]) -> str:  # noqa: ARG002 -- none
         pane, oldest = places(term.window_us, read)
@@ -197,7 +197,7 @@ class AvgTermOperator(SumTermOperator):
 
 @values(MinTerm)
 class MinOperator(Aggregated[MinTerm | MaxTerm]):
-    """The least."""
+    """The minimum."""
 
     calls = (PaneMinima, least)
     code = "least({})"
