@@ -127,7 +127,7 @@ def _foreseen(
         nodes = tuple(_explained(detector, event, acting)) if explained else ()
         details = tuple(_detailed(event, acting)) if detailed else ()
     except Exception:  # noqa: BLE001 -- the event can be evaluated
-        _log.exception("what fires could not be explained")
+        _log.exception("firings could not be explained")
         nodes, details = (), ()
     return Firings(acting, event.messages, nodes, details)
 
@@ -154,7 +154,7 @@ def told(
                 # Its state is too large to be read at each event at which it fires.
                 left = 0
             except Exception:  # noqa: BLE001 -- the event can be evaluated
-                _log.exception("what fires could not be explained in the feed")
+                _log.exception("a firing could not be explained in the feed")
         found.append(one)
     return found
 

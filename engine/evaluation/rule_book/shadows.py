@@ -122,7 +122,7 @@ class Comparison:
             try:
                 watcher.differed(kind, example, event)
             except Exception:  # noqa: BLE001 -- as in observers
-                _log.exception("a difference could not be shown to those who look at the comparison")
+                _log.exception("a watcher of a comparison failed at a difference")
 
     def _choose_watchers(self, kind: str, number: int) -> list[Watcher]:
         """Choose the watchers that receive an event at which only one of the two fired."""

@@ -228,7 +228,7 @@ class Timing:
     def _skip(self, base: int) -> None:
         """Drop all times up to that of a stamp."""
         _log.warning(
-            "more fired by time than is looked at at once: skipped from %d us on",
+            "too many slices are due by time at once: skipped from %d us on",
             time_of(self.queue.heap[0][0]),
         )
         for watch in self.watches.values():
