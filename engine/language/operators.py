@@ -1,4 +1,4 @@
-"""The operators of predicates and of aggregates: their names in JSON, their texts, and what they take."""
+"""The operators of predicates and aggregates: their names in JSON, their texts, and their operands."""
 
 import sys
 from enum import Enum
@@ -9,18 +9,18 @@ LARGEST = sys.float_info.max
 
 
 COUNT_MAX = 10_000
-"""The largest number that a count is compared with."""
+"""The maximum number that a count is compared with."""
 
 MIN_AGE_RATIO = 256
-"""A lower bound on the age of events is at most so many times as long as the rest of the window."""
+"""A minimum age of events is at most this many times as long as the rest of the window."""
 
 
 OPERANDS_MIN, OPERANDS_MAX = 2, 64
-"""The bounds on the number of operands of a sum or a product."""
+"""The minimum and maximum number of operands of a sum or a product."""
 
 
 class Operand(Enum):
-    """The constants that an operator of a leaf takes, in the words of error messages."""
+    """The constants that an operator of a leaf accepts, in the words of error messages."""
 
     VALUE = "a string, a number, a boolean, or an array of strings or of numbers"
     SCALAR = "a string, a number or a boolean"
@@ -33,9 +33,9 @@ class Operator(NamedTuple):
     """An operator between a fact and a constant and, for some, between two facts."""
 
     name: str
-    """In JSON, and in `Leaf.op` and `Ref.op`."""
+    """The name in JSON, and in `Leaf.op` and `Ref.op`."""
     text: str
-    """In the text language; its canonical spelling."""
+    """The canonical spelling in the text language."""
     terminal: str
     """The grammar's terminal with which it begins."""
     operand: Operand
@@ -54,10 +54,10 @@ OPERATORS = {
         Operator("between", "between", "BETWEEN", Operand.RANGE),
     )
 }
-"""The operators, by their names in JSON."""
+"""The operators by their names in JSON."""
 
 INEQUALITIES = {">": "ABOVE", ">=": "AT_LEAST", "<": "BELOW", "<=": "AT_MOST"}
-"""The operators that only the text language has, and their terminals.
+"""The operators that exist only in the text language, and their terminals.
 
 Each abbreviates a `between` with an open end; `>` and `<` add a `neq`."""
 
