@@ -1,8 +1,10 @@
 """The operators of predicates and aggregates: their names in JSON, their texts, and their operands."""
 
+import operator
 import sys
+from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 LARGEST = sys.float_info.max
 """The open end of a `between`: `x >= 5` means `x between 5 and LARGEST`."""
@@ -43,8 +45,8 @@ class Operator(NamedTuple):
 
 
 OPERATORS = {
-    operator.name: operator
-    for operator in (
+    one.name: one
+    for one in (
         Operator("eq", "==", "EQUAL", Operand.VALUE, compares_facts=True),
         Operator("neq", "!=", "UNEQUAL", Operand.VALUE, compares_facts=True),
         Operator("in", "in", "IN", Operand.ARRAY, compares_facts=True),
@@ -63,3 +65,16 @@ Each abbreviates a `between` with an open end; `>` and `<` add a `neq`."""
 
 COMPARISONS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<=", "eq": "==", "neq": "!="}
 """The operators of aggregates: their names in JSON, and their texts."""
+
+COMPARED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "gt": operator.gt,
+    "gte": operator.ge,
+    "lt": operator.lt,
+    "lte": operator.le,
+    "eq": operator.eq,
+    "neq": operator.ne,
+}
+"""The functions of these operators, for two values of one type."""
+
+MIRRORED: Final = {"gt": "lt", "gte": "lte", "lt": "gt", "lte": "gte", "eq": "eq", "neq": "neq"}
+"""The operators that are true for swapped operands."""

@@ -1,7 +1,6 @@
 """`compare`: the values of two terms exist and satisfy a comparison."""
 
-import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import count
 from math import inf, nan
@@ -14,20 +13,8 @@ from engine.evaluation.operators.term_interface import Kind, Motion
 from engine.evaluation.paths import Path
 from engine.language.condition import Compare, Scalar
 from engine.language.nodes import TermNode
-from engine.language.operators import COMPARISONS
+from engine.language.operators import COMPARED, COMPARISONS, MIRRORED
 from engine.language.terms import Abs, CountTerm, Div, Fact, SumTerm, Term, terms_in
-
-MIRRORED: Final = {"gt": "lt", "gte": "lte", "lt": "gt", "lte": "gte", "eq": "eq", "neq": "neq"}
-"""The comparison that is true for swapped operands."""
-
-COMPARED: Final[Mapping[str, Callable[[float, float], bool]]] = {
-    "gt": operator.gt,
-    "gte": operator.ge,
-    "lt": operator.lt,
-    "lte": operator.le,
-    "eq": operator.eq,
-    "neq": operator.ne,
-}
 
 _NUMBERS: Final = frozenset({Kind.COMPUTED, Kind.DOUBLE, Kind.NUMBER})
 _ORDERS: Final = frozenset({"gt", "gte", "lt", "lte"})

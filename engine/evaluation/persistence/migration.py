@@ -25,7 +25,6 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple, cast
 
-from engine.evaluation.operators.compare import COMPARED
 from engine.evaluation.operators.table import operator_of, remembering
 from engine.evaluation.paths import ANY_BIRTH, Path
 from engine.evaluation.persistence.columns import (
@@ -45,6 +44,7 @@ from engine.evaluation.stamps import UNSET, stamp_of, time_of
 from engine.evaluation.times import NEVER
 from engine.language import condition as language
 from engine.language.condition import Condition
+from engine.language.operators import COMPARED
 
 PAGE_SLOTS: Final = 256
 

@@ -1,7 +1,6 @@
 """The constraints of a condition on one value, such as a fact or a count, and the values that satisfy all."""
 
-import operator
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any, Final, NamedTuple
 
 from engine.language import condition as language
@@ -10,23 +9,13 @@ from engine.language.diagnostics import json_type, quoted
 from engine.language.forms.form import Content
 from engine.language.forms.table import FORM_OF_NODE
 from engine.language.nodes import TermNode
+from engine.language.operators import MIRRORED
 from engine.language.terms import Fact, Term
 from engine.language.text.printer import comparison_text, format_term
 from engine.language.text.printer import format as text_of
 
 ELEMENTS_MAX: Final = 100
 """Longer lists are not examined."""
-
-COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
-    "gt": operator.gt,
-    "gte": operator.ge,
-    "lt": operator.lt,
-    "lte": operator.le,
-    "eq": operator.eq,
-    "neq": operator.ne,
-}
-"""How two values of one type are compared."""
-MIRRORED: Final = {"gt": "lt", "gte": "lte", "lt": "gt", "lte": "gte", "eq": "eq", "neq": "neq"}
 
 _OUTCOMES: Final = {
     "eq": ("equal",),

@@ -6,8 +6,8 @@ from typing import Any, Final
 from engine.language.condition import Compare
 from engine.language.diagnostics import json_type, quoted
 from engine.language.forms.terms import TERM_FORM_OF
-from engine.language.hints.asked import COMPARE, MIRRORED
 from engine.language.nodes import TermNode
+from engine.language.operators import COMPARED, MIRRORED
 from engine.language.terms import Abs, Age, AggregateTerm, Clock, CountTerm, Length, Term, terms_in
 from engine.language.text.printer import format as text_of
 from engine.language.text.printer import format_term
@@ -78,7 +78,7 @@ def _truth_within(low: Any, high: Any, op: str, other: Any) -> bool | None:
     if op in {"eq", "neq"}:
         is_other = not low <= other <= high
         return op == "neq" if is_other else None if low != high else op == "eq"
-    compare = COMPARE[op]
+    compare = COMPARED[op]
     at_ends = {compare(low, other), compare(high, other)}
     return at_ends.pop() if len(at_ends) == 1 else None
 

@@ -7,9 +7,9 @@ from engine.language.condition import Compare, Condition, children
 from engine.language.diagnostics import quoted
 from engine.language.forms.form import Content, Shape
 from engine.language.forms.table import FORM_OF
-from engine.language.hints.asked import COMPARE
 from engine.language.hints.comparisons import truth_of_comparison
 from engine.language.hints.contradictions import why_always, why_never
+from engine.language.operators import COMPARED
 from engine.language.text.printer import format as text_of
 
 _WORDS: Final = {True: "always true", False: "never true"}
@@ -100,7 +100,7 @@ class Truths:
         if isinstance(node.value, language.ScaledFact):
             return None
         counted = node.inner if "inner" in fields else node.where
-        truth = COMPARE[node.op](0, node.value)
+        truth = COMPARED[node.op](0, node.value)
         if counted is not None and self.known.get(counted) is False:
             return truth, counted
         if isinstance(node, language.CountSince) and self.known.get(node.reset) is True:
@@ -138,8 +138,8 @@ def _of_count(node: Any) -> tuple[bool, str] | None:
         return None
     text = quoted(text_of(node))
     if form.shape is Shape.CALL_SINCE and node.inner == node.reset:
-        verdict = _WORDS[COMPARE[node.op](0, node.value)]
-        return COMPARE[node.op](0, node.value), (
+        verdict = _WORDS[COMPARED[node.op](0, node.value)]
+        return COMPARED[node.op](0, node.value), (
             f"{text} counts nothing: each event that it would count is one that resets it; so it is {verdict}"
         )
     truth = {("gte", 0): True, ("lt", 0): False}.get((node.op, node.value))

@@ -6,7 +6,6 @@ They are stored by panes of time, which takes little memory.
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from engine.evaluation.operators.compare import COMPARED
 from engine.evaluation.operators.counting.count import Comparing
 from engine.evaluation.operators.counting.panes import (
     PaneMinima,
@@ -29,7 +28,7 @@ from engine.evaluation.operators.term_interface import PastTerm, observed, obser
 from engine.evaluation.paths import Path
 from engine.language.condition import Avg, ScaledFact, Sum
 from engine.language.forms.form import Content, Counted, call_of_fact
-from engine.language.operators import COMPARISONS
+from engine.language.operators import COMPARED, COMPARISONS
 from engine.language.terms import AvgTerm, CountTerm, MaxTerm, MinTerm, SumTerm
 
 NodeT = TypeVar("NodeT", bound=Any)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from engine.evaluation.operators.compare import COMPARED
 from engine.evaluation.operators.interface import (
     Found,
     Memory,
@@ -26,6 +25,7 @@ from engine.evaluation.paths import Path
 from engine.evaluation.stamps import NUMBER_BITS, time_of
 from engine.language.condition import Condition, Count, CountSince
 from engine.language.forms.form import Content, call_of_condition, call_since
+from engine.language.operators import COMPARED
 
 NodeT = TypeVar("NodeT", bound=Any)
 """An aggregate."""
