@@ -62,7 +62,7 @@ NAMES = frozenset({"WORD", "PATH", "BACKQUOTED"})
 LITERALS = frozenset({"STRING", "VERBATIM", "NUMBER", "TRUE", "FALSE", "OPEN"})
 """The terminals that begin a literal."""
 DURATIONS = frozenset({"NUMBER", "DURATION"})
-ARITHMETIC = frozenset({"PLUS", "MINUS", "STAR", "SLASH"})
+ARITHMETIC_TERMINALS = frozenset({"PLUS", "MINUS", "STAR", "SLASH"})
 
 OPERATOR_TERMINALS = {operator.text: operator.terminal for operator in OPERATORS.values()} | INEQUALITIES
 """The terminals of the operators of predicates, by their texts."""
@@ -120,7 +120,15 @@ _ARGUMENTS = NAMES | LITERALS | {"COMMA", "CLOSE"}
 _CONDITION = NAMES | LITERALS - {"OPEN"} | {"PER", "ALL", "ANY"}
 """The terminals that, like those of prefixes, begin a condition and never follow the name of a predicate."""
 _WINDOWED = PREFIXES - {Shape.PREFIX}
-_AFTER_TERMS = {"WITHIN", "IN", "BETWEEN", "CONTAINS", "MATCHES", *ARITHMETIC, *COMPARISON_TERMINALS}
+_AFTER_TERMS = {
+    "WITHIN",
+    "IN",
+    "BETWEEN",
+    "CONTAINS",
+    "MATCHES",
+    *ARITHMETIC_TERMINALS,
+    *COMPARISON_TERMINALS,
+}
 """The terminals that may follow the parentheses of a term, correct or not, but never those of a relation."""
 _OF_CONDITIONS = {"count", "age", "abs"}
 """The words of terms whose parentheses may look like those of a condition."""

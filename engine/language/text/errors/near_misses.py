@@ -9,7 +9,7 @@ from engine.language.forms.form import CALLS, INFIXES, Content, Shape
 from engine.language.forms.table import first_form
 from engine.language.forms.terms import PARTS, TERM_WORDS
 from engine.language.text.lexical import (
-    ARITHMETIC,
+    ARITHMETIC_TERMINALS,
     COMPARISON_TERMINALS,
     END,
     LITERALS,
@@ -98,7 +98,7 @@ def about_terms(before: Sequence[Word], word: Word, accepted: AbstractSet[str]) 
         yield "`not` stands before the whole, as in `not hour() in [1, 2]`"
     if word.terminal == "NUMBER" and word.text.startswith("-") and "MINUS" in accepted:
         yield f"between two terms, `-` has blanks around it, as in `x - {word.text[1:]}`"
-    if "NUMBER" in accepted and word.terminal in ARITHMETIC:
+    if "NUMBER" in accepted and word.terminal in ARITHMETIC_TERMINALS:
         if word.terminal == "MINUS":
             yield "`-` stands between two terms, as in `0 - x`"
         elif word.terminal == "PLUS":

@@ -12,7 +12,7 @@ from engine.language.operators import COMPARISONS, INEQUALITIES
 from engine.language.text.errors.foreign_idioms import about_idiom, about_unfinished, place_of
 from engine.language.text.errors.near_misses import about_aggregates, is_after_where
 from engine.language.text.lexical import (
-    ARITHMETIC,
+    ARITHMETIC_TERMINALS,
     DURATIONS,
     END,
     LITERALS,
@@ -180,7 +180,7 @@ def explain_character(text: str, words: Sequence[Word], offset: int, trials: Tri
 def expected(accepted: AbstractSet[str]) -> str:
     """Describe the accepted terminals in the words of the language."""
     # Other terminals say more: arithmetic could follow nearly everywhere.
-    rest = accepted - ARITHMETIC
+    rest = accepted - ARITHMETIC_TERMINALS
     phrases = []
     for needed, covered, phrase in _GROUPS:
         if needed <= rest:
