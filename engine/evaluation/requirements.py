@@ -12,7 +12,7 @@ from engine.evaluation.operators.table import OPERATORS, parts_of, remembering
 from engine.evaluation.paths import ANY_BIRTH, Filter, Path, filter_of
 from engine.evaluation.stamps import UNSET
 from engine.language import condition as language
-from engine.language.condition import Compare, Condition, Keyed, children
+from engine.language.condition import Compare, Condition, Keyed, children, walk
 from engine.language.forms.table import FORM_OF_NODE
 from engine.language.nodes import Node
 from engine.language.terms import Term, conditions_in
@@ -308,6 +308,11 @@ def _inside(arrays: Sequence[str], fact: str) -> str:
 def is_temporal(node: Condition) -> bool:
     """Return whether a node, or a term that it compares, has a memory."""
     return type(node) in OPERATORS or (isinstance(node, Compare) and bool(parts_of(node)))
+
+
+def looks_back(condition: Condition) -> bool:
+    """Return whether a condition has a temporal node inside, or is one."""
+    return any(is_temporal(node) for node, _ in walk(condition))
 
 
 def keys_of(condition: Condition) -> tuple[str, ...]:

@@ -114,10 +114,15 @@ class Source:
         return ConditionError(Entry(UNREADABLE, self.annotated(offset, sentence)))
 
 
+def cut(text: str, chars_max: int) -> str:
+    """Return a text, with an ellipsis in place of everything after `chars_max` characters."""
+    return text if len(text) <= chars_max else text[:chars_max] + _ELLIPSIS
+
+
 def quoted(text: str) -> str:
     """Quote a caller's text for a message: in backquotes, shortened, printable."""
     if len(text) > QUOTED_CHARS_MAX:
-        text = text[: QUOTED_CHARS_MAX - 1] + _ELLIPSIS
+        text = cut(text, QUOTED_CHARS_MAX - 1)
     return f"`{printable(text)}`"
 
 

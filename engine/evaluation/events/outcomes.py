@@ -13,7 +13,7 @@ from engine.evaluation.facts.values import Event
 from engine.evaluation.kernel.needs import NAME_CHARS_SHOWN, RELATIONS_NAMED_MAX
 from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.rules import Fired
-from engine.language.diagnostics import Entry, Refusal
+from engine.language.diagnostics import Entry, Refusal, cut
 from engine.language.limits import Limits
 
 _code: Final = attrgetter("code")
@@ -226,5 +226,4 @@ def _missing_relations(sent: Mapping[str, Any], rule_set: RuleSet) -> Iterator[E
 
 
 def _shown(name: str) -> str:
-    said = fact_shown(name)
-    return said if len(said) <= NAME_CHARS_SHOWN else said[:NAME_CHARS_SHOWN] + "…"
+    return cut(fact_shown(name), NAME_CHARS_SHOWN)

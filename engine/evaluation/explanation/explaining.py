@@ -124,7 +124,7 @@ def _explained(
             ahead = firings_ahead(copied)
         if one.verdict and (held_us := held_back_us(detector, live.rule, reading.now_us, event)) > 0:
             secs = f"{held_us / 1e6:.6f}".rstrip("0").rstrip(".")
-            one = replace(one, node=_noted(one.node, _HELD_BACK.format(secs)))
+            one = replace(one, node=one.node.noted(_HELD_BACK.format(secs)))
         yield replace(one, fires_us=ahead.get(live.rule.id)) if ahead else one
 
 
@@ -211,7 +211,7 @@ def explained_rule(live: LiveRule, event: Reading, steps: Steps) -> ExplainedRul
     turning = why_not(node, event.predicates, steps)
     if not turning.is_smallest:
         said = _NOT_SMALLEST if turning.predicates else _NOT_FOUND
-        node = _noted(node, said)
+        node = node.noted(said)
     return ExplainedRule(live.rule, node, turning.predicates)
 
 
@@ -304,10 +304,6 @@ def _found(node: Condition, values: Sequence[Any]) -> Any:
         return values[0]
     named = zip(map(format_term, found_in(node)), values, strict=True)
     return {text: value for text, value in named if value is not None}
-
-
-def _noted(node: Node, said: str) -> Node:
-    return replace(node, note="; ".join(filter(None, (node.note, said))))
 
 
 def _cut(found: Mapping[str, Shown]) -> list[str]:

@@ -106,6 +106,10 @@ class Node:
         """The canonical text of the condition."""
         return format_condition(self.condition)
 
+    def noted(self, remark: str) -> "Node":
+        """Return the node with one more remark."""
+        return replace(self, note="; ".join(filter(None, (self.note, remark))))
+
 
 @dataclass(frozen=True, slots=True)
 class ExplainedRule:
@@ -210,5 +214,5 @@ class _Trimming:
         if not node.nodes:
             return node
         if self._left <= 0:
-            return replace(node, nodes=(), note="; ".join(filter(None, (node.note, LEFT_OUT))))
+            return replace(node.noted(LEFT_OUT), nodes=())
         return replace(node, nodes=tuple([self.node(inner) for inner in node.nodes]))

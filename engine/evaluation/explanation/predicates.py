@@ -20,7 +20,7 @@ from engine.evaluation.operators.term_interface import Motion
 from engine.evaluation.stamps import NUMBER_BITS
 from engine.language import condition as language
 from engine.language.condition import Condition, FactArg, LeafValue, Predicate, children, walk
-from engine.language.diagnostics import json_type, quoted
+from engine.language.diagnostics import cut, json_type, quoted
 from engine.language.forms.table import facts_of
 from engine.language.terms import Sub
 
@@ -220,8 +220,7 @@ def _variables(node: Condition) -> Iterator[str]:
 
 
 def _element(value: Any) -> str:
-    text = msgspec.json.encode(shown(value).value).decode()
-    return text if len(text) <= _ELEMENT_CHARS_MAX else f"{text[:_ELEMENT_CHARS_MAX]}…"
+    return cut(msgspec.json.encode(shown(value).value).decode(), _ELEMENT_CHARS_MAX)
 
 
 _ELEMENT_CHARS_MAX: Final = 200
@@ -261,7 +260,7 @@ def _said(value: Any) -> str:
         case bool():
             return f"the boolean {str(value).lower()}"
         case int() | float():
-            return f"the number {_cut(str(value))}"
+            return f"the number {cut(str(value), _NUMBER_CHARS_MAX)}"
         case str():
             # Cut and escaped like `quoted`, but in JSON's quotes.
             return f'the string "{quoted(value)[1:-1]}"'
@@ -272,10 +271,6 @@ def _said(value: Any) -> str:
 
 
 _NUMBER_CHARS_MAX: Final = 60
-
-
-def _cut(digits: str) -> str:
-    return digits if len(digits) <= _NUMBER_CHARS_MAX else f"{digits[:_NUMBER_CHARS_MAX]}…"
 
 
 def _plural(elements: tuple[LeafValue, ...] | list[Any]) -> str:

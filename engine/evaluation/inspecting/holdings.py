@@ -14,14 +14,13 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.facts.shown import shown
 from engine.evaluation.facts.values import LONG_TEXT, scalar_of
 from engine.evaluation.paths import Path, fact_of, order_of
+from engine.evaluation.rule_book.changes.keeping import text_of
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import ENTRY_BYTES, PLACE_BYTES, SEEN, Remembered, Slices
 from engine.evaluation.stamps import EVENT, UNSET
 from engine.evaluation.times import FOREVER, milliseconds
-from engine.language.nodes import TermNode
 from engine.language.text.printer import format as format_condition
-from engine.language.text.printer import format_term
 
 SLICES_AT_ONCE: Final = 4_096
 RULES_AT_ONCE: Final = 2_000
@@ -260,7 +259,7 @@ def memories(detector: Detector, after: int, limit: int) -> list[dict[str, Any]]
                 of_memory.append(enabled.rule.id)
     return [
         {
-            "text": _part_text(remembered.node),
+            "text": text_of(remembered.node),
             "per": _per(remembered.slices.path),
             "since_event": remembered.born & EVENT,
             **_held(remembered),
@@ -389,7 +388,3 @@ def _estimated_ns(detector: Detector) -> float:
 
 FIRST: Final = (FOREVER, -1)
 """The value of `before` for the first page of keys, and of rules by cost."""
-
-
-def _part_text(part: Any) -> str:
-    return format_term(part) if isinstance(part, TermNode) else format_condition(part)

@@ -14,12 +14,12 @@ from typing import Any, Final, NamedTuple
 from engine.evaluation.kernel.buckets.buckets import Fire
 from engine.evaluation.operators.interface import Operator
 from engine.evaluation.operators.table import OPERATORS
-from engine.evaluation.requirements import Births, Use, is_temporal
+from engine.evaluation.requirements import Births, Use, looks_back
 from engine.evaluation.rules import Rule
 from engine.evaluation.slices.slices import Remembered
 from engine.evaluation.stamps import NUMBER_BITS
 from engine.language import condition as language
-from engine.language.condition import Condition, walk
+from engine.language.condition import Condition
 
 LARGE_FROM: Final = 16
 """Smaller families are not used: their rules are members of the index, which then takes less time."""
@@ -60,14 +60,14 @@ def _without_window(node: Condition) -> tuple[Condition, bool] | None:
     Return None if there are several such parts.
     """
     match node:
-        case language.Keyed(inner, _, where) if where is None or not _looks_back(where):
+        case language.Keyed(inner, _, where) if where is None or not looks_back(where):
             found = _without_window(inner)
             return found and (replace(node, inner=found[0]), found[1])
         case language.Not(inner):
             found = _without_window(inner)
             return found and (language.Not(found[0]), not found[1])
         case language.All(members):
-            looking_back = [place for place, member in enumerate(members) if _looks_back(member)]
+            looking_back = [place for place, member in enumerate(members) if looks_back(member)]
             if len(looking_back) != 1:
                 return None
             (place,) = looking_back
@@ -165,7 +165,3 @@ class Families:
         if not family.rules:
             del self.of_kin[kin.family]
         return None if family.number is None else family
-
-
-def _looks_back(condition: Condition) -> bool:
-    return any(is_temporal(node) for node, _ in walk(condition))

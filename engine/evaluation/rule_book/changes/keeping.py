@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from engine.evaluation.operators.table import parts_of, remembering
 from engine.evaluation.paths import Path
-from engine.evaluation.requirements import Birth, Births, Part, inside, where_of
+from engine.evaluation.requirements import Birth, Births, Part, inside, looks_back, where_of
 from engine.language.condition import Condition, Keyed
 from engine.language.nodes import Node, TermNode
 from engine.language.text.printer import format as canonical
@@ -63,7 +63,7 @@ def _kept(before: Condition, births: Births, after: Condition, now: Births) -> t
 def _parts(node: Condition, births: Births, path: Path) -> Iterator[tuple[Part, Births]]:
     """Yield the outermost parts with their births; the `where` of a key before its slices."""
     if isinstance(node, Keyed):
-        if node.where is not None and _looks_back(node.where):
+        if node.where is not None and looks_back(node.where):
             part = Part(where_of(node), path)
             yield part, births.of(*part)
         yield from _parts(node.inner, births, births.step(node, path))
@@ -73,10 +73,6 @@ def _parts(node: Condition, births: Births, path: Path) -> Iterator[tuple[Part, 
     if not parts:
         for child, within, around in inside(node, births, path):
             yield from _parts(child, within, around)
-
-
-def _looks_back(condition: Condition) -> bool:
-    return any(True for _ in _parts(condition, Births(), ()))
 
 
 def _without_bounds(part: Part) -> object:
