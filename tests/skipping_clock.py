@@ -1,7 +1,7 @@
-"""An event loop that does not wait: when nothing is ready, its clock is set forward to the next timer.
+"""An event loop that does not wait: when nothing is ready, its clock jumps to the next timer.
 
-What is tested on it takes the same time on every machine, however busy. It is for what runs in one thread:
-while another thread works, the clock is ahead of it.
+Tests take the same time on every machine, however busy. It is for code in one thread: while another thread
+works, the clock is ahead of it.
 """
 
 import asyncio
@@ -9,11 +9,11 @@ import selectors
 from typing import Any
 
 TURN_S = 0.0001
-"""How long each turn of the loop takes, so that time passes for what is always busy."""
+"""How long each turn of the loop takes, so that time passes for code that is always busy."""
 
 
 class Skipping(selectors.DefaultSelector):
-    """Does not wait: the clock is set forward instead."""
+    """Does not wait; the clock jumps instead."""
 
     now_s = 0.0
 
@@ -24,7 +24,7 @@ class Skipping(selectors.DefaultSelector):
 
 
 class SkippingLoop(asyncio.SelectorEventLoop):
-    """The loop; `clock` may also be set forward by a test."""
+    """The loop. A test may also move `clock` forward."""
 
     def __init__(self) -> None:
         self.clock = Skipping()
