@@ -79,7 +79,7 @@ class Load:
 
 
 def request(events: int) -> tuple[object, str]:
-    """Give the body of a request with this many events, and the end of its path."""
+    """Return the body of a request with this many events, and the end of its path."""
     made = [
         {
             "fields": {"user": f"u{number % 50}", "failed": number % 7 == 0},
@@ -144,7 +144,7 @@ def activations(folder: Path) -> None:
 
 
 def detectors(service: Served, count: int) -> list[str]:
-    """Make detectors with a rule, and give their ids."""
+    """Make detectors with a rule, and return their ids."""
     ids = [service.call("POST", "/api/detectors", {"name": f"d{number}"})["id"] for number in range(count)]
     for one in ids:
         service.call("POST", f"/api/detectors/{one}/rules", {"name": "lately", "condition": RULE})

@@ -60,10 +60,10 @@ class Part:
 
 
 def at_most(limit: float, value: float, text: str) -> Target:
-    """Give the target of a figure that is to be small."""
+    """Return the target of a figure that is to be small."""
     return Target(text=text, met=value <= limit)
 
 
 def at_least(limit: float, value: float, text: str) -> Target:
-    """Give the target of a figure that is to be large."""
+    """Return the target of a figure that is to be large."""
     return Target(text=text, met=value >= limit)

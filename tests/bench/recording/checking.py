@@ -41,7 +41,7 @@ class Worse:
 
 
 def settled(results: Results, watch: Watch = unwatched) -> list[Row]:
-    """Give rows to be recorded: of three measurements the one with the median ratio, of two the worse.
+    """Return rows to be recorded: of three measurements the one with the median ratio, of two the worse.
 
     One lucky measurement, recorded, would make every later one look worse.
     """
@@ -75,7 +75,7 @@ def worse(row: Row, entry: Entry | None) -> list[Worse]:
 def worse_than_recorded(
     results: Results, entries: Mapping[str, Entry], watch: Watch = unwatched
 ) -> list[Worse]:
-    """Give what is worse than recorded each time that it is measured.
+    """Return what is worse than recorded each time that it is measured.
 
     A part with a row that looks worse is measured again, at most twice: one calm measurement of each row is
     enough.
@@ -94,7 +94,7 @@ def worse_than_recorded(
 
 
 def gone(results: Results, entries: Mapping[str, Entry]) -> list[str]:
-    """Give the recorded rows of the measured cases that are not measured any more."""
+    """Return the recorded rows of the measured cases that are not measured any more."""
     keys = {row.key for _, rows in results for row in rows}
     cases = {part.case for part, _ in results}
     return [key for key in entries if key not in keys and key.partition(": ")[0] in cases]

@@ -119,7 +119,7 @@ def _replace(page: Path, tables: Mapping[Sequence[str], Iterable[Sequence[str]]]
 
 
 def _cpu_us(row: Row) -> tuple[float, float]:
-    """Give the CPU time of a request or event in the front end and in the worker."""
+    """Return the CPU time of a request or event in the front end and in the worker."""
     found = re.search(r"front end ([\d.]+) µs, actor ([\d.]+)", row.remark)
     assert found, row.remark
     return float(found[1]), float(found[2])
@@ -150,6 +150,6 @@ def _write_sizing(single_us: tuple[float, float], batched_us: tuple[float, float
 
 
 def _thousands(value: float) -> str:
-    """Give a number with two digits and groups of three: 1 700 000."""
+    """Return a number with two digits and groups of three: 1 700 000."""
     digits = 1 - math.floor(math.log10(value))
     return f"{round(value, digits):,.0f}".replace(",", " ")

@@ -24,7 +24,7 @@ Entry = Mapping[str, Any]
 
 
 def read(path: Path = RECORDED) -> dict[str, Any]:
-    """Give the entries by the keys of their rows; none where nothing has been recorded."""
+    """Return the entries by the keys of their rows; none where nothing has been recorded."""
     entries: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
     return entries
 
@@ -61,7 +61,7 @@ def write(entries: Mapping[str, Entry], path: Path = RECORDED) -> None:
 
 
 def recorded_rows(path: Path = RECORDED) -> list[tuple[Row, Entry]]:
-    """Give what was recorded as rows, each with its entry."""
+    """Return what was recorded as rows, each with its entry."""
     return [(_row(key, entry), entry) for key, entry in read(path).items()]
 
 

@@ -67,7 +67,7 @@ def configuration(address: str) -> dict[str, Any]:
 
 @contextmanager
 def autoscaled(folder: Path) -> Iterator[str]:
-    """Give the address of a cluster that grows and shrinks by itself."""
+    """Yield the address of a cluster that grows and shrinks by itself."""
     own = subprocess.run([sys.executable, "-c", OWN_ADDRESS], capture_output=True, text=True, check=True)
     with socket.create_server((own.stdout.strip(), 0)) as free:
         host, port = free.getsockname()

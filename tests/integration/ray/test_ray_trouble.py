@@ -24,7 +24,7 @@ EVENT = {"event": {"fields": {}, "timestamp_ms": 1}}
 
 
 def process_of(service: Served, name: str) -> int:
-    """Give the process of Ray that has the name in the path of its program, or of the script that it runs."""
+    """Return the process of Ray with the name in the path of its program, or of the script that it runs."""
     (found,) = [
         pid
         for pid in process_table.family(service.process.pid) - {service.process.pid}

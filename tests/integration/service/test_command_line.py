@@ -33,7 +33,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def with_rule(service: Served, condition: str = "a == 1", name: str = "r") -> str:
-    """Give a new detector with one rule."""
+    """Return a new detector with one rule."""
     detector: str = service.call("POST", "/api/detectors", {"name": name})["id"]
     rule = {"name": "the rule", "condition": condition}
     service.call("POST", f"/api/detectors/{detector}/rules", rule)

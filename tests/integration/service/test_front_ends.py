@@ -73,7 +73,7 @@ def connected(service: Served, token: str = "") -> Connection:
 
 
 def peer_of(ours: socket.socket, pids: set[int]) -> int:
-    """Give the process, one of these, that has the other end of a connection."""
+    """Return the process, one of these, that has the other end of a connection."""
     local, remote = (f":{address[1]:04X}" for address in (ours.getsockname(), ours.getpeername()))
     for line in Path("/proc/net/tcp").read_text("ascii").splitlines()[1:]:
         fields = line.split()
@@ -87,7 +87,7 @@ def peer_of(ours: socket.socket, pids: set[int]) -> int:
 
 
 def one_to_each(service: Served) -> dict[int, Connection]:
-    """Give a connection to each front end: which one it is to, the system decides."""
+    """Return a connection to each front end: which one it is to, the system decides."""
     found: dict[int, Connection] = {}
     for _ in range(200):
         connection = connected(service)
@@ -100,7 +100,7 @@ def one_to_each(service: Served) -> dict[int, Connection]:
 
 
 def front_ends(service: Served) -> set[int]:
-    """Give the processes that serve."""
+    """Return the processes that serve."""
     children = Path(f"/proc/{service.process.pid}/task").glob("*/children")
     pids = {int(pid) for path in children for pid in path.read_text("ascii").split()}
     return {pid for pid in pids if b"api.process.front_end" in commandline(pid)}
@@ -188,7 +188,7 @@ class Caller:
 
 @contextlib.contextmanager
 def calling(service: Served, detector: str, connections: int) -> Iterator[list[Caller]]:
-    """Give callers at work, each on a connection of its own."""
+    """Yield callers at work, each on a connection of its own."""
     callers = [Caller(connected(service), detector) for _ in range(connections)]
     for caller in callers:
         caller.start()

@@ -61,7 +61,7 @@ class Remote:
 
 
 def answered(status: int, envelope: dict[str, Any]) -> list[tuple[Any, ...]] | None:
-    """Give a reply in the form of the reference: None where the event was refused for its time."""
+    """Return a reply in the form of the reference: None where the event was refused for its time."""
     if status == 422:
         assert [entry["code"] for entry in envelope["errors"]] == [1402]
         return None

@@ -34,7 +34,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def resident_bytes(service: Served, figure: str) -> int:
-    """Give the resident memory of the front end: VmRSS, or VmHWM for its peak."""
+    """Return the resident memory of the front end: VmRSS, or VmHWM for its peak."""
     status = Path(f"/proc/{service.process.pid}/status").read_text("ascii")
     (line,) = [line for line in status.splitlines() if line.startswith(figure)]
     return int(line.split()[1]) * 1024
