@@ -214,7 +214,7 @@ def fed(detector: Detector) -> Contestant:
 
 
 def submitted(conditions: Sequence[Condition], *, name: str = "ours", **members: Any) -> Contestant:
-    """Return the engine with these rules, fed as the service feeds it: with events that were JSON."""
+    """Return the engine with these rules, fed as the service feeds it: with events decoded from JSON."""
     detector = Detector()
     for number, condition in enumerate(conditions):
         detector.add_rule(f"rule {number}", condition, **members)
@@ -230,6 +230,6 @@ def submitted(conditions: Sequence[Condition], *, name: str = "ours", **members:
 
 
 def batches(events: list[Event]) -> Iterator[list[Event]]:
-    """Yield the events in portions that one call takes."""
+    """Yield the events in portions for one call each."""
     for start in range(0, len(events), BATCH_EVENTS):
         yield events[start : start + BATCH_EVENTS]

@@ -32,7 +32,7 @@ HEADLINES: Final = {
     "front: evaluation by one caller, median": "an HTTP request with one event, one caller",
     "front: evaluations on 64 connections": "HTTP requests with one event each, 64 connections",
 }
-"""What README.md says of which rows, in its order. None of them compares the product with itself."""
+"""What README.md says about which rows, in its order. None of them compares the product with itself."""
 
 HEADLINE_HEADINGS: Final = ("what", "ours", "others", "ours costs", "measured by")
 CURVE_COUNTS: Final = (1, 8, 33, 81, 200)
@@ -46,7 +46,7 @@ BUSY_MAX: Final = 0.7
 """How busy a front end of the model of a cluster is."""
 
 Recorded = Sequence[tuple[Row, Entry]]
-"""Rows, each with what was kept of it."""
+"""Rows, each with its recorded entry."""
 
 
 def write_pages(recorded: Recorded, root: Path = ROOT) -> None:
@@ -80,7 +80,7 @@ def _curves(rows: Mapping[str, Row]) -> Iterable[tuple[str, ...]]:
 
 
 def _with_ratios(text: str, rows: Mapping[str, Row]) -> str:
-    """Put the ratio of its row in the place of each number behind a comment that names a row."""
+    """Replace each number after a comment that names a row by the ratio of that row."""
 
     def shown(found: re.Match[str]) -> str:
         row = rows.get(found[1])

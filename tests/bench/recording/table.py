@@ -1,4 +1,4 @@
-"""Rows as a table in Markdown, aligned so that it is read as easily in a terminal."""
+"""Rows as a table in Markdown, aligned so that it is easy to read in a terminal."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ def figure(value: float) -> str:
     decimals = 0
     while decimals < 9 and abs(value) * 10**decimals < 99.5:
         decimals += 1
-    # Beyond hundreds nothing stands behind the point, and before it every digit.
+    # From hundreds on there are no decimals, and all digits before the point.
     return f"{value:.{decimals}f}"
 
 
@@ -29,7 +29,7 @@ def peers_shown(peers: Mapping[str, Other]) -> str:
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """Return what stands in a row's columns."""
+    """Return the cells of a row."""
     unit = f"{row.unit} ({row.remark})" if row.remark else row.unit
     target = "" if row.target is None else f"{row.target.text}: {'met' if row.target.met else 'MISSED'}"
     return (
@@ -55,5 +55,5 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def escaped(line: Sequence[str]) -> tuple[str, ...]:
-    """Return cells whose bars are not borders."""
+    """Return cells whose bars are escaped."""
     return tuple(cell.replace("|", r"\|") for cell in line)

@@ -1,4 +1,4 @@
-"""Conditions that count, for each of many keys: what an event costs, and what a key takes.
+"""Conditions that count, for each of many keys: the cost of an event and the memory of a key.
 
 With many keys an event mostly waits for memory. Bodies are decoded just before each batch, as in the
 service, and only evaluation is timed. The contestants judge one batch after another in turns, so what slows
@@ -29,11 +29,11 @@ from tests.reference_panes import pane_us
 CASE = "counting"
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 EVENTS_OF_KEY = 4
-"""Events of a key before anything is timed."""
+"""Events of each key before anything is timed."""
 EVENTS_OF_KEPT_KEY = 25
-"""Events of a key before its memory is looked at: enough for every condition to hold at some."""
+"""Events of each key before its memory is measured: enough for every condition to hold at some."""
 KEPT_SHARE = 16
-"""The memory of so much fewer keys is looked at, for they have more events."""
+"""The factor by which fewer keys are used to measure memory, because they have more events."""
 EVERY_MS = 12_500
 """The mean time between two events of a key. Times are then exact in doubles, so that those who count by hand
 do not miss the edge of a window by an error of rounding."""

@@ -1,4 +1,4 @@
-"""The bounds on patterns against what people really write: none of it is lost."""
+"""The bounds on patterns, against real rules: none of these is refused."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from engine.language.validation.document import condition_from_document
 from tests.worlds.sigma_rules import sigma_rules
 
 LEAVES_MAX = 1_000
-"""One rule has 4 432 values, more than a condition may have conditions; it is taken in parts."""
+"""One rule has 4 432 values, more than the conditions that a condition may have; it is split."""
 
 
 @pytest.mark.storm
