@@ -186,7 +186,7 @@ class Slices:
         return next(islice(living, EXTENDED_MAX, None), None) is not None
 
     def arrange(self, width: int, places: Mapping[int, Remembered]) -> None:
-        """Give all memories the places they had in lists of this width, before there are slices."""
+        """Restore the places of all memories in lists of this width, before there are slices."""
         self.memories = dict(places)
         self._unused = max(places) + 1
         self.weigh(-self._root_bytes)
