@@ -39,7 +39,7 @@ class Noted:
 
 
 def made(**given: Any) -> Detector:
-    """Give a detector with a rule: one without any is never indexed."""
+    """Return a detector with a rule: one without any is never indexed."""
     detector = Detector(**given)
     detector.add_rule("rule", "a == 100")
     return detector
