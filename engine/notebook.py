@@ -1,4 +1,4 @@
-"""How a notebook shows conditions, explanations and detectors: as HTML that suits light and dark pages."""
+"""Shows conditions, explanations and detectors in notebooks, as HTML for light and dark pages."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -15,7 +15,7 @@ from engine.language.text.printer import format as format_condition
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NODES_SHOWN: Final = 500
-"""A larger tree is cut, so that no cell becomes slow."""
+"""Larger trees are cut, so that no cell becomes slow."""
 _RULES_SHOWN: Final = 100
 
 _STYLE: Final = """<style>
@@ -34,7 +34,7 @@ _STYLE: Final = """<style>
 
 
 def show_in_notebooks() -> None:
-    """Have notebooks show the HTML. It is no part of the classes, which know nothing of pages."""
+    """Make notebooks show the HTML. It is not part of the classes, which know nothing about pages."""
     for shown, html in (
         (ConditionNode, condition_html),
         (Explanation, explanation_html),
@@ -99,7 +99,7 @@ def _code(condition: Condition) -> str:
 
 
 def _condition(condition: Condition, left: list[int]) -> str:
-    """Return a condition and its members as list items; `left[0]` is how many may still be shown."""
+    """Return a condition and its members as list items. `left[0]` is the number that may still be shown."""
     left[0] -= 1
     inner = "".join(_condition(one, left) for one in children(condition) if left[0] > 0)
     return f"<li>{_code(condition)}{f'<ul>{inner}</ul>' if inner else ''}</li>"

@@ -1,7 +1,7 @@
-"""Counts anew what a detector keeps twice: sizes, numbers of uses, and what triggers what.
+"""Recounts what a detector stores redundantly: sizes, numbers of uses, and what triggers what.
 
-Answers seldom depend on it at once, so a mistake in it would be noticed late: as memory that is never given
-back, or as an event that reaches rules it need not.
+Answers rarely depend on these at once, so a mistake would be noticed late: as memory that is never freed, or
+as an event that reaches rules unnecessarily.
 """
 
 from collections import Counter
@@ -67,7 +67,7 @@ def audit(detector: Detector) -> None:
 
 
 def audit_sizes(histories: Histories) -> None:
-    """Assert that the slices are counted and weighed as they are."""
+    """Assert that the number and size of the slices are right."""
     keyed = {path: slices for path, slices in histories.slices.items() if path}
     entries = [key for part in histories.besides for key, _ in _by_key(part)]
     assert histories.live == sum(map(len, keyed.values())) + len(entries)
@@ -88,7 +88,7 @@ def _by_key(slices: Keyed) -> Iterable[tuple[Any, Slice]]:
 
 
 def _bytes_of(slices: Slices, slice_: Slice) -> int:
-    """Compute the size of what is in a slice anew."""
+    """Compute the size of a slice's contents anew."""
     records = sum(one.memory.bytes_of(entry) for one, entry in slices.held_in(slice_) if one.memory.is_record)
     return PLACE_BYTES * (len(slice_) - FIRST) + ENTRY_BYTES * len(slice_[MORE] or ()) + records
 
@@ -156,12 +156,12 @@ def _audit_rules(detector: Detector) -> None:
     assert {one: one._readers for one in readers} == readers
     assert all(one.born == min(born for _, born, _ in readers[one]) for one in readers)
     assert (rules.uses, rules.relations, rules._bounds) == (uses, relations, bounds)
-    assert (rules.nodes, rules._dear) == (nodes, dear)
+    assert (rules.nodes, rules._extra_nodes) == (nodes, dear)
     assert rules._action_bytes == sum(each.rule.action_bytes_max for each in live)
 
 
 def _nodes_in(conditions: Iterable[Condition]) -> int:
-    """Count the nodes of some conditions: no `not`, no temporal nodes, and nothing that these observe."""
+    """Count the nodes of conditions, without `not`, temporal nodes and everything that those observe."""
     return sum(
         (not isinstance(node, Not)) + _nodes_in(children(node))
         for node in conditions
@@ -195,7 +195,7 @@ def _audit_index(detector: Detector) -> None:
 
 
 def _audit_families(detector: Detector, members: Members) -> set[int]:
-    """Assert that each family has its rules in their order. Return all rules in families."""
+    """Assert that each family has its rules in order. Return all rules in families."""
     expected: dict[Any, list[tuple[int, int, int]]] = {}
     for priority, (rule, births, memories) in detector.rule_set.enabled.items():
         uses = requirements_of(rule.condition, births).memories

@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority, and one certificate that it has signed."""
+"""Certificates for tests: an authority, and one certificate signed by it."""
 
 import socket
 import subprocess
@@ -6,19 +6,20 @@ from pathlib import Path
 
 
 def certificates(folder: Path) -> dict[str, str]:
-    """An authority with one certificate for this machine, as Ray's variables name them."""
+    """Return an authority and one certificate for this machine, under the names of Ray's variables."""
     folder.mkdir()
 
     def openssl(*words: str) -> None:
         subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
 
-    # A key of RSA takes a hundred times as much work to make.
+        # Generating an RSA key takes a hundred times as long.
+
     new = ("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    # Python 3.13 asks what the authority's key is for, and which key has signed.
+    # Python 3.13 checks the purpose of the authority's key, and which key has signed.
     authority = ("-x509", "-subj", "/CN=authority", "-addext", "keyUsage=critical,keyCertSign,cRLSign")
     openssl(*new, *authority, "-days", "2", "-keyout", "ca.key", "-out", "ca.crt")
     openssl(*new, "-subj", "/CN=node", "-keyout", "node.key", "-out", "node.csr")
-    # Ray checks the address that it connects to.
+    # Ray checks the address to which it connects.
     names = f"subjectAltName=DNS:localhost,IP:127.0.0.1,IP:{_address()}"
     (folder / "names").write_text(f"{names}\nauthorityKeyIdentifier=keyid\n")
     signing = ("-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names")
@@ -32,7 +33,7 @@ def certificates(folder: Path) -> dict[str, str]:
 
 
 def _address() -> str:
-    """The address of this machine by which others reach it. Nothing is sent."""
+    """Return the address of this machine by which others reach it. Nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))

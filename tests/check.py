@@ -28,11 +28,11 @@ HOMES: Final = {
     "snapshots": ("tests/unit/snapshots",),
     "api": ("tests/unit", "tests/api"),
 }
-"""Where the tests of a folder of the product are, in folders of the same names."""
+"""The folders with the tests of a product folder, under the same names."""
 
 
 def changed_files(base: str = "main") -> list[Path]:
-    """Give the paths that differ from where the branch left the base. A file that is gone is among them."""
+    """Return the paths that differ from the point where the branch left the base, including deleted files."""
 
     def git(*arguments: str) -> list[str]:
         ran = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -44,7 +44,7 @@ def changed_files(base: str = "main") -> list[Path]:
 
 
 def paths_for(file: Path) -> Iterator[str]:
-    """Give the files and folders of tests that a changed file stands for."""
+    """Yield the files and folders of tests for a changed file."""
     top, *inside = file.parts
     if file.suffix == ".md":
         for test in (ROOT / "tests").rglob("test_*.py"):
@@ -54,7 +54,7 @@ def paths_for(file: Path) -> Iterator[str]:
         yield str(file) if file.match("test_*.py") and (ROOT / file).exists() else _nearest(file.parent)
     elif top in HOMES:
         found = {home: _nearest(Path(home, *inside).parent) for home in HOMES[top]}
-        # `api/cli` has a folder in `tests/unit`, and none in `tests/api`.
+        # `api/cli` has a folder in `tests/unit`, but none in `tests/api`.
         yield from [folder for home, folder in found.items() if folder != home] or found
 
 
@@ -65,14 +65,14 @@ def _nearest(folder: Path) -> str:
 
 
 def paths_to_test(files: list[Path]) -> list[str]:
-    """Give the paths for pytest, none inside another."""
+    """Return the paths for pytest, without those inside others."""
     always = (str(test.relative_to(ROOT)) for test in (ROOT / "tests/unit").glob("test_*.py"))
     found = {*always, *(path for file in files for path in paths_for(file))}
     return sorted(path for path in found if not found & {str(parent) for parent in Path(path).parents})
 
 
 def main(*arguments: str) -> int:
-    """Run all steps, and print which of them failed; give 1 if one did."""
+    """Run all steps, and print which failed. Return 1 if any did."""
     paths = paths_to_test(changed_files(*arguments))
     pytest = ("-m", "pytest", "-q", "-n", "auto", *FAST, *paths)
     failed = []

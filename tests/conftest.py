@@ -1,4 +1,4 @@
-"""Which tests run, on how many examples, and from which seed."""
+"""Decides which tests run, with how many examples, and from which seed."""
 
 import asyncio
 import gc
@@ -28,32 +28,32 @@ for name, count in {"quick": 3, "ci": 6, "deep": 1_000}.items():
         max_examples=count,
         deadline=None,
         derandomize=False,
-        # A machine may be busy.
+        # The machine may be busy.
         suppress_health_check=[hypothesis.HealthCheck.too_slow],
     )
-# Tests read the profile while they are imported, which is after this.
+# Tests read the profile while they are imported, which is later.
 hypothesis.settings.load_profile(os.environ.get("RULE_DETECTOR_PROFILE", "quick"))
 
 SEED = int(os.environ.get("RULE_DETECTOR_SEED") or random.SystemRandom().randrange(2**32))
-# The processes of pytest-xdist draw from the same seed.
+# All processes of pytest-xdist use the same seed.
 os.environ["RULE_DETECTOR_SEED"] = str(SEED)
 ON_REQUEST = ("ray", "storm", "long")
 LEFT_OUT = (*ON_REQUEST, "slow")
-"""Marks of tests that a plain `pytest` leaves out."""
+"""The marks of tests that a plain `pytest` leaves out."""
 SLOW_S_MAX: Final = 600
-"""After which a test of these is ended; others after `timeout` of pyproject.toml."""
+"""The time limit of such tests; others have the `timeout` of pyproject.toml."""
 EXAMPLE = pytest.StashKey[str]()
 
 
 @pytest.fixture(scope="session")
 def seed() -> int:
-    """The seed of this run, for tests that draw without hypothesis."""
+    """Return the seed of this run, for tests that draw without hypothesis."""
     return SEED
 
 
 @pytest.fixture(scope="session")
 def scaled() -> Callable[[int], int]:
-    """Scales a number of examples, given for a profile of 100, to the profile of this run."""
+    """Scale a number of examples for a profile of 100 to the profile of this run."""
     return lambda count: max(1, count * hypothesis.settings.default.max_examples // 100)
 
 
@@ -64,9 +64,9 @@ DRAWN_MAX: Final = 100_000
 def examples(
     request: pytest.FixtureRequest, seed: int, scaled: Callable[[int], int]
 ) -> Callable[..., Iterator[random.Random]]:
-    """Gives a random source for each example of a test. If the test fails, its report names the last one.
+    """Yield a random source for each example of a test. If the test fails, its report names the last one.
 
-    More are drawn until a condition is met, for tests that fail unless their examples meet it.
+    Draws further examples until a condition is met, for tests that fail unless their examples meet it.
     """
 
     def drawn(
@@ -97,23 +97,23 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 
 COLLECTED_AFTER: Final = (100_000, 20, 50)
-"""Thresholds of the garbage collector. With Python's own it would take a tenth of the time of all tests."""
+"""Thresholds of garbage collection. With Python's own, it would take a tenth of the time of all tests."""
 
 UNHANDLED: Final = list[dict[str, Any]]()
-"""Exceptions that loops were told of during a test, and nobody else."""
+"""Exceptions that event loops reported during a test, and nobody else."""
 
 
 @pytest.fixture
 def unhandled() -> list[dict[str, Any]]:
-    """What fails a test at its end: it may look at it, and clear it."""
+    """Yield the exceptions that fail a test at its end. The test may inspect and clear them."""
     return UNHANDLED
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Iterator[None]:
-    """Fails a test if a callback or a task of a loop raised what nobody has seen: asyncio only logs it."""
+    """Fail a test if a callback or a task raised an exception that nobody handled: asyncio only logs it."""
     yield
-    # The product tunes it for its own processes.
+    # The product sets these for its own processes.
     gc.set_threshold(*COLLECTED_AFTER)
     if nextitem is None:
         gc.collect()
@@ -134,7 +134,7 @@ _log_unhandled: Final = asyncio.BaseEventLoop.default_exception_handler
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Freezes the collected tests, so that the garbage collector does not scan them in each test."""
+    """Freeze the collected tests, so that garbage collection does not scan them in each test."""
     gc.disable()
     try:
         return (yield)
@@ -146,10 +146,10 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _settings_stay() -> Iterator[None]:
-    """Has each test restore the environment's settings, because later tests in its process read them, too."""
+    """Restore the environment's settings after each test, because later tests in the process read them."""
 
     def settings() -> dict[bytes, bytes]:
-        # As bytes, and their names alone: this is part of every test.
+        # As bytes, and only the names, because this runs for every test.
         return {name: os.environb[name] for name in os.environb if name.startswith(b"RULE_DETECTOR_")}
 
     before = settings()
@@ -159,7 +159,7 @@ def _settings_stay() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def unsynced() -> Iterator[None]:
-    """Syncs no files. Tests of power loss simulate files, or have processes of their own."""
+    """Do not sync files. Tests of power loss simulate files, or have processes of their own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", os.fstat)
         patch.setattr(files, "_sync_data", os.fstat)
@@ -168,7 +168,7 @@ def unsynced() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def any_mount() -> Iterator[None]:
-    """Keeps data folders from reading the system's mounts, a tenth of what a small service costs."""
+    """Keep data folders from reading the system's mounts, which takes a tenth of a small service's time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mounts, "_TABLE", Path(os.devnull))
         yield
@@ -176,7 +176,7 @@ def any_mount() -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One process more than there are cores: tests of sockets and time-outs mostly wait."""
+    """Return one process more than there are cores, because tests of sockets and time-outs mostly wait."""
     return (os.cpu_count() or 1) + 1
 
 
@@ -186,7 +186,7 @@ MEMORY_DISK_BYTES_MIN: Final = 2**30
 
 def pytest_configure(config: pytest.Config) -> None:
     if _is_fast(config) and _has_memory_disk():
-        # Where files take half the time. What is about power loss, kills and kinds of disks is marked.
+        # Here, files would take half the time. Tests of power loss, kills and kinds of disks are marked.
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY_DISK))
     asyncio.BaseEventLoop.default_exception_handler = _note_unhandled
     if config.getoption("hypothesis_seed") is None:
@@ -194,7 +194,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the seed, the profile, and how many examples each property was tried on."""
+    """Print the seed, the profile, and the number of examples of each property."""
     tried = dict[str, int]()
     for report in (report for reports in terminalreporter.stats.values() for report in reports):
         counted = dict(getattr(report, "user_properties", ())).get("examples")
@@ -224,7 +224,7 @@ def _has_memory_disk() -> bool:
 
 
 def _is_fast(config: pytest.Config) -> bool:
-    """Whether no marked test runs."""
+    """Return whether no marked test runs."""
     if given := config.option.markexpr:
         return all(f"not {mark}" in given for mark in ON_REQUEST)
     return not any(".py" in argument for argument in config.args)
@@ -233,16 +233,16 @@ def _is_fast(config: pytest.Config) -> bool:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Without `-m`, leave out marked tests, except those whose file or name is given.
 
-    The longest test comes first, so that no process is left with it when the others are done.
+    The longest tests come first, so that no process has one left when the others are done.
     """
     items.sort(
         key=lambda item: (item.path.name != "test_proof.py", item.get_closest_marker("run_last") is not None)
     )
-    # The processes of xdist compare their lists of tests, and each has an object at another address.
+    # The processes of xdist compare their lists of tests, whose objects have different addresses.
     if unstable := [item.nodeid for item in items if " at 0x" in item.nodeid]:
         raise pytest.UsageError(f"a test is named after an address in memory: {unstable[0]}")
     marked = {item for item in items if any(mark.name in ON_REQUEST for mark in item.iter_markers())}
-    # What starts processes, or tries very much, may take longer than what hangs.
+    # Tests that start processes, or try very much, may take longer than a hang is given.
     slow = items if hypothesis.settings.get_current_profile_name() == "deep" else marked
     for item in slow:
         if item.get_closest_marker("timeout") is None:

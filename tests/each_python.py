@@ -63,7 +63,7 @@ INSTALLING: Final = Lock()
 
 
 def find(version: str) -> str | None:
-    """Give the first interpreter of this version that starts, on PATH or under pyenv."""
+    """Return the first interpreter of this version that starts, on PATH or under pyenv."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
     on_path = shutil.which(f"python{version}")
     for candidate in [*([on_path] if on_path else []), *map(str, pyenv.glob(f"{version}.*/bin/python3"))]:
@@ -73,11 +73,11 @@ def find(version: str) -> str | None:
 
 
 AGAIN_MAX: Final = 3
-"""The most failed tests that are run once more."""
+"""The maximum number of failed tests that are run again."""
 
 
 def run(interpreter: str, install: Sequence[str], options: Sequence[str]) -> tuple[bool, str]:
-    """Run the fast tests in a new environment; give whether they pass, and what was printed."""
+    """Run the fast tests in a new environment. Return whether they pass, and the output."""
     said = ""
     with tempfile.TemporaryDirectory(prefix="each-python-") as folder:
         python = f"{folder}/bin/python"
@@ -85,13 +85,13 @@ def run(interpreter: str, install: Sequence[str], options: Sequence[str]) -> tup
             [interpreter, "-m", "venv", folder],
             [python, "-m", "pip", "install", "--quiet", "-c", "constraints.txt", *install],
         ):
-            # One at a time: each installation of the sources writes into their folder.
+            # One at a time, because each installation of the sources writes into their folder.
             with INSTALLING if "pip" in command else nullcontext():
                 ended = subprocess.run(command, cwd=ROOT, stdout=PIPE, stderr=STDOUT, text=True, check=False)
             said += ended.stdout
             if ended.returncode:
                 return False, said
-        # As in .ci/run: beside others, tests take longer, and a few that fail are run once more.
+        # As in .ci/run: beside others, tests take longer, and a few that fail are run again.
         tests = [python, "-m", "pytest", "-q", "-o", f"cache_dir={folder}/cache", "--timeout=300", *options]
         again = ["--last-failed", "--last-failed-no-failures=none", f"--junitxml={folder}/again.xml"]
         for command in (tests, [*tests, *again]):
@@ -104,7 +104,7 @@ def run(interpreter: str, install: Sequence[str], options: Sequence[str]) -> tup
 
 
 def main(*arguments: str) -> int:
-    """Run the tests on the versions wanted; give 1 if one fails, or was named and is not there."""
+    """Run the tests on the requested versions. Return 1 if one fails, or is requested and absent."""
     parser = argparse.ArgumentParser(prog="python -m tests.each_python", description=__doc__)
     parser.add_argument("versions", nargs="*", metavar="VERSION", help="such as 3.13; all, if none is named")
     parser.add_argument("--others", action="store_true", help="leave out the version that runs this command")
@@ -125,7 +125,7 @@ def main(*arguments: str) -> int:
         running = {}
         for version, interpreter in there.items():
             cores = (os.cpu_count() or 1) // len(there)
-            # One process beside pytest's own would only cost more.
+            # A second process would only take more time.
             options = ["-n", str(cores if cores > 1 else 0), *(PARTS[version] if chosen.parts else ()), *FAST]
             if chosen.results:
                 options.append(f"--junitxml={chosen.results / f'python{version}.xml'}")

@@ -1,4 +1,4 @@
-"""Files whose calls fail, write only half, or are the last that a process makes."""
+"""Files whose calls fail, write only half, or are the last ones of a process."""
 
 import errno
 import os
@@ -9,7 +9,7 @@ from snapshots.files import Files, OpenFile, RealFiles
 
 
 class Died(BaseException):
-    """The process was killed: nothing of it runs any more, though here its `finally` clauses do."""
+    """The process was killed: none of its code runs any more, although its `finally` clauses do here."""
 
 
 class FaultyFiles:
@@ -35,7 +35,7 @@ class FaultyFiles:
         self.error = error
         self.for_good = for_good
         self.failing: frozenset[str] | None = None
-        """The calls of which only the next one fails, or all of them for good."""
+        """The calls of which the next one fails, or all of them from now on."""
         self.short = short
         self.dies = dies
         self.calls: list[str] = []
@@ -43,7 +43,7 @@ class FaultyFiles:
         self._files = files or RealFiles()
 
     def fail_next(self, *calls: str) -> None:
-        """Have the next call of these names fail."""
+        """Make the next call with one of these names fail."""
         self.fails_at, self.failing, self.failed = len(self.calls), frozenset(calls), 0
 
     def names(self, folder: Path) -> list[str]:
@@ -125,7 +125,7 @@ class FaultyFiles:
             raise OSError(self.error, os.strerror(self.error))
 
     def _taken(self, data: bytes) -> bytes:
-        """What a write takes of `data`."""
+        """Return how much of `data` a write takes."""
         number = len(self.calls) - 1
         if self.short and self.fails_at is not None and number >= self.fails_at:
             self.failed += 1
@@ -159,7 +159,7 @@ class _FaultyFile:
         self._file.sync()
 
     def sync_data(self) -> None:
-        # A disk in memory knows what a sync that failed leaves behind.
+        # A disk in memory knows what a failed sync leaves behind.
         self._files._may_fail("sync_data", getattr(self._file, "forget", lambda: None))
         self._file.sync_data()
 
@@ -171,6 +171,6 @@ class _FaultyFile:
         return self._file.descriptor()
 
     def close(self) -> None:
-        # The descriptor is gone either way, as with the real call.
+        # As in the real call, the descriptor is closed in any case.
         self._files._may_fail("close", self._file.close)
         self._file.close()

@@ -32,7 +32,7 @@ STEPS: Final[dict[str, list[tuple[str, ...]]]] = {
 
 
 def main(*chosen: str) -> int:
-    """Run the steps of these names; give 1 where a command failed."""
+    """Run the steps with these names. Return 1 if a command failed."""
     if unknown := set(chosen) - set(STEPS):
         print(f"unknown: {', '.join(sorted(unknown))}; the steps are {', '.join(STEPS)}", file=sys.stderr)
         return 2

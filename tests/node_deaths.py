@@ -1,4 +1,4 @@
-"""A service on a Ray cluster, and callers who go on while its nodes are stopped and killed."""
+"""A service on a Ray cluster, and callers who continue while its nodes are stopped and killed."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ GIVE_UP_S: Final = 120.0
 
 @contextmanager
 def service_on(nodes: RayCluster, data: Path, *options: str, **variables: str) -> Iterator[Served]:
-    """Give a service on the cluster."""
+    """Yield a service on the cluster."""
     more = {"RULE_DETECTOR_BOOTSTRAP_TOKEN": TOKEN, "RAY_AUTH_MODE": "disabled", **variables}
     with served(data, "--ray-address", nodes.address, *options, **more) as service:
         service.token = TOKEN
@@ -31,14 +31,14 @@ def service_on(nodes: RayCluster, data: Path, *options: str, **variables: str) -
 
 
 class Callers:
-    """Send events to one detector, whose rule counts the different ones, through several services."""
+    """Sends events to one detector, whose rule counts distinct ones, through several services."""
 
     def __init__(self, detector: str) -> None:
         self.detector = detector
         self.sent = 0
         self.outcomes: Counter[str] = Counter()
         self.answers: list[tuple[float, float]] = []
-        """When each acknowledged request was begun, and answered."""
+        """When each acknowledged request was begun and answered."""
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
@@ -49,11 +49,11 @@ class Callers:
 
     @property
     def longest_s(self) -> float:
-        """How long an answer took at most."""
+        """Return the maximum time of an answer."""
         return max(answered_s - began_s for began_s, answered_s in self.answers)
 
     def call(self, service: Served, name: str = "") -> threading.Event:
-        """Begin to send through a service until the event that is given is set."""
+        """Start to send through a service until the given event is set."""
         stop = threading.Event()
         self._threads.append(threading.Thread(target=self._run, args=(service, name, stop)))
         self._threads[-1].start()
@@ -84,16 +84,16 @@ class Callers:
                 time.sleep(0.04)
 
     def until(self, more: int) -> None:
-        """Wait until so many more are acknowledged."""
+        """Wait until this many more requests are acknowledged."""
         wanted = self.acknowledged + more
         until(lambda: self.acknowledged >= wanted, f"no answers: {self.outcomes}")
 
     def answered_after(self, since_s: float) -> float | None:
-        """When the first request was answered that was begun after a time; None if none was."""
+        """Return when the first request begun after a time was answered; None if none was."""
         return next((answered_s for began_s, answered_s in self.answers if began_s >= since_s), None)
 
     def counted(self, service: Served) -> int:
-        """How many different events the detector has evaluated: its rule counts them."""
+        """Return how many distinct events the detector has evaluated, as counted by its rule."""
         document = {"event": {"fields": {}, "timestamp_ms": 1_700_000_000_000}}
         (rule,) = service.call("POST", f"/api/detectors/{self.detector}/explain", document)["rules"]
         found: int = rule["node"]["found"]
@@ -106,7 +106,7 @@ class Callers:
 
 
 def counting_detector(service: Served, name: str) -> str:
-    """Make a detector for callers."""
+    """Create a detector for callers."""
     detector: str = service.call("POST", "/api/detectors", {"name": name})["id"]
     rule = {"name": "many", "condition": "distinct(n) > 9999"}
     service.call("POST", f"/api/detectors/{detector}/rules", rule)
@@ -126,7 +126,7 @@ class Load:
         until(lambda: sum(map(len, workers_on(service).values())) >= detectors, "too few workers", GIVE_UP_S)
 
     def all_answer(self, since_s: float | None = None) -> list[float]:
-        """Wait until each detector has answered; return, sorted, how long each took from `since_s` on."""
+        """Wait until each detector has answered. Return how long each took from `since_s` on, sorted."""
         since_s = time.monotonic() if since_s is None else since_s
         waiting = self.callers
         while waiting:
@@ -144,7 +144,7 @@ class Load:
 
 @contextmanager
 def load(service: Served, detectors: int) -> Iterator[Load]:
-    """Give callers, and stop them."""
+    """Yield callers, and stop them."""
     begun = Load(service, detectors)
     try:
         yield begun
@@ -153,7 +153,7 @@ def load(service: Served, detectors: int) -> Iterator[Load]:
 
 
 def workers_on(service: Served) -> dict[str, list[int]]:
-    """The pids of the workers with detectors, by the ids of their nodes."""
+    """Return the pids of the workers with detectors, by the ids of their nodes."""
     time.sleep(1.1)
     found: dict[str, list[int]] = {}
     for worker in service.call("GET", "/api/cluster")["workers"]:
@@ -163,12 +163,12 @@ def workers_on(service: Served) -> dict[str, list[int]]:
 
 
 def directory_node(nodes: RayCluster, data: Path) -> str:
-    """The node of the directory."""
+    """Return the node of the directory."""
     return _directory(nodes, data)[0]
 
 
 def move_directory_off_head(nodes: RayCluster, data: Path) -> None:
-    """Kill the directory if it is on the head; the next one starts elsewhere."""
+    """Kill the directory if it is on the head. The next one starts elsewhere."""
     head = next(iter(nodes.raylets))
     node, pid = _directory(nodes, data)
     if node == head:
@@ -182,7 +182,7 @@ def move_directory_off_head(nodes: RayCluster, data: Path) -> None:
 
 
 def _directory(nodes: RayCluster, data: Path) -> tuple[str, int]:
-    """The node and the pid of the process that has the folder's lock. Raises LookupError if none has."""
+    """Return the node and the pid of the process that has the folder's lock. Raises LookupError."""
     holding = process_table.holders(lambda path: path == data / "lock")
     for node, raylet in nodes.raylets.items():
         if found := holding & process_table.family(raylet):
@@ -191,7 +191,7 @@ def _directory(nodes: RayCluster, data: Path) -> tuple[str, int]:
 
 
 def fullest(nodes: RayCluster, service: Served, but: str = "") -> str:
-    """The node with the most workers, other than the head and one more."""
+    """Return the node with the most workers, other than the head and one more."""
     _, *others = nodes.raylets
     spread = workers_on(service)
     found = max(others, key=lambda node: (node != but, len(spread.get(node, ()))))

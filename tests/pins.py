@@ -47,7 +47,7 @@ def required() -> list[str]:
 def resolved(python: str, machine: str) -> Iterator[tuple[str, str, str]]:
     """Yield name, version and SHA-256 of each file that pip would install there."""
     platforms = [option for platform in PLATFORMS for option in ("--platform", f"{platform}_{machine}")]
-    # Nothing is installed; pip wants to know where to all the same.
+    # Nothing is installed, but pip requires a target all the same.
     with tempfile.NamedTemporaryFile(suffix=".json") as report, tempfile.TemporaryDirectory() as nowhere:
         subprocess.run(
             [

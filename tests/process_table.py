@@ -1,4 +1,4 @@
-"""The processes of a running service and the sockets that they listen on, read from the kernel."""
+"""The processes of a running service and the sockets they listen on, read from the kernel."""
 
 import contextlib
 import ipaddress
@@ -14,7 +14,7 @@ _OTHER_TITLES = ("ray::DirectoryActor", "ray::DashboardAgent", "ray::RuntimeEnvA
 
 
 class Listener(NamedTuple):
-    """A socket that takes connections or datagrams."""
+    """A socket that accepts connections or datagrams."""
 
     pid: int
     protocol: str
@@ -23,17 +23,17 @@ class Listener(NamedTuple):
 
 
 def parents() -> dict[int, int]:
-    """Give the parent of each process."""
+    """Return the parent of each process."""
     found = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            # The second field is the program's name in parentheses, and may hold anything.
+            # The second field is the program's name in parentheses, and may contain any characters.
             found[int(path.parent.name)] = int(path.read_bytes().rpartition(b")")[2].split()[1])
     return found
 
 
 def family(pid: int) -> set[int]:
-    """Give a process and all that it started, in any number of steps."""
+    """Return a process and all its descendants."""
     found, new, parent_of = set[int](), {pid}, parents()
     while new:
         found |= new
@@ -42,9 +42,9 @@ def family(pid: int) -> set[int]:
 
 
 def workers(pid: int) -> list[int]:
-    """Give the detector workers below a process.
+    """Return the detector workers below a process.
 
-    Ray titles a worker with the names of its detectors, and with its class while it has none.
+    Ray titles a worker with the names of its detectors, or with its class while it has none.
     """
     return sorted(
         one
@@ -54,12 +54,12 @@ def workers(pid: int) -> list[int]:
 
 
 def holders(is_it: Callable[[Path], bool]) -> set[int]:
-    """Give the processes that have a file open that is looked for."""
+    """Return the processes that have a matching file open."""
     found = set()
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             for entry in (process / "fd").iterdir():
-                # It may have been closed meanwhile, as that of this listing is.
+                # It may have been closed in the meantime, like that of this listing.
                 with contextlib.suppress(OSError):
                     if is_it(entry.readlink()):
                         found.add(int(process.name))
@@ -67,7 +67,7 @@ def holders(is_it: Callable[[Path], bool]) -> set[int]:
 
 
 def command(pid: int) -> str:
-    """Give the command line of a process; empty where it has gone."""
+    """Return the command line of a process; empty if it has ended."""
     try:
         return os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" "))
     except OSError:
@@ -75,7 +75,7 @@ def command(pid: int) -> str:
 
 
 def environment(pid: int) -> str:
-    """Give the environment with which a process was started; empty where it has gone."""
+    """Return the environment with which a process was started; empty if it has ended."""
     try:
         return os.fsdecode(Path(f"/proc/{pid}/environ").read_bytes())
     except OSError:
@@ -83,7 +83,7 @@ def environment(pid: int) -> str:
 
 
 def listeners(pids: set[int]) -> list[Listener]:
-    """Give the TCP and UDP sockets of processes that others can send to."""
+    """Return the TCP and UDP sockets of processes to which others can send."""
     owners = {inode: pid for pid in pids for inode in _sockets(pid)}
     found = []
     for protocol in ("tcp", "tcp6", "udp", "udp6"):
@@ -107,7 +107,7 @@ def _sockets(pid: int) -> set[str]:
 
 
 def _address(place: str) -> str:
-    """Give an address that the kernel tells as words of 32 bits, in the byte order of the machine."""
+    """Return an address that the kernel shows as words of 32 bits, in the machine's byte order."""
     words = [int(place[start : start + 8], 16) for start in range(0, len(place), 8)]
     packed = b"".join(struct.pack("=I", word) for word in words)
     parsed = ipaddress.ip_address(

@@ -1,4 +1,4 @@
-"""A Ray cluster on this machine, in a process of its own. Its nodes come, go, stop and die."""
+"""A Ray cluster on this machine, in a process of its own. Its nodes start, end, stop and die."""
 
 import contextlib
 import json
@@ -46,7 +46,7 @@ _RAY = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1",
     # As the page for operators says: otherwise other programs leave actors no time.
     "RAY_worker_niceness": "0",
-    # Ray then takes most of an hour to notice a stopped process, so it is the service that must.
+    # With this, Ray takes most of an hour to notice a stopped process, so the service must notice it.
     "RAY_health_check_failure_threshold": "1000",
 }
 
@@ -57,7 +57,7 @@ class RayCluster:
 
     address: str
     process: "subprocess.Popen[bytes]"
-    """The process above all of the nodes' processes."""
+    """The parent of all processes of the nodes."""
     raylets: dict[str, int]
     """The pid of each first node's raylet, by the node's id."""
 
@@ -66,7 +66,7 @@ class RayCluster:
         return self.process.pid
 
     def add(self, package: Path) -> str:
-        """Start a node whose processes import from a folder first; give its id."""
+        """Start a node whose processes import from a folder first. Return its id."""
         return self._ask(f"add {package}")
 
     def remove(self, node: str) -> None:
@@ -80,7 +80,7 @@ class RayCluster:
         self._ask("start it")
 
     def signal(self, node: str, number: signal.Signals) -> float:
-        """Send a signal to all processes of a node, and return when they had it."""
+        """Send a signal to all processes of a node, and return when they have received it."""
         for pid in process_table.family(self.raylets[node]):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)

@@ -1,6 +1,6 @@
 """The executable specification of conditions, time and rules, by quantifying over the whole history.
 
-It keeps every event, derives each answer from them, and shares only the Condition types with the engine.
+It keeps every event and derives each answer from them. It shares only the Condition types with the engine.
 """
 
 import operator
@@ -22,20 +22,20 @@ from tests.reference_values import address, among, equal, kind, lies_in, look_up
 
 @dataclass(frozen=True)
 class Event:
-    """What happened, at the time that the detector gave it."""
+    """An event, at the time that the detector gave it."""
 
     time_us: int
     fields: Mapping[str, Any]
     vars: Mapping[str, Any]
     stored: Mapping[str, Any] = field(default_factory=dict)
-    """The tuples of the relations that the detector had then, by name."""
+    """The tuples of the detector's relations at that time, by name."""
 
     def __getitem__(self, name: str) -> Any:
-        """Give the value of a name, None where it is missing."""
+        """Return the value of a name; None if it is missing."""
         return look_up(name, self.fields, self.vars)
 
     def relation(self, name: str) -> list[list[Any]]:
-        """Give the tuples that were sent under a name, or else those that were stored."""
+        """Return the tuples sent under a name, or otherwise those stored."""
         return tuples(self.vars[name]) if name in self.vars else self.stored.get(name, [])
 
 
@@ -66,23 +66,23 @@ COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
 
 
 def different(values: Sequence[Any]) -> int:
-    """Count values that equal none before them."""
+    """Count the distinct values."""
     return sum(not among(value, values[:i]) for i, value in enumerate(values))
 
 
 def tuples(sent: Any) -> list[list[Any]]:
-    """Give the tuples of a relation: none, unless all that was sent has their shape."""
+    """Return the tuples of a relation; none unless everything sent has their shape."""
     rows = [[row] if scalar(row) else row for row in sent] if kind(sent) == "array" else []
     return rows if all(kind(row) == "array" and all(map(scalar, row)) for row in rows) else []
 
 
 def sliced(history: Sequence[Event], key: str) -> list[Event]:
-    """Give the events whose key has the value that it has now."""
+    """Return the events whose key has its current value."""
     return [event for event in history if equal(event[key], history[-1][key])]
 
 
 def strings_of(value: Any) -> list[str]:
-    """Give the strings in a value, at any depth."""
+    """Return the strings in a value, at any depth."""
     if kind(value) == "string":
         return [value]
     inside = value.values() if kind(value) == "object" else value if kind(value) == "array" else []
@@ -90,15 +90,15 @@ def strings_of(value: Any) -> list[str]:
 
 
 ELEMENTS_MAX = 10_000
-"""Past so many elements of an array, `some` is false."""
+"""`some` is false for arrays with more elements than this."""
 
 FOUND_MAX = 20_000
 _found: dict[tuple[int, ...], tuple[list[bool], terms.Condition, Sequence[Event]]] = {}
-"""What `verdicts` found, by identity, because Python has `1 == True`. It holds what it is about."""
+"""The results of `verdicts` by identity, because `1 == True` in Python. The values keep the keys alive."""
 
 
 def verdicts(condition: terms.Condition, history: Sequence[Event]) -> list[bool]:
-    """Return the verdict at each event of the history. What is past stays, so only the rest is found."""
+    """Return the verdict at each event of the history. Past verdicts stay, so only new ones are computed."""
     seen = tuple(map(id, history))
     known = len(seen)
     while known and (id(condition), *seen[:known]) not in _found:
@@ -114,7 +114,7 @@ def verdicts(condition: terms.Condition, history: Sequence[Event]) -> list[bool]
 def verdict(condition: terms.Condition, history: Sequence[Event], at_us: int | None = None) -> bool:
     """Return whether the condition is true at the last event of the history, or later if no event follows.
 
-    Then only time has passed: windows end at `at_us`, and no event was there.
+    In the latter case, only time has passed: windows end at `at_us`, but there was no event.
     """
     now, count = history[-1], len(history)
     now_us = now.time_us if at_us is None else at_us
@@ -123,7 +123,7 @@ def verdict(condition: terms.Condition, history: Sequence[Event], at_us: int | N
         return [True] * count if inner is None else verdicts(inner, history)
 
     def young(secs: float | None, min_secs: float | None = None) -> list[bool]:
-        """Tell of each event whether it is no older than a window, and at least as old as asked."""
+        """Return for each event whether it is no older than a window, and at least as old as required."""
         ages = [now_us - event.time_us for event in history]
         most = float("inf") if secs is None else window_us(secs)
         return [window_us(min_secs or 0) <= age <= most for age in ages]
@@ -217,15 +217,15 @@ def verdict(condition: terms.Condition, history: Sequence[Event], at_us: int | N
 
 
 def as_json(part: Any) -> Any:
-    """Give a condition as something that `equal` compares as JSON, with nothing filled in."""
+    """Return a condition as a value that `equal` compares like JSON, without defaults."""
     if is_dataclass(part):
         return [type(part).__name__, *(as_json(getattr(part, name)) for name in part.__match_args__)]
     return [as_json(member) for member in part] if isinstance(part, tuple) else part
 
 
 Part: TypeAlias = tuple[Any, terms.Keys]
-"""What keeps its history as a whole, or begins anew: a member or term that looks back and stands in no other,
-or the `where` of a key, if it does; with the keys around it."""
+"""A part that keeps its history as a whole, or begins anew, with the keys around it: an outermost member or
+term that looks back, or the `where` of a key if it does."""
 
 
 def parts(condition: terms.Condition, keys: terms.Keys = ()) -> Iterator[Part]:
@@ -246,7 +246,7 @@ def parts(condition: terms.Condition, keys: terms.Keys = ()) -> Iterator[Part]:
 
 
 def serves(old: Any, new: Any) -> bool:
-    """Tell whether what is remembered for a part is enough for one that differs from it in bounds."""
+    """Return whether the state of a part suffices for one that differs from it in bounds."""
 
     def same(*bounds: str) -> bool:
         names = [name for name in new.__match_args__ if name not in bounds]
@@ -272,7 +272,7 @@ def serves(old: Any, new: Any) -> bool:
             if not same("window_secs", "min_secs"):
                 return False
             least, most = (window_us(part.min_secs or 0) for part in (new, old))
-            # Of three events, the one in the middle may be forgotten if the others are no further apart.
+            # Of three events, the middle one may be dropped if the others are no further apart.
             is_apart = window(new) - least >= window(old) - most if least else not most
             return is_apart and least <= most and window(new) <= window(old)
     return False
@@ -280,9 +280,9 @@ def serves(old: Any, new: Any) -> bool:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule; `birth` is how many events had been evaluated when its history began.
+    """A rule. `birth` is the number of events evaluated before its history began.
 
-    `kept` has the parts whose histories began before, because a change of the condition kept them.
+    `kept` has the parts whose histories began earlier, because a change of the condition kept them.
     """
 
     name: str
@@ -294,14 +294,14 @@ class Rule:
     every_secs: float | None = None
     every_by: Sequence[str] | None = field(default=None, hash=False)
     anew: int = 0
-    """How many events had been evaluated when its actions began anew."""
+    """The number of events evaluated before its actions began anew."""
     kept: Mapping[Part, int] = field(default_factory=dict, hash=False)
     timed: bool = False
     timed_from: int = 0
-    """How many events had been evaluated when it began to wait for slices."""
+    """The number of events evaluated before it began to wait for slices."""
 
     def keeping(self, old: "Rule") -> "Rule":
-        """Return the rule with what the one before it has in common with it."""
+        """Return the rule with the histories that it keeps from the previous rule."""
         before = {part: old.kept.get(part, old.birth) for part in parts(old.condition)}
         kept: dict[Part, int] = {}
         for node, keys in parts(self.condition):
@@ -313,7 +313,7 @@ class Rule:
         return replace(self, kept=kept)
 
     def acts(self, events: Sequence[Event]) -> int | None:
-        """Return how many actions are held back before that at the last event, where the rule is true."""
+        """Return how many actions were suppressed before that of the last event, where the rule is true."""
         if not self.every_secs:
             return 0
         ends = range(self.anew + 1, len(events) + 1)
@@ -321,7 +321,7 @@ class Rule:
         return held_back(fired, self.condition, self.every_secs, self.every_by)
 
     def asked(self) -> tuple[Any, ...]:
-        """Return what its actions depend on besides its condition."""
+        """Return what its actions depend on, apart from its condition."""
         return self.enabled, self.every_secs, self.every_by
 
     def is_true(self, events: Sequence[Event]) -> bool:
@@ -377,7 +377,7 @@ class Rule:
 
 
 class ReferenceDetector:
-    """All accepted events in order, and the rules by id. `now_us` is the server's clock, where it has one."""
+    """All accepted events in order, and the rules by id. `now_us` is the server's clock, if it has one."""
 
     def __init__(self, now_us: Callable[[], int] | None = None) -> None:
         self.events, self.rules, self.highest, self.now_us = list[Event](), dict[str, Rule](), 0, now_us
@@ -420,14 +420,14 @@ class ReferenceDetector:
 
     @property
     def clock_us(self) -> list[int]:
-        """Give the time of the last event or tick, if there was one."""
+        """Return the time of the last event or tick, if there was one."""
         times = [event.time_us for event in self.events] + [self.ticked_us] * (self.ticked_us is not None)
         return [max(times)] if times else []
 
     def evaluate(self, fields: Any, timestamp_ms: float, sent: Any = None) -> list[tuple[Any, ...]] | None:
-        """Give type, id, name, priority, notify of each action in order, or None for a refused event.
+        """Return type, id, name, priority, notify of each action in order, or None for a refused event.
 
-        And how many actions were held back before, where some were.
+        Also return the number of previously suppressed actions, if there were any.
         """
         stamp_us = round(Fraction(repr(timestamp_ms)) * 1_000)
         clock_us = max([stamp_us, *self.clock_us])

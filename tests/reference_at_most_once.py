@@ -1,4 +1,4 @@
-"""At most once: which of the events at which a rule is true are actions, judged from all of them."""
+"""At most once: which of the events at which a rule is true are actions, derived from all of them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
@@ -9,7 +9,7 @@ from tests.reference_values import equal
 
 
 class Event(Protocol):
-    """An event, as the reference has it."""
+    """An event, as in the reference."""
 
     @property
     def time_us(self) -> int: ...
@@ -17,7 +17,7 @@ class Event(Protocol):
 
 
 def keys(condition: terms.Condition) -> Iterator[str]:
-    """Yield the names of the `per` that stand under no temporal member."""
+    """Yield the names of the `per` that are not inside a temporal member."""
     match condition:
         case terms.All(members) | terms.Any(members):
             for member in members:
@@ -34,7 +34,7 @@ def keys(condition: terms.Condition) -> Iterator[str]:
 def held_back(
     fired: Sequence[Event], condition: terms.Condition, every_secs: float, every_by: Sequence[str] | None
 ) -> int | None:
-    """Return how many actions were held back before that of the last event; None if it is held back itself.
+    """Return the number of actions suppressed before that of the last event; None if that is suppressed, too.
 
     `fired` are all events at which the rule was true since it began anew.
     """

@@ -1,4 +1,4 @@
-"""The executable specification of panes, in which sums, means and counts of terms keep their windows."""
+"""The executable specification of panes, which approximate the windows of sums, means and counts of terms."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -10,17 +10,17 @@ from tests.reference_values import kind
 
 @cache
 def window_us(secs: float) -> int:
-    """Give a window, read as its shortest decimal, to the nearest microsecond, half to even."""
+    """Return a window, read as its shortest decimal, to the nearest microsecond, half to even."""
     return round(Fraction(repr(secs)) * 1_000_000)
 
 
 def pane_us(secs: float) -> int:
-    """Give the width of the panes of a window: 256 of them cover it."""
+    """Return the width of the panes of a window, of which 256 cover it."""
     return max(1, -(-window_us(secs) // 256))
 
 
 def double(value: Any) -> float | None:
-    """Give a number as a double. None stands for what is no number, or past a double's range."""
+    """Return a number as a double; None for other values, and beyond a double's range."""
     try:
         return float(value) if kind(value) == "number" else None
     except OverflowError:
@@ -30,7 +30,7 @@ def double(value: Any) -> float | None:
 def pane_numbers(
     history: Sequence[Any], true: Sequence[bool], secs: float | None, now_us: int
 ) -> list[tuple[int, Any]]:
-    """Give the events that are true and in a pane that counts, each with its pane."""
+    """Return the events that are true and in a pane that counts, each with its pane."""
     if secs is None:
         return [(0, event) for event, counts in zip(history, true, strict=True) if counts]
     oldest = (now_us - window_us(secs)) // pane_us(secs)
@@ -40,7 +40,7 @@ def pane_numbers(
 
 
 def added(numbers: Sequence[tuple[int, float]]) -> float:
-    """Add numbers with their panes: the panes oldest first, the numbers of a pane in their order."""
+    """Add numbers with their panes: the panes oldest first, the numbers of a pane in order."""
     panes: dict[int, float] = {}
     for pane, number in numbers:
         panes[pane] = panes.get(pane, 0.0) + number

@@ -1,4 +1,4 @@
-"""The executable specification of terms: their values at the last event of a history, None where missing."""
+"""The executable specification of terms: their values at the last event of a history, None if missing."""
 
 import math
 import re
@@ -20,7 +20,7 @@ RFC_3339 = re.compile(
 
 
 def seconds(text: Any) -> float | None:
-    """Give the seconds since 1970 of a date or time of RFC 3339. What is finer than a microsecond is cut."""
+    """Return the seconds since 1970 of a date or time of RFC 3339. Fractions of a microsecond are cut off."""
     parts = RFC_3339.fullmatch(text) if kind(text) == "string" else None
     if parts is None:
         return None
@@ -30,7 +30,7 @@ def seconds(text: Any) -> float | None:
         return None
     micros = int(fraction[:6].ljust(6, "0"))
     try:
-        # RFC 3339 has a year 0, and Python has none. The calendar repeats every 400 years.
+        # RFC 3339 has a year 0, Python has not. The calendar repeats every 400 years.
         then = datetime(year % 400 + 400, month, day, hour, minute, second, micros, UTC)
     except ValueError:
         return None
@@ -41,7 +41,7 @@ def seconds(text: Any) -> float | None:
 
 
 def clock(part: str, zone: str | None, now_us: int) -> Any:
-    """Give a part of the local time. Outside the years 1 to 9999 there is none."""
+    """Return a part of the local time. It has none outside the years 1 to 9999."""
     try:
         utc = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=now_us)
         local = utc.astimezone(ZoneInfo(zone or "UTC"))
@@ -53,7 +53,7 @@ def clock(part: str, zone: str | None, now_us: int) -> Any:
 
 
 def arithmetic(term: terms.Term, values: Sequence[Any]) -> float | None:
-    """Calculate in doubles, from left to right. What is not finite is missing."""
+    """Calculate in doubles, from left to right. Non-finite results are missing."""
     numbers = [double(value) for value in values]
     if any(number is None for number in numbers):
         return None
@@ -76,7 +76,7 @@ def value(
 ) -> Any:
     """Return the value at the last event, or later, at `now_us`, if no event follows.
 
-    `verdicts` gives the truth of a condition at each event of a history. `seen_by` gives the part of a
+    `verdicts` returns the truth of a condition at each event of a history. `seen_by` returns the part of a
     history that a term looks back at.
     """
     history = seen_by(term, history)
@@ -89,7 +89,7 @@ def value(
         return [True] * len(history) if condition is None else verdicts(condition, history)
 
     def counted(term: terms.AggregateTerm, true: Sequence[bool]) -> list[tuple[int, Any]]:
-        """Give the events that count, each with its pane."""
+        """Return the events that count, each with its pane."""
         kept = pane_numbers(history, true, term.window_secs, now_us)
         return [(pane, e) for pane, e in kept if not (term.earlier and e is now)]
 
@@ -141,7 +141,7 @@ def value(
 
 
 def holds(left: Any, op: str, right: Any, compare: Callable[[Any, Any], bool]) -> bool:
-    """Compare two values, of which either may be missing."""
+    """Compare two values, either of which may be missing."""
     if left is None or right is None:
         return False
     if op in ("eq", "neq"):

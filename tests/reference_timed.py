@@ -1,4 +1,4 @@
-"""The executable specification of firings by time: it asks at every time at which a verdict could turn."""
+"""The executable specification of firings by time: it tries every time at which a verdict could turn."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,14 +27,14 @@ class ByTime(NamedTuple):
 
 
 def keys_of(condition: terms.Condition) -> list[str]:
-    """Give the keys of a rule: the names of the `per` with nothing but boolean members around them."""
+    """Return the keys of a rule: the names of the `per` with only boolean members around them."""
     own = [condition.key] if isinstance(condition, terms.Keyed) else []
     inside = terms.children(condition) if isinstance(condition, BOOLEAN) else ()
     return [*dict.fromkeys([*own, *(name for child in inside for name in keys_of(child))])]
 
 
 def key_event(keys: Keys, time_us: int, stored: Mapping[str, Any]) -> Event:
-    """Give the event that has only these keys."""
+    """Return the event that has only these keys."""
     fields = {name: value for name, value in keys.items() if name[0] != "$"}
     sent = {name[1:]: value for name, value in keys.items() if name[0] == "$"}
     return Event(time_us, fields, sent, stored)
@@ -44,7 +44,7 @@ def key_event(keys: Keys, time_us: int, stored: Mapping[str, Any]) -> Event:
 
 
 def counted_by_panes(history: Sequence[Event], true: Sequence[bool], secs: float | None, at_us: int) -> bool:
-    """Tell whether the pane of an event at which it was true can still count."""
+    """Return whether the pane of an event at which it was true can still count."""
     if secs is None:
         return any(true)
     width_us = pane_us(secs)
@@ -53,7 +53,7 @@ def counted_by_panes(history: Sequence[Event], true: Sequence[bool], secs: float
 
 
 def remembers(part: Any, history: Sequence[Event], at_us: int) -> bool:
-    """Tell whether what a part, a member or term, remembers of a history could matter to an event then."""
+    """Return whether the state of a part, a member or term, could matter to an event at that time."""
     count = len(history)
     if not count:
         return False
@@ -121,11 +121,11 @@ def remembers(part: Any, history: Sequence[Event], at_us: int) -> bool:
 
 
 Seen = Callable[[Any, terms.Keys, Sequence[Event]], Sequence[Event]]
-"""Gives the events of a history that a part under keys sees."""
+"""Returns the events of a history that a part under keys sees."""
 
 
 def all_seen(_: Any, __: terms.Keys, history: Sequence[Event]) -> Sequence[Event]:
-    """Give what is inside a part all that the part sees."""
+    """Let everything inside a part see all that the part sees."""
     return history
 
 
@@ -138,7 +138,7 @@ def is_live(
     seen: Seen,
     around: terms.Keys = (),
 ) -> bool:
-    """Tell whether a slice of these keys remembers something that could matter to an event then."""
+    """Return whether a slice of these keys has state that could matter to an event at that time."""
 
     def inside(part: Any, conditions: Iterable[terms.Condition]) -> bool:
         visible = seen(part, around, history)
@@ -176,7 +176,7 @@ def is_live(
 
 
 def first_event(rule: Rule, keys: Keys, events: Sequence[Event], at_us: int) -> int | None:
-    """Give the event from which on the slice has been live until this time, if it is."""
+    """Return the event since which the slice has been live until this time, if it is live."""
     first = None
 
     def live(end: int, then_us: int) -> bool:
@@ -198,7 +198,7 @@ def first_event(rule: Rule, keys: Keys, events: Sequence[Event], at_us: int) -> 
 
 
 def waits_from(rule: Rule) -> int:
-    """Give the first event whose slice the rule may wait for."""
+    """Return the first event whose slice the rule may wait for."""
     return max(rule.timed_from, min([rule.birth, *rule.kept.values()]))
 
 
@@ -206,7 +206,7 @@ def waits_from(rule: Rule) -> int:
 
 
 def members_of(part: Any) -> Iterator[Any]:
-    """Give a condition or term, and all in it."""
+    """Yield a condition or term, and everything in it."""
     if isinstance(part, tuple):
         for each in part:
             yield from members_of(each)
@@ -217,7 +217,7 @@ def members_of(part: Any) -> Iterator[Any]:
 
 
 def candidates(condition: terms.Condition, history: Sequence[Event], start_us: int, end_us: int) -> list[int]:
-    """Give the times after one, up to another, at which something could turn a verdict, in order."""
+    """Yield the times after one, up to another, at which something could turn a verdict, in order."""
     found = {start_us + 1, end_us}
     times = {event.time_us for event in history}
     for part in members_of(condition):
@@ -240,7 +240,7 @@ def candidates(condition: terms.Condition, history: Sequence[Event], start_us: i
 
 
 def turning(true_at: Callable[[int], bool], times: Sequence[int]) -> Iterator[int]:
-    """Give the times at which it becomes true. Between two of the times it turns at most once."""
+    """Yield the times at which it becomes true. Between two of the given times, it turns at most once."""
     for us in times:
         if true_at(us) and not true_at(us - 1):
             yield us
@@ -253,7 +253,7 @@ def turning(true_at: Callable[[int], bool], times: Sequence[int]) -> Iterator[in
 def firings(
     rules: Mapping[str, Rule], events: Sequence[Event], stored: Mapping[str, Any], start_us: int, end_us: int
 ) -> list[ByTime]:
-    """Give the firings by time after one time, up to another, if no event comes between, in order."""
+    """Yield the firings by time after one time, up to another, if no event comes in between, in order."""
     found = []
     for rule_id, rule in rules.items():
         if not (rule.enabled and rule.timed):

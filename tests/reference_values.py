@@ -1,6 +1,6 @@
-"""The executable specification of names and values: look-up, and equality that keeps types apart.
+"""The executable specification of names and values: look-up, and equality that distinguishes types.
 
-Shares no code with the engine. None is how a missing fact reads, as JSON's null does.
+It shares no code with the engine. None is the value of a missing fact, like JSON's null.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def look_up(name: str, fields: Mapping[str, Any], variables: Mapping[str, Any]) -> Any:
-    """Give the value of a name: at each object, the longest run of parts that is one of its keys leads on."""
+    """Return the value of a name: in each object, follow the longest run of parts that is one of its keys."""
     found: Any = variables if name.startswith("$") else fields
     parts = name.removeprefix("$").split(".")
     while parts:
@@ -27,17 +27,17 @@ KINDS = {bool: "boolean", int: "number", float: "number", str: "string", type(No
 
 
 def kind(value: Any) -> str:
-    """Give the JSON type of a value. Python's True is an int, JSON's is no number."""
+    """Return the JSON type of a value. Python's True is an int, JSON's is not a number."""
     return KINDS.get(type(value)) or ("object" if isinstance(value, dict) else "array")
 
 
 def scalar(value: Any) -> bool:
-    """Tell strings, numbers and booleans from all else."""
+    """Return whether a value is a string, a number or a boolean."""
     return kind(value) in ("string", "number", "boolean")
 
 
 def equal(one: Any, other: Any) -> bool:
-    """Typed equality: `1` is `1.0`, but neither `true` nor `"1"`."""
+    """Typed equality: `1` equals `1.0`, but neither `true` nor `"1"`."""
     both = kind(one)
     if both != kind(other):
         return False
@@ -49,12 +49,12 @@ def equal(one: Any, other: Any) -> bool:
 
 
 def among(value: Any, values: Iterable[Any]) -> bool:
-    """Tell whether some element equals the value."""
+    """Return whether some element equals the value."""
     return any(equal(value, element) for element in values)
 
 
 def address(text: Any) -> IPv4Address | IPv6Address | None:
-    """Give the IP address of a text. One that is mapped to IPv6 counts as IPv4; one with a zone is none."""
+    """Return the IP address of a text. IPv4-mapped ones count as IPv4; one with a zone is not an address."""
     try:
         found = ip_address(text) if kind(text) == "string" and "%" not in text else None
     except ValueError:
@@ -63,7 +63,7 @@ def address(text: Any) -> IPv4Address | IPv6Address | None:
 
 
 def network(text: Any) -> tuple[int, int, int] | None:
-    """Give the version, the prefix and its length of an address or a network in CIDR form."""
+    """Return the version, the prefix and its length of an address or a network in CIDR form."""
     base, slash, length = text.partition("/") if kind(text) == "string" else ("", "", "")
     found, is_six = address(base), ":" in base
     bits = 128 if is_six else 32
@@ -77,7 +77,7 @@ def network(text: Any) -> tuple[int, int, int] | None:
 
 
 def lies_in(found: IPv4Address | IPv6Address, networks: Iterable[Any]) -> bool:
-    """Tell whether an address lies in one of the networks. What is no network has no addresses."""
+    """Return whether an address is in one of the networks. Invalid networks have no addresses."""
     for version, prefix, length in filter(None, map(network, networks)):
         if version == found.version and int(found) >> (found.max_prefixlen - length) == prefix:
             return True

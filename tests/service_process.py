@@ -1,4 +1,4 @@
-"""Starts the service as a process, as its users do."""
+"""Starts the service as a process, like its users."""
 
 import os
 import re
@@ -18,18 +18,18 @@ PROGRAM = str(Path(sys.executable).with_name("rule-detector"))
 START_WITHIN_S = 120
 END_WITHIN_S = 90
 REVOKED_WITHIN_S = 1.5
-"""A second, in which a revoked token is refused everywhere, and some time for a busy machine."""
+"""A second, after which a revoked token is refused everywhere, and some time for a busy machine."""
 DEADLINE_S = 120
 """The deadline of a request. On a busy machine, Ray takes a while to start a worker."""
 DEFAULTS = {"RULE_DETECTOR_DEADLINE_S": str(DEADLINE_S)}
-"""The settings of `served` that are not given."""
+"""The default settings of `served`."""
 _OF_A_SERVICE = ("RULE_DETECTOR_", "RAY_")
 
 
 def refused_in_time(ask: Callable[[], int]) -> None:
-    """Ask with a token that was just revoked until the status is 401.
+    """Send requests with a token that was just revoked until the status is 401.
 
-    Only when a request is begun counts: a busy machine may take long to answer it.
+    Only the beginning of a request counts, because a busy machine may take long to answer.
     """
     revoked_s = began_s = time.monotonic()
     while (status := ask()) != 401:
@@ -39,7 +39,7 @@ def refused_in_time(ask: Callable[[], int]) -> None:
 
 
 def until(condition: Callable[[], Any], what: str = "it did not come to be", within_s: float = 60.0) -> None:
-    """Wait until something holds that no event tells of."""
+    """Wait until a condition holds that no event reports."""
     give_up_s = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < give_up_s, what
@@ -47,13 +47,13 @@ def until(condition: Callable[[], Any], what: str = "it did not come to be", wit
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Give the environment without settings for other services, or for a Ray inside this process."""
+    """Return the environment without settings for other services, or for a Ray inside this process."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OF_A_SERVICE)}
     return {**inherited, "PYTHONUNBUFFERED": "1", "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb", **more}
 
 
 def program(*arguments: str, given: bytes = b"", **more: str) -> "subprocess.CompletedProcess[str]":
-    """One command, run to its end."""
+    """Run one command to its end."""
     run = subprocess.run(
         [PROGRAM, *arguments],
         input=given,
@@ -67,7 +67,7 @@ def program(*arguments: str, given: bytes = b"", **more: str) -> "subprocess.Com
 
 @dataclass
 class Process:
-    """A command that runs on, and what it has said so far."""
+    """A running command, and its output so far."""
 
     process: "subprocess.Popen[bytes]"
     output: Path
@@ -76,7 +76,7 @@ class Process:
         return self.output.read_text("utf-8")
 
     def wait_for(self, pattern: str, within_s: float = START_WITHIN_S) -> "re.Match[str]":
-        """Give the first match of the pattern in the output."""
+        """Return the first match of the pattern in the output."""
         give_up_s = time.monotonic() + within_s
         while time.monotonic() < give_up_s:
             ended = self.process.poll() is not None
@@ -90,7 +90,7 @@ class Process:
         self.process.send_signal(number)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Send a signal and give the exit status."""
+        """Send a signal, and return the exit status."""
         self.send(number)
         return self.process.wait(END_WITHIN_S)
 
@@ -103,7 +103,7 @@ def started(
     started_in: Path | None = None,
     **more: str,
 ) -> Iterator[Process]:
-    """Give a running command; it is killed at the end if it still runs then."""
+    """Yield a running command, which is killed at the end if it still runs."""
     with output.open("wb") as sink:
         process = subprocess.Popen(
             [PROGRAM, *arguments],
@@ -128,7 +128,7 @@ def started(
 
 @dataclass
 class Served(Process):
-    """A service that answers."""
+    """A service that is ready."""
 
     url: str = ""
     token: str = ""
@@ -138,13 +138,13 @@ class Served(Process):
         self, method: str, path: str, document: object = None, token: str | None = None
     ) -> httpx.Response:
         headers = {"Authorization": f"Bearer {token or self.token}"}
-        # One client for all: making one takes longer than most requests.
+        # One client for all requests, because creating one takes longer than most requests.
         if self.client is None:
             self.client = httpx.Client(timeout=DEADLINE_S + 10, trust_env=False)
         return self.client.request(method, self.url + path, json=document, headers=headers)
 
     def call(self, method: str, path: str, document: object = None) -> Any:
-        """Give the result of an operation that succeeds."""
+        """Return the result of a successful operation."""
         response = self.request(method, path, document)
         envelope = response.json()
         assert envelope["success"], envelope
@@ -159,7 +159,7 @@ def served(
     started_in: Path | None = None,
     **more: str,
 ) -> Iterator[Served]:
-    """Give a service on a free port whose data lie in `folder`; its token is known at its first start."""
+    """Yield a service on a free port with its data in `folder`. Its token is known at its first start."""
     output = folder.with_suffix(f".{time.monotonic_ns()}.log")
     arguments = ["serve", "--port", "0", "--data", str(folder), *options]
     more = DEFAULTS | more

@@ -1,7 +1,7 @@
-"""An event loop that does not wait: when nothing is ready, its clock is set forward to the next timer.
+"""An event loop that does not wait: when nothing is ready, its clock jumps to the next timer.
 
-What is tested on it takes the same time on every machine, however busy. It is for what runs in one thread,
-and in threads that make one call and end: the clock stands still until they have ended.
+Tests take the same time on every machine, however busy. It is for code in one thread, and in threads that
+make one call and end: the clock stands still until they have ended.
 """
 
 import asyncio
@@ -11,13 +11,13 @@ from typing import Any
 from weakref import WeakSet
 
 TURN_S = 0.0001
-"""How long each turn of the loop takes, so that time passes for what is always busy."""
+"""How long each turn of the loop takes, so that time passes for code that is always busy."""
 THREAD_S = 1.0
 """How long the clock stands still, at most, for a thread that may never end."""
 
 
 class Skipping(selectors.DefaultSelector):
-    """Does not wait: the clock is set forward instead."""
+    """Does not wait; the clock jumps instead."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Skipping(selectors.DefaultSelector):
 
 
 class SkippingLoop(asyncio.SelectorEventLoop):
-    """The loop; `clock` may also be set forward by a test."""
+    """The loop. A test may also move `clock` forward."""
 
     def __init__(self) -> None:
         self.clock = Skipping()

@@ -1,4 +1,4 @@
-"""How much a run tries of what is much alike."""
+"""How many of many similar cases a run tries."""
 
 import os
 import random
@@ -10,10 +10,10 @@ import hypothesis
 T = TypeVar("T")
 
 WHOLE: Final = hypothesis.settings.get_current_profile_name() != "quick"
-"""Whether this is a run that shall miss nothing, as that of `.ci/run`."""
+"""Return whether this run must not leave anything out, like that of `.ci/run`."""
 
 
 def tried(alike: Iterable[T], always: int) -> list[T]:
-    """Return all in a whole run; else so many of them, and one of the others, which the seed draws."""
+    """Return all cases in a complete run; otherwise the first few, and another one chosen by the seed."""
     first, rest = (alike := list(alike))[:always], alike[always:]
     return alike if WHOLE else [*first, random.Random(os.environ["RULE_DETECTOR_SEED"]).choice(rest)]

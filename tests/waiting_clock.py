@@ -1,6 +1,6 @@
 """An event loop whose clock runs while the loop waits, and hardly while it works or is kept from working.
 
-Where both ends of a conversation are in one process, a busy machine then makes neither of them late.
+So if both ends of a conversation are in one process, a busy machine makes neither of them late.
 """
 
 import asyncio
@@ -9,11 +9,11 @@ import time
 from typing import Any
 
 TURN_S_MAX = 0.001
-"""What a turn of the loop counts for at most, so that time passes for what is always busy."""
+"""How long a turn of the loop counts at most, so that time passes for code that is always busy."""
 
 
 class Waiting(selectors.DefaultSelector):
-    """Counts how long it waits, but no longer than it was told to."""
+    """Measures how long it waits, but at most the time-out."""
 
     def __init__(self) -> None:
         super().__init__()

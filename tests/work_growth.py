@@ -1,6 +1,6 @@
 """Measures how the work of a function grows with its input, in processor time of its thread.
 
-That of the process is counted in coarse steps while a timer of its processor time runs, as of tests.mutation.
+The processor time of the process is counted in coarse steps while a timer of it runs, as in tests.mutation.
 """
 
 import gc
@@ -10,16 +10,16 @@ from time import thread_time
 _TIMES = 4
 _TRIES = 5
 GROWTH_MAX = 8.0
-"""Four times the input is four times the work where that is linear, sixteen times where it is quadratic."""
+"""For four times the input, linear work takes four times as long, quadratic work sixteen times."""
 
 
 def grows_linearly(work: Callable[[int], object], size: int) -> bool:
-    """Return whether `work(4 * size)` takes little more than four times the time of `work(size)`.
+    """Return whether `work(4 * size)` takes little more than four times as long as `work(size)`.
 
-    The least of some tries is taken of each, since a machine that is busy makes both slower by chance.
+    Takes the minimum of several tries for each, because a busy machine makes both slower at random.
     """
     small = large = float("inf")
-    # Collections would take the longer, the more objects other tests have left.
+    # Garbage collection would take longer the more objects other tests have left.
     gc.disable()
     try:
         for _ in range(_TRIES):

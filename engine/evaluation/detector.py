@@ -50,9 +50,8 @@ class Observer(Protocol):
 class Detector(RuleBook):
     """Rules that are evaluated on a stream of events.
 
-    `now_us` gives the current time in microseconds since 1970; without it, events may be any time ahead, and
-    no time is doubtful.
-    `new_id` gives a new id at each call: 32 lower-case hexadecimal characters.
+    `now_us` returns the current time in microseconds since 1970. Without it, events may be any time ahead,
+    and no time is implausible. `new_id` returns a new id at each call: 32 lower-case hexadecimal digits.
     """
 
     def __init__(
@@ -70,16 +69,16 @@ class Detector(RuleBook):
         )
         self.rule_set.note = self.recorder.note
         self.keys_evicted = 0
-        """Live keys that were evicted since the detector was made or restored."""
+        """The number of live keys evicted since the detector was created or restored."""
         self.actions = 0
-        """How many actions events have caused since then."""
+        """The number of actions since then."""
         self.refused: Counter[int] = Counter()
-        """How many events of batches were refused, by code, until their reader clears it."""
+        """The number of refused events of batches, by code, until its reader clears it."""
         self.ticks = self.firings_by_time = 0
-        """How many ticks moved the clock since then, and how often rules fired because time passed."""
+        """The numbers of ticks that moved the clock since then, and of firings by time."""
         self.behind_us: int | None = None
-        """How far the clock was behind the server's when an event or a tick came last; None if that is not
-        known. The owner of the detector keeps it here, and it is saved with the figures."""
+        """How far the clock was behind the server's at the last event or tick; None if unknown. The owner of
+        the detector sets it, and it is saved with the figures."""
         self.observers: list[Observer] = []
         self.sampler: Observer | None = None
         """Sees the first events of each batch while rules have drafts."""
@@ -137,7 +136,7 @@ class Detector(RuleBook):
         return results
 
     def evaluate_frame(self, frame: Any, time: str) -> Any:
-        """Evaluate the rows of a DataFrame; raises what `frames.events_of` and `evaluate_many` raise."""
+        """Evaluate the rows of a DataFrame. Raises the errors of `frames.events_of` and `evaluate_many`."""
         acting = [rule for rule in self.rules() if not rule.shadow]
         return frames.verdicts(frame, acting, self.evaluate_many(frames.events_of(frame, time)))
 
@@ -281,17 +280,15 @@ class Detector(RuleBook):
         for observer in tuple(self.observers):
             try:
                 observer.observe(fields, timestamp_ms, sent or _NOTHING)
-            except Exception:  # noqa: BLE001 -- a look must not break an evaluation
-                _log.exception(
-                    "an event could not be shown to those who look at the detector; they see no more"
-                )
+            except Exception:  # noqa: BLE001 -- an observer must not break an evaluation
+                _log.exception("an observer of the detector failed, and is removed")
                 if observer in self.observers:
                     self.observers.remove(observer)
         if self.sampler is not None and self.shadows.comparisons:
             try:
                 self.sampler.observe(fields, timestamp_ms, sent or _NOTHING)
-            except Exception:  # noqa: BLE001 -- a look must not break an evaluation
-                _log.exception("examples of differences are explained no more")
+            except Exception:  # noqa: BLE001 -- a sampler must not break an evaluation
+                _log.exception("explaining a difference failed; no more are explained")
                 self.sampler = None
 
     def _acting(self, fired: Fired, event: Event, number: int | None = None) -> Fired:
@@ -307,11 +304,11 @@ class Detector(RuleBook):
         self.rule_set.observe_many()((event,), self, results)
         return results[0]
 
-    # The interface for the compiled function over many events: `kernel.stream`.
+    # The interface for the generated function over many events: `kernel.stream`.
 
     @property
     def latest_us(self) -> int:
-        """The latest timestamp that is accepted."""
+        """The latest accepted timestamp."""
         return FOREVER if self._now_us is None else self._now_us() + self.limits.ahead_ms_max * 1_000
 
     def settle(self, now_us: int, tick: int) -> None:
@@ -363,9 +360,9 @@ class Detector(RuleBook):
         now_us: Callable[[], int] | None = None,
         new_id: Callable[[], str] | None = None,
     ) -> Self:
-        """Restore a detector from the bytes of `dump`. It gives the same results for all further events.
+        """Restore a detector from the bytes of `dump`. It returns the same results for all further events.
 
-        Versions from `saved.OLDEST_VERSION` on are migrated. The caller must refuse all others.
+        Versions from `saved.OLDEST_VERSION` on are migrated. The caller must refuse others.
         """
         assert saved.OLDEST_VERSION <= version <= cls.STATE_VERSION, (
             f"state of version {version}, which is unknown"
@@ -375,10 +372,10 @@ class Detector(RuleBook):
         return detector
 
     def fork(self, events: Sequence[Event], among: Iterable[LiveRule] | None = None) -> Self:
-        """Return a detector that evaluates these events as this one would, and shares nothing with it.
+        """Return a detector that evaluates these events like this one, and shares no state with it.
 
-        The events consist of JSON values. The copy has only their keys, so it cannot evict others, and all
-        rules or those `among`. It keeps no firings.
+        The events consist of JSON values. The copy has all rules, or those in `among`, and the state of only
+        the events' keys, so it cannot evict others. It stores no firings.
         """
         copied = type(self)(limits=replace(self.limits, firings_max=0), now_us=self._now_us)
         copied.stored.update(self.stored)

@@ -1,4 +1,4 @@
-"""What generated functions have in common: their globals, their layout, and how they become code."""
+"""The basis of generated functions: their globals, their layout, and their compilation."""
 
 import linecache
 from collections.abc import Iterable
@@ -67,7 +67,7 @@ _SHARED: Final[dict[str, Any]] = {
 }
 
 SOURCES_MAX: Final = 256
-"""The most sources that are kept, with their code."""
+"""The maximum number of cached sources, with their code."""
 
 _numbers: Final = count(1)
 
@@ -78,12 +78,12 @@ def _globals() -> dict[str, Any]:
 
 
 def indented(lines: Iterable[str], depth: int) -> str:
-    """Join statements for a template, indented by `depth`; the template indents the first."""
+    """Join statements for a template, indented by `depth`. The template indents the first one."""
     return ("\n" + " " * depth).join(lines) or "pass"
 
 
 def function(source: str, given: Iterable[tuple[str, Any]]) -> Any:
-    """Return what the `bind` of a source gives for these values, whose names precede it."""
+    """Return the result of the `bind` that a source defines, for these values of its parameters."""
     names, values = [], []
     for name, value in given:
         names.append(name)

@@ -1,4 +1,4 @@
-"""Paths of keys: which slices of the history a memory is kept for."""
+"""Paths of keys, which identify the slices of a memory."""
 
 from typing import Final, NamedTuple, TypeAlias, get_args
 
@@ -10,7 +10,7 @@ from engine.language.json.writer import condition_to_document
 from engine.language.terms import looks_back
 
 ANY_BIRTH: Final = -1
-"""In place of a birth: of rules of all births."""
+"""In place of a birth: shared by rules of all births."""
 
 
 class Filter(NamedTuple):
@@ -19,8 +19,8 @@ class Filter(NamedTuple):
     fact: str
     where: Condition
     birth: int
-    """The birth of the rules whose slices these are, because `where` may differ between births; -1 if `where`
-    asks only about the event, so that rules of all births have the same slices."""
+    """The birth of the rules with these slices, because `where` may differ between births; ANY_BIRTH if
+    `where` depends only on the event, so that rules of all births share the slices."""
 
 
 Path: TypeAlias = tuple[str | Filter, ...]
@@ -28,7 +28,7 @@ Path: TypeAlias = tuple[str | Filter, ...]
 
 
 def filter_of(key: str, where: Condition, birth: int) -> Filter:
-    """Return what a `keyed` with a `where` adds to the path around it, for rules of one birth."""
+    """Return the step that a `keyed` with a `where` adds to a path, for rules of one birth."""
     stateless = all(_asks_only_the_event(node) for node, _ in walk(where))
     return Filter(key, where, ANY_BIRTH if stateless else birth)
 
@@ -44,7 +44,7 @@ def is_filtered(path: Path) -> bool:
 
 
 def membership_of(path: Path) -> Condition:
-    """Return the condition under which an event that has all keys belongs to a slice of a filtered path."""
+    """Return the condition under which an event with all keys belongs to a slice of a filtered path."""
     # Keys after the last `where` add nothing.
     condition: Condition | None = None
     for step in reversed(path):

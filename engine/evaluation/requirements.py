@@ -1,4 +1,4 @@
-"""What a rule requires of its detector: memories, relations, patterns, literals; and when it began to."""
+"""The requirements of a rule: memories, relations, patterns, literals; and the births of its histories."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from engine.evaluation.operators.table import OPERATORS, parts_of, remembering
 from engine.evaluation.paths import ANY_BIRTH, Filter, Path, filter_of
 from engine.evaluation.stamps import UNSET
 from engine.language import condition as language
-from engine.language.condition import Compare, Condition, Keyed, children
+from engine.language.condition import Compare, Condition, Keyed, children, walk
 from engine.language.forms.table import FORM_OF_NODE
 from engine.language.nodes import Node
 from engine.language.terms import Term, conditions_in
@@ -20,19 +20,19 @@ from engine.patterns.text_tests import literal_of
 
 
 class Part(NamedTuple):
-    """A part of a condition under a path. A key with a `where` stands for it: `Keyed(where, key)`."""
+    """A part of a condition under a path. The `where` of a key is represented as `Keyed(where, key)`."""
 
     node: Node
     path: Path
 
 
 class Birth(NamedTuple):
-    """When a history began."""
+    """The beginning of a history."""
 
     birth: int
-    """The number of events that the detector had seen before."""
+    """The number of earlier events of the detector."""
     born: int
-    """The stamp of the last of them."""
+    """The stamp of the last of these."""
 
 
 _NONE: Final[Mapping[Part, Birth]] = MappingProxyType({})
@@ -40,49 +40,49 @@ _NONE: Final[Mapping[Part, Birth]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Births:
-    """When the history of a rule began, and those of the parts that are older, because a change kept them."""
+    """The birth of a rule's history, and those of parts that are older because a change kept them."""
 
     birth: int = 0
     born: int = UNSET
     kept: Mapping[Part, Birth] = field(default_factory=lambda: _NONE, hash=False)
 
     def of(self, node: Node, path: Path) -> "Births":
-        """Return the births of all that is inside a part."""
+        """Return the births for the inside of a part."""
         if not self.kept:
             return self
         return Births(*self.kept.get(Part(node, path), (self.birth, self.born)))
 
     def of_where(self, keyed: Keyed, path: Path) -> "Births":
-        """Return the births of all that is inside the `where` of a key."""
+        """Return the births for the inside of a key's `where`."""
         return self if not self.kept or keyed.where is None else self.of(where_of(keyed), path)
 
     def step(self, keyed: Keyed, path: Path) -> Path:
-        """Return the path inside a `keyed`, by the path around it."""
+        """Return the path inside a `keyed`, given the path around it."""
         if keyed.where is None:
             return (*path, keyed.key)
         return (*path, filter_of(keyed.key, keyed.where, self.of_where(keyed, path).birth))
 
     def of_slices(self, path: Path) -> "Births":
-        """Return the births for the condition that `membership_of` gives."""
+        """Return the births for the condition that `membership_of` returns."""
         steps = {part: birth for part, birth in self.kept.items() if isinstance(part.node, Keyed)}
         for place in reversed(range(len(path))):
             step = path[place]
             if isinstance(step, Filter):
                 own = self.of(Keyed(step.where, step.fact), path[:place])
                 birth = own.birth, own.born
-                if step.birth not in (own.birth, -1):
-                    # The key stands inside of a part that is kept.
+                if step.birth not in (own.birth, ANY_BIRTH):
+                    # The key is inside a part with an older history.
                     birth = next(each for each in self.kept.values() if each[0] == step.birth)
                 return Births(*birth, steps)
         return self
 
     def name(self, node: Condition, path: Path) -> object:
-        """Return what tells the history of a condition from that of an equal one under the same path."""
+        """Return a value that distinguishes histories of equal conditions under the same path."""
         return tuple([self.of(part, path).birth for part in parts_of(node)]) if self.kept else self.birth
 
 
 def where_of(keyed: Keyed) -> Keyed:
-    """Return the node that stands for the `where` of a key in a `Part`."""
+    """Return the node that represents the `where` of a key in a `Part`."""
     assert keyed.where is not None, "there is a where"
     return Keyed(keyed.where, keyed.key)
 
@@ -113,7 +113,7 @@ class Around(NamedTuple):
 
 
 def births_alone(node: Compare, births: Births, path: Path, around: Iterable[Around]) -> Births:
-    """Return the births for a comparison that has only its keys around it, as they are where it stands."""
+    """Return births for a comparison with only its keys around it, equal to those in its rule."""
     kept = {}
     for keyed, outside, outer in around:
         if keyed.where is not None:
@@ -126,7 +126,7 @@ def births_alone(node: Compare, births: Births, path: Path, around: Iterable[Aro
 
 
 class MemoryName(NamedTuple):
-    """A memory under a path of keys, for rules of one birth, or of any."""
+    """Identifies a memory under a path of keys, for rules of one birth, or of any."""
 
     memory: Memory
     path: Path
@@ -134,25 +134,27 @@ class MemoryName(NamedTuple):
 
 
 class Use(NamedTuple):
-    """A condition or a term with a memory, where it stands in a rule."""
+    """A condition or term with a memory, at its place in a rule."""
 
     node: Node
     path: Path
     births: Births
-    """Those of all that is inside it."""
+    """The births for its inside."""
     operator: LookingBack[Any]
     name: MemoryName
-    """What it reads. Rules of all births share it if its operands and its slices are the same for all."""
+    """The memory that it reads. Rules of all births share it if its operands and slices do not depend on
+    them."""
     nodes: int
-    """How many nodes decide what an event is to the memory, itself included; see `Requirements.nodes`."""
+    """The number of nodes that decide an event's outcome for the memory, including itself; see
+    `Requirements.nodes`."""
     nests: bool
-    """Whether something inside it has a memory, too."""
+    """Whether anything inside it has a memory, too."""
     window_us: int | None
-    """For how long an entry can matter to it; None: for ever."""
+    """How long an entry can matter to it; None for ever."""
 
     @property
     def stage(self) -> int:
-        """How many memories are updated one after another until its own is, because of what it observes."""
+        """The number of memories that must be updated in sequence, ending with its own."""
         inside = max(map(temporal_depth, self.name.memory.operands)) if self.nests else 0
         return path_depth(self.path) + inside + 1
 
@@ -163,24 +165,24 @@ class Requirements(NamedTuple):
     size: int
     """The number of its nodes."""
     nodes: int
-    """How many of them no memory decides. A `not` counts for nothing."""
+    """The number of nodes that no memory decides. A `not` does not count."""
     memories: tuple[Use, ...]
-    """What reads memories, in the order of `walk`."""
+    """The readers of memories, in the order of `walk`."""
     relations: frozenset[str]
     patterns: frozenset[tuple[str, str]]
-    """Each pattern that is searched for, after the fact that it is matched against."""
+    """Each pattern to search for, as (fact, pattern)."""
     text_tests: frozenset[tuple[str, str]]
-    """The same for the patterns that Python's own methods of texts decide."""
+    """The same for patterns that methods of `str` decide."""
     literals: frozenset[tuple[str, str]]
-    """Each text that is looked for in others, after its fact."""
+    """Each literal to search for, as (fact, literal)."""
     arrays: frozenset[str]
-    """The facts whose elements `some` asks about."""
+    """The facts whose elements `some` uses."""
     of_elements: int
-    """The number of nodes that elements decide."""
+    """The number of nodes evaluated for elements."""
 
 
 class _Use:
-    """What is known of a `Use` by now."""
+    """A `Use` that is not complete yet."""
 
     __slots__ = ("births", "nests", "node", "nodes", "path")
 
@@ -190,7 +192,7 @@ class _Use:
         self.nests = False
 
     def known(self) -> Use:
-        """Return it once all that is inside is known."""
+        """Return the Use, once everything inside is known."""
         operator = remembering(self.node)
         memory = operator.memory(self.node)
         is_shared = memory.splits and not self.nests and not any(map(_is_of_birth, self.path))
@@ -200,15 +202,15 @@ class _Use:
 
 
 class _Place(NamedTuple):
-    """Where a condition stands in a rule."""
+    """A condition at its place in a rule."""
 
     node: Condition
     births: Births
     path: Path
     arrays: tuple[str, ...]
-    """The arrays around it whose elements it asks about."""
+    """The arrays around it whose elements it concerns."""
     within: _Use | None
-    """What observes it."""
+    """The innermost memory that observes it."""
 
 
 def _is_of_birth(step: str | Filter) -> bool:
@@ -218,7 +220,7 @@ def _is_of_birth(step: str | Filter) -> bool:
 _BIRTHS: Final = Births()
 
 
-# Adding a rule asks twice, and a process often activates the same detectors again.
+# Adding a rule calls this twice, and a process often reactivates the same detectors.
 @lru_cache(64)
 def requirements_of(condition: Condition, births: Births = _BIRTHS, path: Path = ()) -> Requirements:
     """Return the requirements of a condition under a path, for a rule with these births."""
@@ -272,7 +274,7 @@ def requirements_of(condition: Condition, births: Births = _BIRTHS, path: Path =
 
 
 def _places_inside(place: _Place, parts: Sequence[_Use]) -> list[_Place]:
-    """Return the places of the conditions directly inside a condition, in document order."""
+    """Return the conditions directly inside a condition with their places, in document order."""
     node, births, path, arrays, within = place
     if isinstance(node, Keyed):
         inner = place._replace(node=node.inner, path=births.step(node, path))
@@ -299,7 +301,7 @@ def _conditions_in(node: Node) -> Iterator[Condition]:
 
 
 def _inside(arrays: Sequence[str], fact: str) -> str:
-    """Return a fact of the elements of arrays, which are nested in one another."""
+    """Return the name of a fact of elements of nested arrays."""
     return reduce(lambda name, array: element_fact(array, name), reversed(arrays), fact)
 
 
@@ -308,8 +310,13 @@ def is_temporal(node: Condition) -> bool:
     return type(node) in OPERATORS or (isinstance(node, Compare) and bool(parts_of(node)))
 
 
+def looks_back(condition: Condition) -> bool:
+    """Return whether a condition has a temporal node inside, or is one."""
+    return any(is_temporal(node) for node, _ in walk(condition))
+
+
 def keys_of(condition: Condition) -> tuple[str, ...]:
-    """Return the keys of a rule: the names of the `per` that stand under no temporal node, in order."""
+    """Return the keys of a rule, in order: the names of the `per` that are not inside a temporal node."""
     return tuple(dict.fromkeys(_keys(condition)))
 
 
@@ -322,25 +329,25 @@ def _keys(condition: Condition) -> Iterator[str]:
 
 
 def temporal_depth(node: Condition) -> int:
-    """Return how many temporal nodes are nested in one another at most, this one included."""
+    """Return the maximum number of nested temporal nodes, including this one."""
     if isinstance(node, Keyed) and node.where is not None:
-        # The slices of inner are known only once `where` is.
+        # The slices of `inner` are known only after `where`.
         return temporal_depth(node.where) + temporal_depth(node.inner)
     return is_temporal(node) + max(map(temporal_depth, children(node)), default=0)
 
 
 def path_depth(path: Path) -> int:
-    """Return how many memories come one after another before the slices of an event are known."""
+    """Return how many memories must be updated in sequence before the slices of an event are known."""
     return sum(temporal_depth(step.where) for step in path if isinstance(step, Filter))
 
 
 def lookback_us(condition: Condition) -> int | None:
-    """Return how far back events can matter for a condition, in microseconds; None without a bound."""
+    """Return how far back events can matter for a condition, in microseconds; None if unlimited."""
     inner = [lookback_us(child) for child in children(condition)]
     if None in inner:
         return None
     known = [each for each in inner if each is not None]
-    # `where` looks back from each event of the slices that the inner condition looks back at.
+    # For each event of the slices that `inner` looks back at, `where` looks back further.
     furthest = sum(known) if isinstance(condition, Keyed) else max(known, default=0)
     back_us = [remembering(part).lookback_us(part) for part in parts_of(condition)]
     known_back = [each for each in back_us if each is not None]

@@ -1,4 +1,4 @@
-"""Rules as their owners see them, and the actions that they yield."""
+"""Rules as their owners see them, and the actions that they cause."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,27 +20,27 @@ from engine.language.text.printer import format as canonical
 from engine.language.validation.document import condition_from_document
 
 _NAME: Final = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f]{1,255}")
-"""1 to 255 characters, none of them a control character other than tab and newline."""
+"""1 to 255 characters, without control characters other than tab and newline."""
 
 DESCRIPTION_CHARS_MAX: Final = 4_096
 LABELS_MAX: Final = 64
 LABEL_NAME_CHARS_MAX: Final = 64
 LABEL_CHARS_MAX: Final = 1_024
-"""The longest text that is the value of a label."""
+"""The maximum length of a label's value."""
 EVERY_SECS_MAX: Final = 1_000_000_000
-"""Some 31 years."""
+"""About 31 years."""
 EVERY_BY_MAX: Final = 64
 EVERY_BY_CHARS_MAX: Final = 1_024
-"""The longest name in `every_by`."""
+"""The maximum length of a name in `every_by`."""
 
 Labels = Mapping[str, Scalar]
 
 _ACTION_BYTES_MAX: Final = 128
-"""The most bytes of an action besides its id and name. A priority has at most 19 digits."""
+"""The maximum size of an action besides its id and name. A priority has at most 19 digits."""
 _SUPPRESSED_BYTES_MAX: Final = 34
-"""The most bytes of `suppressed` in an action, a number of at most 19 digits."""
+"""The maximum size of `suppressed` in an action, a number of at most 19 digits."""
 _CHARACTER_BYTES_MAX: Final = 4
-"""The most bytes of a character of a name, in UTF-8 and with the escapes of JSON."""
+"""The maximum size of a character of a name, in UTF-8 and with JSON escapes."""
 
 
 def check_name(name: str) -> None:
@@ -57,7 +57,7 @@ def check_description(description: str) -> None:
 
 
 def check_labels(labels: Labels) -> None:
-    """Raise Refusal 1001 with all that is wrong with the labels of a rule."""
+    """Raise Refusal 1001 with all defects of the labels of a rule."""
     wrong = [] if len(labels) <= LABELS_MAX else [f"labels: expected at most {LABELS_MAX} members"]
     for name, value in cast("Mapping[object, object]", labels).items():
         if not (isinstance(name, str) and 1 <= len(name) <= LABEL_NAME_CHARS_MAX):
@@ -75,7 +75,7 @@ def check_labels(labels: Labels) -> None:
 def read_every(
     every_secs: float | None, every_by: Sequence[str] | None
 ) -> tuple[float | None, tuple[str, ...] | None]:
-    """Return how often a rule acts at most, as Rule has it. Raises Refusal 1001 with all that is wrong."""
+    """Return `every_secs` and `every_by` as in Rule. Raises Refusal 1001 with all defects."""
     wrong = []
     secs, names = cast("object", every_secs), cast("object", every_by)
     is_number = isinstance(secs, int | float) and not isinstance(secs, bool)
@@ -103,9 +103,9 @@ def read_members(
     every_secs: float | None,
     every_by: Sequence[str] | None,
 ) -> tuple[float | None, tuple[str, ...] | None]:
-    """Check the members of a rule besides its condition, and return how often it acts at most.
+    """Check the members of a rule besides its condition. Return `every_secs` and `every_by` as in Rule.
 
-    Raises Refusal 1001 for the first that is not valid. A name of None is that which the rule has.
+    Raises Refusal 1001 for the first invalid member. A name of None is not checked.
     """
     if name is not None:
         check_name(name)
@@ -121,14 +121,14 @@ def _is_name(name: object) -> bool:
 def read_condition(
     condition: str | Mapping[str, Any] | Condition, limits: Limits
 ) -> tuple[Condition, str | None]:
-    """Return the condition of a text, of JSON, or as it was built by hand, and `Rule.source`.
+    """Return a condition and `Rule.source`. The condition is given as text, as JSON or as an object.
 
     Raises ConditionError.
     """
     if isinstance(condition, str | Mapping):
         read = parse(condition, limits)
         return read, condition if isinstance(condition, str) and condition != canonical(read) else None
-    # A condition that was built by hand is validated as its JSON.
+    # An object is validated through its JSON.
     return condition_from_document(condition_to_document(condition), limits), None
 
 
@@ -147,34 +147,34 @@ class Rule:
     notify: bool = False
     priority: int
     source: str | None = None
-    """The condition as it was written; None if that is the canonical text, or it was not given as text."""
+    """The condition as it was written; None if that is the canonical text, or if it was not given as text."""
     shadow: bool = False
-    """Whether it is evaluated and counted, and yields no action."""
+    """Whether it is only evaluated and counted, without actions."""
     draft_of: str | None = None
     """The id of the rule that this shadow rule is compared with."""
     description: str = ""
     """Text for people; empty if there is none."""
     labels: Labels = field(default_factory=dict)
-    """Given by the owner, and repeated in the rule's actions."""
+    """Set by the owner, and repeated in the rule's actions."""
     timed: bool = False
     """Whether it also fires when time alone makes its condition true."""
     every_secs: float | None = None
-    """It acts at most once in this time, for the same values of the names in `every_by`. None if there is no
-    such bound."""
+    """It acts at most once in this time, for the same values of the names in `every_by`. None for no
+    limit."""
     every_by: tuple[str, ...] | None = None
-    """None: the keys of its condition."""
+    """None means the keys of its condition."""
     suppressed: int = 0
-    """How many actions were held back since the one before, where the rule fires; see `every_secs`."""
+    """In a firing, the number of actions that `every_secs` suppressed since the previous action."""
     _json: bytes | None = field(default=None, init=False, repr=False, compare=False)
     _condition_bytes: int | None = field(default=None, init=False, repr=False, compare=False)
     _text_digest: bytes | None = field(default=None, init=False, repr=False, compare=False)
 
     def __hash__(self) -> int:
-        """Hash the id alone: rules are looked up at many events, and their conditions may be large."""
+        """Hash only the id: rules are looked up at many events, and their conditions may be large."""
         return hash(self.id)
 
     def is_same(self, other: "Rule") -> bool:
-        """Whether two rules agree in everything. Python takes a label of 1 for one of true."""
+        """Return whether two rules agree in everything. In Python, a label of 1 equals one of true."""
         return self == other and repr(dict(self.labels)) == repr(dict(other.labels))
 
     @property
@@ -188,23 +188,23 @@ class Rule:
         return self.every_secs is not None and self.enabled and self.every_us > 0 and not self.shadow
 
     def is_noted(self, *, feeds: bool) -> bool:
-        """Whether more has to be done where it fires than to return it, if there is a feed or not."""
+        """Return whether its firings need more work than to be returned, with or without a feed."""
         return (feeds and self.is_fed) or self.acts_at_most_once
 
     @property
     def is_fed(self) -> bool:
-        """Whether what it fires goes to the feed."""
+        """Whether its firings go to the feed."""
         return self.notify and not self.shadow
 
     @property
     def every_names(self) -> tuple[str, ...]:
-        """The names by whose values the rule acts at most once in `every_secs`."""
+        """The names for whose values the rule acts at most once in `every_secs`."""
         return keys_of(self.condition) if self.every_by is None else self.every_by
 
     def is_written(self, text: str) -> bool:
-        """Whether a text is the condition as it was written.
+        """Return whether a text is the condition as it was written.
 
-        The digest of the canonical text is kept, since to write it takes long, and to keep it takes memory.
+        Only the digest of the canonical text is stored: formatting takes long, and texts take memory.
         """
         if self.source is not None:
             return text == self.source
@@ -213,7 +213,7 @@ class Rule:
         return _digest(text) == self._text_digest
 
     def action(self) -> dict[str, Any]:
-        """Return the action that the rule yields when its condition is true."""
+        """Return the action that the rule causes when its condition is true."""
         return {
             "type": "notify" if self.notify else "match",
             "ruleId": self.id,
@@ -227,7 +227,7 @@ class Rule:
     def bytes_as_json(self) -> int:
         """Return the size of the rule's texts as JSON: condition, source, name, description, labels, names.
 
-        It is found once, since encoding a condition takes long.
+        The size of the condition is cached, because encoding it takes long.
         """
         if self._condition_bytes is None:
             self.know_condition_bytes(len(msgspec.json.encode(condition_to_document(self.condition))))
@@ -236,7 +236,7 @@ class Rule:
         return self._condition_bytes + len(msgspec.json.encode(texts)) + self._labels_bytes
 
     def know_condition_bytes(self, bytes_: int) -> None:
-        """Take the size of the condition as JSON, which need not be found again."""
+        """Store the size of the condition as JSON, so that it need not be computed."""
         object.__setattr__(self, "_condition_bytes", bytes_)
 
     @property
@@ -253,7 +253,7 @@ class Rule:
         return len(json_bytes(self.labels)) if self.labels else 0
 
     def action_json(self) -> bytes:
-        """Return the action as JSON. It is encoded once, since a rule can fire often."""
+        """Return the action as JSON, which is encoded once, because a rule can fire often."""
         made = self._json
         if made is None:
             made = json_bytes(self.action())
@@ -262,7 +262,7 @@ class Rule:
 
 
 def rule_as_sent(rule: Rule, detector_id: str) -> dict[str, Any]:
-    """Return a rule as plain data, as callers get it."""
+    """Return a rule as plain data, as callers receive it."""
     document = {
         "id": rule.id,
         "condition": condition_to_document(rule.condition),
@@ -290,7 +290,7 @@ def rule_as_sent(rule: Rule, detector_id: str) -> dict[str, Any]:
 
 
 def rule_with_text(rule: Rule, detector_id: str) -> dict[str, Any]:
-    """Return a rule as callers get it, and its condition as text: the canonical one, and as written."""
+    """Return a rule as callers receive it, with its condition as text: canonical, and as written."""
     text = canonical(rule.condition)
     return rule_as_sent(rule, detector_id) | {"text": text, "source": rule.source or text}
 

@@ -7,13 +7,13 @@ another, after the birth of a rule, or inside a window.
 from typing import Final
 
 NUMBER_BITS: Final = 40
-"""A stamp is the time in microseconds, and below it the number of the event at its detector."""
+"""A stamp is the time in microseconds, followed by this many bits for the number of the event."""
 
 EVENT: Final = (1 << NUMBER_BITS) - 1
 """The bits of the number."""
 
 WITHIN_BITS: Final = 23
-"""The bits below the number of an event in the order in which slices, and what is like them, are seen."""
+"""The bits after the number of an event in the ranks by which slices and similar entries are evicted."""
 
 MICROSECOND: Final = 1 << NUMBER_BITS
 MILLISECOND: Final = 1_000 << NUMBER_BITS
@@ -23,10 +23,10 @@ LATEST_US: Final = -EARLIEST_US
 """The times that an event may have: the range of dates in ECMAScript."""
 
 UNSET: Final = (EARLIEST_US - 1) << NUMBER_BITS
-"""The stamp of no event: before all others. A detector without events has it as its clock."""
+"""A stamp before all events. It is the clock of a detector without events."""
 
 NEVER: Final = -(1 << 104)
-"""Before UNSET, too: event times are within 8.64e18 microseconds of 1970."""
+"""A stamp before UNSET: event times are within 8.64e18 microseconds of 1970."""
 
 LATEST: Final = -NEVER
 """After every stamp."""

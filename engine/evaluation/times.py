@@ -1,4 +1,4 @@
-"""Times in microseconds since 1970: those that no event has, and how a time is shown."""
+"""Times in microseconds since 1970: special values, and the conversion to milliseconds."""
 
 from typing import Final
 
@@ -10,5 +10,5 @@ FOREVER: Final = (1 << 63) - 1
 
 
 def milliseconds(time_us: int) -> float:
-    """Return a time in milliseconds, a whole number if it is one."""
+    """Return a time in milliseconds, as an integer if possible."""
     return time_us / 1_000 if time_us % 1_000 else time_us // 1_000

@@ -19,7 +19,7 @@ Keys: TypeAlias = tuple["str | FilteredKey", ...]
 
 
 class FilteredKey(NamedTuple):
-    """The key of a `Keyed` with a `where`: its slices hold only the events at which `where` is true."""
+    """The key of a `Keyed` with a `where`: its slices contain only events at which `where` is true."""
 
     fact: str
     where: "Condition"
@@ -27,7 +27,7 @@ class FilteredKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FactArg:
-    """An argument of `in_relation` that stands for the value of a fact."""
+    """An argument of `in_relation` that is the value of a fact."""
 
     fact: str
 
@@ -36,7 +36,7 @@ class FactArg:
 class ScaledFact:
     """The value of a fact in the current event, times a number.
 
-    `times` is None where the document has none; the value is then the fact's own.
+    `times` is None if the document has none; then the value is that of the fact.
     """
 
     fact: str
@@ -76,7 +76,7 @@ class InRelation(ConditionNode):
 
 @dataclass(frozen=True, slots=True)
 class NetworksOf:
-    """Stands for the networks that are the tuples of a relation."""
+    """The networks that are tuples of a relation."""
 
     relation: str
 
@@ -98,27 +98,27 @@ class Some(ConditionNode):
 
 
 STRINGS: Final = "\udfff.strings"
-"""The fact that is an array of all strings of an event. No name of a caller has half a surrogate pair."""
+"""The fact that is an array of all strings of an event. No name of a caller has a lone surrogate."""
 
 
 class Anywhere(Some):
-    """Inner is true for some string of the event, at any depth; in it, `it` is the string."""
+    """Inner is true for some string of the event, at any depth. In inner, `it` is the string."""
 
     __slots__ = ()
     __match_args__ = ("inner",)
 
-    # It is also made of its fields, as all conditions are where one in them is replaced.
+    # It must also accept its fields, like all conditions, for replacing conditions inside.
     def __init__(self, inner: "Condition", fact: str = STRINGS) -> None:
         super().__init__(fact, inner)
 
     def __repr__(self) -> str:
-        """Show what it is made of."""
+        """Show its only argument."""
         return f"Anywhere(inner={self.inner!r})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compare(ConditionNode):
-    """Both terms have a value, and these compare so. `op` is gt, gte, lt, lte, eq or neq."""
+    """Both terms have values that satisfy the comparison. `op` is gt, gte, lt, lte, eq or neq."""
 
     left: Term
     op: str
@@ -171,7 +171,7 @@ class Since(ConditionNode):
 class Windowed(ConditionNode):
     """The base of the four forms that always have a window.
 
-    With `min_secs`, only events that are at least so old count; None if the document has none.
+    With `min_secs`, only events at least this old count; None if the document has none.
     """
 
     __slots__ = ()
@@ -185,7 +185,7 @@ class Windowed(ConditionNode):
 
     @property
     def min_us(self) -> int:
-        """How old an event must at least be, in whole microseconds."""
+        """The minimum age of an event, in whole microseconds."""
         return 0 if self.min_secs is None else microseconds(self.min_secs, 1_000_000)
 
 
@@ -234,7 +234,7 @@ class Keyed(ConditionNode):
 
     @property
     def step(self) -> str | FilteredKey:
-        """What this condition adds to the keys around inner."""
+        """The key that this condition adds to those around inner."""
         return self.key if self.where is None else FilteredKey(self.key, self.where)
 
 
@@ -360,7 +360,8 @@ Condition: TypeAlias = (
 
 
 Predicate: TypeAlias = Leaf | Ref | InRelation | InNetwork | Some
-"""What an event decides by itself, in one step. So do comparisons of terms that do not look back."""
+"""The conditions that an event decides by itself, in one step. So do comparisons of terms that do not look
+back."""
 
 
 def children(condition: Condition) -> tuple[Condition, ...]:
@@ -373,7 +374,7 @@ def children(condition: Condition) -> tuple[Condition, ...]:
         case All(members) | Any(members):
             return members
         case _:
-            # Each other form has its conditions as members of their own. An absent one is None.
+            # Each other form has its conditions as fields. An absent one is None.
             values = (getattr(condition, name) for name in condition.__match_args__)
             return tuple(cast("Condition", value) for value in values if isinstance(value, ConditionNode))
 

@@ -1,4 +1,4 @@
-"""Error messages for callers: codes, positions, carets, suggestions, and the words that messages share."""
+"""Error messages for callers: codes, positions, carets, suggestions, and common phrases."""
 
 import unicodedata
 from bisect import bisect_right
@@ -12,7 +12,7 @@ BAD_PATTERN = 1302
 TOO_LARGE = 1303
 
 LINE_CHARS_MAX = 160
-"""The most characters shown of a line; of a longer one, the part around the position."""
+"""The maximum length of a line in a message. Of a longer line, the part around the position is shown."""
 
 QUOTED_CHARS_MAX = 60
 """A message quotes at most this much of the caller's text."""
@@ -30,7 +30,7 @@ class Entry(NamedTuple):
 class Refusal(Exception):
     """An error of the caller: one or more entries of one kind, in the order of the report.
 
-    Whatever raises it has changed nothing.
+    The operation that raises it has changed nothing.
     """
 
     def __init__(self, *entries: Entry) -> None:
@@ -44,10 +44,10 @@ class Refusal(Exception):
         return self.entries[0].code
 
     def kept(self) -> Self:
-        """Return it without what it holds of the code that raised it.
+        """Return the refusal without its traceback, for storing it.
 
-        The frames of a traceback keep their variables, such as the events of a batch, and the refusal itself
-        if one of these is what it is kept in. Only the garbage collector would free such a circle.
+        The frames of a traceback keep their variables, such as the events of a batch, and perhaps a
+        collection that contains the refusal. Only the garbage collector would free such a cycle.
         """
         return self.with_traceback(None)
 
@@ -71,7 +71,7 @@ class Position(NamedTuple):
 
 
 class Source:
-    """A text of a caller, and the means to point into it."""
+    """A text of a caller, with methods to point into it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -89,7 +89,7 @@ class Source:
         return Position(line, offset - self._line_starts[line - 1] + 1)
 
     def end(self) -> int:
-        """Return the offset after the last character that is not blank."""
+        """Return the offset after the last non-blank character."""
         return len(self.text.rstrip(" \t\r\n"))
 
     def annotated(self, offset: int, sentence: str) -> str:
@@ -114,18 +114,20 @@ class Source:
         return ConditionError(Entry(UNREADABLE, self.annotated(offset, sentence)))
 
 
+def cut(text: str, chars_max: int) -> str:
+    """Return a text, with an ellipsis in place of everything after `chars_max` characters."""
+    return text if len(text) <= chars_max else text[:chars_max] + _ELLIPSIS
+
+
 def quoted(text: str) -> str:
     """Quote a caller's text for a message: in backquotes, shortened, printable."""
-    return f"`{printable(shortened(text, QUOTED_CHARS_MAX))}`"
-
-
-def shortened(text: str, chars_max: int) -> str:
-    """Cut a text, with an ellipsis, to a number of characters."""
-    return text if len(text) <= chars_max else text[: chars_max - 1] + _ELLIPSIS
+    if len(text) > QUOTED_CHARS_MAX:
+        text = cut(text, QUOTED_CHARS_MAX - 1)
+    return f"`{printable(text)}`"
 
 
 def found(text: str) -> str:
-    """Name what a text contains: quoted, or by code point if it is a single invisible character."""
+    """Describe what a text contains: quoted, or by code point if it is a single invisible character."""
     if len(text) == 1 and (text.isspace() or _unfit(text)):
         return f"the character U+{ord(text):04X}"
     return quoted(text)
@@ -138,13 +140,13 @@ def enumerated(phrases: Sequence[str], conjunction: str = "or") -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that `word` most probably misspells, or None."""
+    """Return the known word that `word` most probably misspells, if any."""
     distance, near = min(((edit_distance(word, other), other) for other in known), default=(3, None))
     return near if distance <= typos_max(word) else None
 
 
 def typos_max(word: str) -> int:
-    """Return the number of typos to expect at most in a word of this length."""
+    """Return the maximum number of typos to expect in a word of this length."""
     short = 3
     return 1 if len(word) <= short else 2
 
@@ -172,7 +174,7 @@ def edit_distance(word: str, other: str) -> int:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence that suggests the nearest known word, or nothing if none is near."""
+    """Return the end of a sentence that suggests the nearest known word; empty if none is near."""
     near = nearest(word, known)
     return f"; did you mean `{near}`?" if near else ""
 
@@ -197,7 +199,7 @@ def json_type(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """Replace each character that is invisible, moves the cursor or cannot be encoded by a visible one."""
+    """Replace each character that is invisible, moves the cursor or cannot be encoded with a visible one."""
     return "".join(" " if char == "\t" else "\ufffd" if _unfit(char) else char for char in text)
 
 
@@ -215,7 +217,7 @@ def _excerpt(line: str, index: int) -> tuple[str, int]:
 
 
 def _padding(before: str) -> str:
-    """Return blanks as wide on a terminal as the given text."""
+    """Return blanks that are as wide on a terminal as the given text."""
     return "".join("\t" if char == "\t" else " " * _columns(char) for char in before)
 
 

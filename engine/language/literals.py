@@ -1,4 +1,4 @@
-"""Literals: numbers, and strings with escapes, which JSON and the text language share; durations."""
+"""Literals: numbers and strings with escapes, common to JSON and the text language; and durations."""
 
 import json
 import math
@@ -12,7 +12,7 @@ from engine.language.limits import Limits
 NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 
 SURROGATES = "\ud800-\udfff"
-"""Surrogates: a Python string can contain them, UTF-8 cannot."""
+"""Surrogates: Python strings can contain them, UTF-8 cannot."""
 
 _STRING_START = rf'"(?:[^"\\\x00-\x1f{SURROGATES}]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{{4}}))*'
 STRING = rf'{_STRING_START}"'
@@ -33,7 +33,7 @@ UNITS_MS: Final = {
     "s": 1000,
     "ms": 1,
 }
-"""Milliseconds of each unit of a duration, the largest unit first."""
+"""The milliseconds of each unit of a duration, the largest unit first."""
 
 EXACT: Final = Context(prec=10_000, Emax=999_999, Emin=-999_999)
 """Decimal arithmetic that does not round the amounts of durations."""
@@ -65,7 +65,7 @@ def number_value(literal: str, offset: int, limits: Limits, fail: Fail) -> int |
 
 
 def string_value(literal: str, offset: int, fail: Fail) -> str:
-    """Return the value of a string literal. Refuse it if its escapes contain an unpaired surrogate."""
+    """Return the value of a string literal. Refuse it if an escape is an unpaired surrogate."""
     value: str = json.loads(literal)
     if not is_text(value):
         at = next(escape.start() for escape in _ESCAPE.finditer(literal) if escape["half"])
@@ -74,7 +74,7 @@ def string_value(literal: str, offset: int, fail: Fail) -> str:
 
 
 def explain_string(text: str, start: int, fail: Fail) -> NoReturn:
-    """Refuse the malformed string that begins at `start`, at the first error in it."""
+    """Refuse the malformed string that begins at `start`, at its first error."""
     prefix = _STRING_PREFIX.match(text, start)
     assert prefix, "a string begins with its quote"
     at = prefix.end()
@@ -99,11 +99,11 @@ def split_duration(literal: str) -> tuple[str, str]:
 def duration_seconds(amount: str, unit: str) -> int | float:
     """Return the seconds of a duration, as an integer if they are whole.
 
-    An amount of seconds is read as JSON reads it: `1e23s` is the double `1e23`.
+    An amount of seconds is read like JSON: `1e23s` is the double `1e23`.
     """
     if unit == "s":
         return int(amount) if amount.lstrip("-").isdecimal() else float(amount)
     factor = EXACT.divide(Decimal(UNITS_MS[unit]), Decimal(1000))
-    # A context takes any exponent. `Decimal(amount)` raises an error for one of twenty digits.
+    # A context accepts any exponent. `Decimal(amount)` fails for one of twenty digits.
     seconds = EXACT.multiply(EXACT.create_decimal(amount), factor)
     return int(seconds) if seconds == seconds.to_integral_value(context=EXACT) else float(seconds)

@@ -1,25 +1,25 @@
-"""The exact number of microseconds in a time that is given as a decimal number of seconds or milliseconds."""
+"""Converts decimal numbers of seconds or milliseconds to microseconds, exactly."""
 
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 
 _EXACT = Context(prec=10_000, rounding=ROUND_HALF_EVEN, Emax=999_999, Emin=-999_999)
 
 _EXACT_INTEGERS = 2.0**53
-"""Below this bound a double that is a whole number has itself as its shortest decimal."""
+"""Below this bound, a double that is a whole number is its own shortest decimal."""
 
 PRODUCT_MAX = _EXACT_INTEGERS / 4
 
 CLEAR_OF_HALVES = 0.1
 
 ROUNDING = 1.5 * 2.0**52
-"""To add this to a product below PRODUCT_MAX, and take it away, rounds it: doubles of that size are whole.
+"""Adding and subtracting this rounds a product below PRODUCT_MAX, because doubles of that size are whole.
 
-Generated code does so, since `round` takes several times as long; see `kernel.stream`.
+Generated code does this, because `round` takes several times as long; see `kernel.stream`.
 """
 
 
 def microseconds(amount: float, per_unit: int) -> int:
-    """Multiply the shortest decimal of `amount` by `per_unit` and round the product half to even."""
+    """Multiply the shortest decimal of `amount` by `per_unit`, and round the product half to even."""
     if isinstance(amount, int):
         return amount * per_unit
     scaled = amount * per_unit

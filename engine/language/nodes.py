@@ -1,4 +1,4 @@
-"""What conditions and terms have in common: they are equal by typed content, and know their hash."""
+"""The base of conditions and terms: equality by typed content, and a cached hash."""
 
 from typing import ClassVar, Final
 
@@ -6,10 +6,10 @@ _SMALL: Final = 1 << 16
 
 
 def typed(value: object) -> object:
-    """Return a form of a member that is equal to others only if the types are, too.
+    """Return a form of a member that equals others only if the types are equal, too.
 
-    `true` differs from `1`, and `1` equals `1.0`. The hash of a number can be predicted, so thousands of
-    conditions with large ones could have the same hash. That of a text cannot.
+    `true` differs from `1`, and `1` equals `1.0`. The hash of a number is predictable, so thousands of
+    conditions with large numbers could have the same hash. The hash of a text is not predictable.
     """
     if isinstance(value, bool):
         return ("boolean", value)
@@ -38,7 +38,7 @@ class Node:
             return NotImplemented
         for name in self.__match_args__:
             one, another = getattr(self, name), getattr(other, name)
-            # Parts are often the same objects, as rules share them.
+            # Parts are often identical objects, because rules share them.
             if one is not another and typed(one) != typed(another):
                 return False
         return True
@@ -47,7 +47,7 @@ class Node:
         try:
             return self._hash
         except AttributeError:
-            # The hash covers the whole tree and is needed often, so it is computed once.
+            # The hash covers the whole tree and is needed often.
             object.__setattr__(self, "_hash", hash(self._identity()))
             return self._hash
 

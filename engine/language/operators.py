@@ -1,26 +1,28 @@
-"""The operators of predicates and of aggregates: their names in JSON, their texts, and what they take."""
+"""The operators of predicates and aggregates: their names in JSON, their texts, and their operands."""
 
+import operator
 import sys
+from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 LARGEST = sys.float_info.max
 """The open end of a `between`: `x >= 5` means `x between 5 and LARGEST`."""
 
 
 COUNT_MAX = 10_000
-"""The largest number that a count is compared with."""
+"""The maximum number that a count is compared with."""
 
 MIN_AGE_RATIO = 256
-"""A lower bound on the age of events is at most so many times as long as the rest of the window."""
+"""A minimum age of events is at most this many times as long as the rest of the window."""
 
 
 OPERANDS_MIN, OPERANDS_MAX = 2, 64
-"""The bounds on the number of operands of a sum or a product."""
+"""The minimum and maximum number of operands of a sum or a product."""
 
 
 class Operand(Enum):
-    """The constants that an operator of a leaf takes, in the words of error messages."""
+    """The constants that an operator of a leaf accepts, in the words of error messages."""
 
     VALUE = "a string, a number, a boolean, or an array of strings or of numbers"
     SCALAR = "a string, a number or a boolean"
@@ -33,9 +35,9 @@ class Operator(NamedTuple):
     """An operator between a fact and a constant and, for some, between two facts."""
 
     name: str
-    """In JSON, and in `Leaf.op` and `Ref.op`."""
+    """The name in JSON, and in `Leaf.op` and `Ref.op`."""
     text: str
-    """In the text language; its canonical spelling."""
+    """The canonical spelling in the text language."""
     terminal: str
     """The grammar's terminal with which it begins."""
     operand: Operand
@@ -43,8 +45,8 @@ class Operator(NamedTuple):
 
 
 OPERATORS = {
-    operator.name: operator
-    for operator in (
+    one.name: one
+    for one in (
         Operator("eq", "==", "EQUAL", Operand.VALUE, compares_facts=True),
         Operator("neq", "!=", "UNEQUAL", Operand.VALUE, compares_facts=True),
         Operator("in", "in", "IN", Operand.ARRAY, compares_facts=True),
@@ -54,12 +56,25 @@ OPERATORS = {
         Operator("between", "between", "BETWEEN", Operand.RANGE),
     )
 }
-"""The operators, by their names in JSON."""
+"""The operators by their names in JSON."""
 
 INEQUALITIES = {">": "ABOVE", ">=": "AT_LEAST", "<": "BELOW", "<=": "AT_MOST"}
-"""The operators that only the text language has, and their terminals.
+"""The operators that exist only in the text language, and their terminals.
 
 Each abbreviates a `between` with an open end; `>` and `<` add a `neq`."""
 
 COMPARISONS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<=", "eq": "==", "neq": "!="}
 """The operators of aggregates: their names in JSON, and their texts."""
+
+COMPARED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "gt": operator.gt,
+    "gte": operator.ge,
+    "lt": operator.lt,
+    "lte": operator.le,
+    "eq": operator.eq,
+    "neq": operator.ne,
+}
+"""The functions of these operators, for two values of one type."""
+
+MIRRORED: Final = {"gt": "lt", "gte": "lte", "lt": "gt", "lte": "gte", "eq": "eq", "neq": "neq"}
+"""The operators that are true for swapped operands."""

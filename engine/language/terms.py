@@ -1,4 +1,4 @@
-"""The Term types: what `compare` compares. A closed union; a term has a value at an event, or is missing."""
+"""The Term types, a closed union: the sides of `compare`. At an event, a term has a value or is missing."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class Mul(TermNode):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sub(TermNode):
-    """The first of two terms less the second."""
+    """The first of two terms minus the second."""
 
     operands: tuple["Term", "Term"]
 
@@ -105,8 +105,8 @@ class Age(TermNode):
 class AggregateTerm(TermNode):
     """The base of the five terms computed over the events no older than a window.
 
-    Without a window, all events so far count. The current event counts unless `earlier` is True. The document
-    has no `earlier` where it is None.
+    Without a window, all events so far count. The current event counts unless `earlier` is True. None means
+    that the document has no `earlier`.
     """
 
     __slots__ = ()
@@ -115,7 +115,7 @@ class AggregateTerm(TermNode):
 
     @property
     def window_us(self) -> int | None:
-        """The window in whole microseconds, or None without a window."""
+        """The window in whole microseconds; None without a window."""
         return None if self.window_secs is None else microseconds(self.window_secs, 1_000_000)
 
 
@@ -208,7 +208,7 @@ def terms_in(term: Term) -> Iterator[Term]:
 def looks_back(term: Term) -> bool:
     """Return whether the value of a term depends on other events than the current one.
 
-    Such a term is refused (1301) inside `some`, which asks about the elements of one event.
+    Such a term is refused (1301) inside `some`, which concerns the elements of one event.
     """
     return any(is_past(type(each)) for each in terms_in(term))
 

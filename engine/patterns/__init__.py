@@ -1,1 +1,1 @@
-"""Regular expressions from untrusted callers: bounds on their cost, and searches for many at once."""
+"""Regular expressions of untrusted callers: limits on their cost, and searches for many at once."""

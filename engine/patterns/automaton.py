@@ -1,9 +1,9 @@
 """Counts the states of an expression's automaton, up to the number from which it explodes.
 
-This is the determinized automaton of Glushkov (1961). It has one place for each character once repetitions
-are written out. A state is the set of places that partial matches have reached. Sets are the bits of
-integers. Most places lead only to the next one, which is a shift, as in Navarro and Raffinot, "Fast and
-Simple Character Classes and Bounded Gaps Pattern Matching" (2003).
+This is the determinized Glushkov automaton (1961). It has one place for each character once repetitions are
+written out. A state is the set of places that partial matches have reached. Sets are bits of integers. Most
+places lead only to the next one, which is a shift, as in Navarro and Raffinot, "Fast and Simple Character
+Classes and Bounded Gaps Pattern Matching" (2003).
 """
 
 from typing import Final, NamedTuple, assert_never
@@ -12,27 +12,27 @@ from engine.patterns.syntax.characters import POINT_MAX, Ranges, folded, merged
 from engine.patterns.syntax.tree import Assertion, Choice, Class, Opaque, Repeat, Sequence, Text, Tree
 
 STATES_MAX: Final = 400
-"""An expression with at most this many states, plus one for each place, is harmless: they fit into the memory
-that RE2 has for it."""
+"""An expression with at most this many states, plus one for each place, is harmless: they fit into RE2's
+memory for it."""
 
 STEPS_MAX: Final = 10_000
-"""The most steps of counting, about 5 ms. An expression that takes more counts as exploding."""
+"""The maximum number of counting steps, about 5 ms. An expression that takes more counts as exploding."""
 
 _LETTERS_A_STEP: Final = 8
 _END: Final = 1
-"""The set of the first place, which stands for a complete match."""
+"""The set with only the first place, which stands for a complete match."""
 
 
 class Counted(NamedTuple):
     """Whether an expression explodes, and the number of steps to decide it."""
 
     explodes: bool
-    """Whether some text may make RE2 build a state for nearly each of its bytes."""
+    """Whether a text can make RE2 build a state for nearly each of its bytes."""
     steps: int
 
 
 def counted(tree: Tree) -> Counted:
-    """Count the states of a search for an expression that ignores the order of preference."""
+    """Count the states of a search that disregards the order of preference."""
     automaton = _Automaton()
     try:
         explodes = automaton.explodes(tree)
@@ -89,7 +89,7 @@ class _Automaton:
         return len(known) > states_max
 
     def _build(self, tree: Tree, after: int, *, repeated: bool) -> int:
-        """Add the places of a tree that `after` follows, and give its first places."""
+        """Add the places of a tree that is followed by `after`. Return its first places."""
         match tree:
             case Text(text, fold):
                 for letter in reversed(text):
@@ -120,7 +120,7 @@ class _Automaton:
                 assert_never(tree)
 
     def _repeated(self, tree: Repeat, after: int) -> int:
-        """Write out the copies as RE2 does: each optional copy is nested in the one before it."""
+        """Write out the copies like RE2: each optional copy is nested in the previous one."""
         end, least = after, tree.least
         if tree.most is None:
             start = len(self._following)
@@ -145,7 +145,7 @@ class _Automaton:
         return 1 << (len(self._following) - 1)
 
     def _letters(self) -> list[int]:
-        """Return the places that accept a letter, for each class of letters that it distinguishes."""
+        """Return the set of places that accept a letter, for each class of letters."""
         alike: dict[Ranges, int] = {}
         for place, ranges in enumerate(self._ranges):
             alike[ranges] = alike.get(ranges, 0) | 1 << place
@@ -171,7 +171,7 @@ class _Automaton:
 
 
 def _is_anchored(tree: Tree) -> bool:
-    """Return whether a match can begin only at the start of the text. Give False if in doubt."""
+    """Return whether a match can only begin at the start of the text. False if unknown."""
     match tree:
         case Assertion():
             return tree.text_start

@@ -9,14 +9,15 @@ from engine.patterns.limits import PatternLimits
 from engine.patterns.sets import WEIGHT_MAX, PatternSets
 
 SET_SEARCHES: Final = 50
-"""One pass over a text for a full set of literals counts as this many searches, as on a hostile text."""
+"""One pass over a text with a full set of literals counts as this many searches, its cost for hostile
+texts."""
 
 TRIED_SINGLY_MAX: Final = 32
-"""This many patterns are tried on a text one by one; then all are searched for together. This bounds what an
+"""This many patterns are tried on a text one by one; then all are searched for together. This limits what an
 event compiles, because a single literal is compiled when it is first tried by itself."""
 
 TRIED_EACH_MAX: Final = 3
-"""A search for all of so few patterns costs more than to try each."""
+"""Searching for all of so few patterns together takes longer than trying each."""
 
 WALKS_MAX: Final = 32
 """So many rules walk through an array; then all its texts are searched for all patterns, once."""
@@ -27,23 +28,23 @@ FOUND_MAX: Final = 1_000_000
 _CHARACTER_BYTES_MAX: Final = 4
 
 KEPT_CHARS_MAX: Final = 1_000
-"""What was found in longer texts is not kept: they seldom come again."""
+"""Results for longer texts are not cached, because these rarely recur."""
 KEPT_TEXTS_MAX: Final = 250
-"""For how many texts of a fact it is kept what was found in them, some hundred bytes for each."""
+"""The number of texts of a fact whose results are cached, some hundred bytes each."""
 
 
 class FactPatterns:
     """Tries each pattern at most once on a text, or not at all if a search for all patterns excludes it.
 
-    Texts are recognized by identity, because all rules see the same object during an event. What was found in
-    short ones is kept for later events, too.
+    Texts are recognized by identity, because all rules see the same object during an event. Results for short
+    texts are also cached for later events.
     """
 
     def __init__(self, limits: PatternLimits) -> None:
         self.untried = False
-        """Whether no pattern is tried at the current event."""
+        """Whether all patterns are skipped at the current event."""
         self.exploding_untried = False
-        """Whether exploding patterns are not tried at the current event."""
+        """Whether exploding patterns are skipped at the current event."""
         self.bytes_a_char = 0
         """An upper bound of `bytes_of` for each character of a text."""
         self.exploding = 0
@@ -60,9 +61,9 @@ class FactPatterns:
         """The size of the text in bytes, set by a search for all patterns."""
         self._verdicts: dict[str, bool] = {}
         self._possible: dict[str, bool] | None = None
-        """The patterns that may match the text, each with whether it surely does, after a search for all."""
+        """The patterns that may match the text, and whether each certainly does, after a search for all."""
         self._kept: dict[str, tuple[dict[str, bool], dict[str, bool], int]] = {}
-        """The same, the verdicts and the size, for texts that were searched before: values come again."""
+        """These, the verdicts and the size, for short texts that were searched before."""
         self._array: list[Any] | None = None
         """The array that was walked through last, if the fact is one of elements."""
         self._walks: float = 0
@@ -74,7 +75,7 @@ class FactPatterns:
         return len(self._counts)
 
     def add(self, pattern: str) -> None:
-        """Add a pattern, or count one more use of it."""
+        """Add a pattern, or count another use of it."""
         self._counts[pattern] = self._counts.get(pattern, 0) + 1
         if self._counts[pattern] == 1:
             compiled = self._compiled[pattern] = compile_pattern(pattern, self._limits)
@@ -95,11 +96,11 @@ class FactPatterns:
             self._switch_to(None)
 
     def compiled(self, pattern: str) -> CompiledPattern:
-        """Return the compiled form of any pattern, even of one that was not added."""
+        """Return the compiled form of any pattern, even one that was not added."""
         return self._compiled.get(pattern) or compile_pattern(pattern, self._limits)
 
     def compile_new(self) -> None:
-        """Compile the patterns that were added, so that no event has to."""
+        """Compile added patterns, so that no event has to."""
         self._sets.compile_new()
 
     # -- the cost of the patterns on a text -----------------------------------------------------------------
@@ -110,7 +111,7 @@ class FactPatterns:
             return 0
         passes = SET_SEARCHES * self._sets.weight * len(_encoded(text) or b"") // WEIGHT_MAX
         if passes > self._limits.pattern_event_bytes_max:
-            # Even the search for all patterns would pass the bound.
+            # The search for all patterns alone exceeds the bound.
             return passes
         return passes + sum(self._size for certain in self._search(text).values() if not certain)
 
@@ -201,7 +202,7 @@ class FactPatterns:
         return found
 
     def _search(self, text: str) -> dict[str, bool]:
-        """Return the patterns that may match the text, each with whether it surely does."""
+        """Return the patterns that may match the text, and whether each certainly does."""
         if text is not self._text:
             self._switch_to(text)
         if self._possible is None:
@@ -217,7 +218,7 @@ class FactPatterns:
         return self._possible
 
     def _switch_to(self, text: str | None) -> None:
-        """Go on to another text. Without one, the patterns have changed."""
+        """Switch to another text. None means that the patterns have changed."""
         self._text = text
         if text is None:
             self._kept.clear()
@@ -232,7 +233,7 @@ class FactPatterns:
 
 
 def _encoded(text: str) -> bytes | None:
-    """Return a text as UTF-8, or None if it has an unpaired surrogate, in which case nothing matches."""
+    """Return a text as UTF-8; None if it has an unpaired surrogate, so that nothing matches."""
     try:
         return text.encode()
     except UnicodeEncodeError:

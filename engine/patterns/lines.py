@@ -1,4 +1,4 @@
-"""Searches long texts line by line, and keeps what was found in each line: log records repeat most of theirs.
+"""Searches long texts line by line, and caches the results for each line, because most lines of logs recur.
 
 An event of PowerShell, for example, repeats the command line of its process in each of thousands of texts.
 """
@@ -17,30 +17,30 @@ LONG_BYTES_MIN: Final = 512
 
 LINES_MAX: Final = 128
 LINE_BYTES_MIN: Final = 16
-"""Texts of more lines, or of shorter ones on average, are searched as a whole: to search a line takes a
-microsecond however short it is."""
+"""Texts with more lines, or with shorter lines on average, are searched as a whole: searching a line takes a
+microsecond, however short it is."""
 
 KEPT_BYTES_MAX: Final = 128 * 1024
 KEPT_LINE_BYTES: Final = 150
-"""Of how many bytes lines are kept, up to twice, and what each line counts besides its own."""
+"""The size of the cached lines, which may reach twice this, and the size of each line besides its bytes."""
 
 _NEWLINE: Final = ord("\n")
 _MULTILINE: Final = re.compile(r"\(\?[a-zA-Z-]*m")
 
 
 class Line(Enum):
-    """The lines of a text of which one has each match of an expression."""
+    """The lines of a text that can contain a whole match of an expression."""
 
     ANY = "any"
     FIRST = "first"
     LAST = "last"
     NONE = "none"
-    """No line needs to have it: a match may go across lines."""
+    """No line: a match may span several lines."""
 
 
 def line_of(pattern: str, tree: Tree | None) -> Line:
-    """Return in which lines each match of an expression is, and is found there by itself."""
-    # With this flag, what stands for the ends of a text also matches at those of its lines.
+    """Return which lines contain the matches of an expression, so that these can be searched separately."""
+    # With this flag, the anchors of a text also match at those of its lines.
     if tree is None or _MULTILINE.search(pattern):
         return Line.NONE
     parts = tree.parts if isinstance(tree, Sequence) else (tree,)
@@ -57,7 +57,7 @@ def line_of_literals(written: str | None) -> Line:
 
 
 def _is_inside(tree: Tree) -> bool:
-    """Return whether each match is inside a line, and is one in that line alone, too."""
+    """Return whether each match is inside a line, and is also a match in that line alone."""
     match tree:
         case Text():
             return "\n" not in tree.text
@@ -68,23 +68,23 @@ def _is_inside(tree: Tree) -> bool:
         case Repeat():
             return _is_inside(tree.part)
         case _:
-            # An assertion may see what is not in the line; what Opaque matches is not known.
+            # An assertion may see text outside the line; the characters of Opaque are unknown.
             return False
 
 
 class KeptLines(Generic[T]):
-    """What was found in lines, each with the lines in which it counts."""
+    """A cache of the results for lines, each with the lines in which it counts."""
 
     def __init__(self) -> None:
         self._kept: dict[bytes, list[tuple[T, Line]]] = {}
         self._older: dict[bytes, list[tuple[T, Line]]] = {}
-        """What is forgotten next, unless it comes again."""
+        """The lines to be dropped next, unless they recur."""
         self._bytes = 0
 
     def found(self, text: bytes, search: Callable[[bytes], list[tuple[T, Line]]]) -> list[T] | None:
-        """Return what is found in the lines of a text, perhaps repeatedly, by a search of those not kept.
+        """Return the results for the lines of a text, perhaps with repetitions. Search uncached lines.
 
-        None if the text is short or has too many lines, and is to be searched as a whole.
+        None if the text is short or has too many lines, and must be searched as a whole.
         """
         if len(text) < LONG_BYTES_MIN:
             return None
@@ -107,7 +107,7 @@ class KeptLines(Generic[T]):
         ]
 
     def forget(self) -> None:
-        """Forget all lines: others are searched for from now on."""
+        """Clear the cache, because the expressions have changed."""
         self._kept.clear()
         self._older = {}
         self._bytes = 0

@@ -1,4 +1,4 @@
-"""The named groups of a regular expression in a line of text, found by RE2 in linear time."""
+"""Finds the named groups of a regular expression in a line of text, with RE2, in linear time."""
 
 import re
 from collections import Counter
@@ -26,11 +26,11 @@ class NamedGroups:
         except UnicodeEncodeError:
             raise PatternError("it is no Unicode text") from None
         except re2.error as error:
-            # RE2 gives its message in bytes.
+            # RE2's message is in bytes.
             raise PatternError(error.args[0].decode("utf-8", "replace") + _WITHOUT) from None
         twice = [name for name, times in Counter(_NAMES.findall(pattern)).items() if times > 1]
         if twice:
-            # RE2 would give only the first of them.
+            # RE2 would return only the first of them.
             raise PatternError(f"two groups are named {twice[0]}")
         numbers: dict[bytes, int] = compiled.groupindex
         self._search = compiled.search
@@ -39,7 +39,7 @@ class NamedGroups:
         """The names of the groups in order."""
 
     def found_in(self, text: str) -> list[str] | None:
-        """Return what each group matched, an empty text if nothing; None if the expression does not match."""
+        """Return the match of each group, empty if it matched nothing; None if there is no match."""
         found = self._search(text.encode("utf-8", "replace"))
         if found is None:
             return None

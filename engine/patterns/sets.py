@@ -1,6 +1,6 @@
 """Searches for many expressions together, in few passes over a text.
 
-An automaton for a thousand literals has no more states than they have characters. One for a thousand
+An automaton for a thousand literals has at most as many states as they have characters. One for a thousand
 expressions such as `a.*b` has more than fit into any memory. So RE2's sets contain only literals and simple
 expressions. Any other expression is represented by a literal that each of its matches contains (`appdata` for
 `users.[^.]+.appdata`), and is tried only on texts with this literal. An expression without such a literal is
@@ -14,19 +14,20 @@ from engine.patterns.compiled_pattern import compiled_set
 from engine.patterns.lines import KeptLines, Line
 
 WEIGHT_MAX: Final = 18_000
-"""The most bytes of literals in one set, which compiles in about 6 ms. Ignoring case adds half the weight."""
+"""The maximum size of the literals in a set, which compiles in about 6 ms. Ignoring case adds half the
+weight."""
 
 LONE_WEIGHT_MIN: Final = 2_000
-"""An expression of at least this weight is in no set: it is tried by itself on every text."""
+"""An expression of at least this weight is in no set, but tried by itself on every text."""
 
 RECENT_WEIGHT_MAX: Final = 800
-"""A set up to this weight is compiled anew for each expression that is added, in about 0.2 ms."""
+"""A set up to this weight is compiled anew for each added expression, in about 0.2 ms."""
 
 GROWTH: Final = 4
 """A set is merged with newer ones when they reach a quarter of its weight, so recompilation is rare."""
 
 MERGED_AFTER_BYTES: Final = 1 << 20
-"""After searches of so many bytes, some milliseconds, two light sets are merged, which takes as long."""
+"""After searching this many bytes, in some milliseconds, two light sets are merged, which takes as long."""
 
 SET_MEMORY_BYTES_MAX: Final = 16 * 1024 * 1024
 """RE2's memory for one set. RE2 takes memory as texts need it, and clears its states when it is used up."""
@@ -36,32 +37,32 @@ class PatternSets:
     """Finds the expressions that may match a text.
 
     `compile_new` compiles new expressions into small sets, and merges these into larger ones. If it is called
-    after each change, it takes a fraction of a millisecond on average, and a search compiles nothing, except
-    that many searches are worth fewer and heavier sets.
+    after each change, it takes a fraction of a millisecond on average, and searches compile nothing, except
+    that after many searches, light sets are merged.
     """
 
     def __init__(self, memory_bytes_max: int = SET_MEMORY_BYTES_MAX) -> None:
         self._memory_bytes_max = memory_bytes_max
         self._entries: dict[str, _Entry] = {}
-        """All expressions, and those that were removed but are still in a set."""
+        """All expressions, and removed ones that are still in a set."""
         self._new: dict[str, _Entry] = {}
         self._sets: list[_Set] = []
         """The sets by weight, the lightest last."""
         self._inside: list[_Set] = []
         self._across: list[_Set] = []
-        """Those of expressions that can be searched for line by line, and the others."""
+        """The sets of expressions that can be searched for line by line, and the others."""
         self._alone: dict[str, _Entry] = {}
         self.weight = 0
-        """The weight of the expressions in sets. It does not depend on the history of changes."""
+        """The weight of the expressions in sets, which does not depend on the history of changes."""
         self._lines: KeptLines[_Entry] = KeptLines()
         self._searched_bytes = 0
-        """Since sets were last compiled."""
+        """The bytes searched since sets were last compiled."""
 
     def add(self, pattern: str, asked_for: str | None, line: Line, *, is_whole: bool) -> None:
         """Add a new expression.
 
-        It matches only if `asked_for` does, which may be None, and can be searched for in these lines. If
-        `is_whole`, it then surely matches.
+        It matches only if `asked_for` does, which may be None, and which can be searched for in these lines.
+        With `is_whole`, it matches if and only if `asked_for` does.
         """
         self._lines.forget()
         entry = self._entries.get(pattern)
@@ -69,7 +70,7 @@ class PatternSets:
             entry = self._entries[pattern] = _Entry(pattern, asked_for, line, is_whole=is_whole)
             (self._alone if entry.is_alone else self._new)[pattern] = entry
         else:
-            assert entry.home is not None, "an expression outside of sets is forgotten when it is removed"
+            assert entry.home is not None, "expressions outside of sets are dropped when they are removed"
             entry.is_removed = False
             entry.home.removed_weight -= entry.weight
         self.weight += 0 if entry.is_alone else entry.weight
@@ -102,7 +103,7 @@ class PatternSets:
         )
 
     def candidates(self, text: bytes) -> dict[str, bool]:
-        """Return the expressions that may match the text, each with whether it surely does.
+        """Return the expressions that may match the text, and whether each certainly does.
 
         Their order depends on earlier calls.
         """
@@ -121,7 +122,7 @@ class PatternSets:
         return [(entry, entry.line) for one in self._inside for entry in one.matched(line)]
 
     def _merge_lightest(self) -> None:
-        """Merge two light sets if the result is not too heavy."""
+        """Merge two light sets, unless the result would be too heavy."""
         for alike in (self._inside, self._across):
             light = alike[-2:]
             if len(light) > 1 and sum(one.weight for one in light) <= WEIGHT_MAX:
@@ -138,7 +139,7 @@ class PatternSets:
         self._across = [one for one in self._sets if not one.is_inside]
 
     def _merged(self, sets: list["_Set"], gathered: list["_Entry"]) -> list["_Set"]:
-        """Return sets with new expressions, together with those of the sets that they outgrow."""
+        """Return sets with new expressions, which absorb sets that they outgrow."""
         left = list(sets)
         weight = sum(entry.weight for entry in gathered)
         while gathered and left and left[-1].mergeable(weight):
@@ -147,7 +148,7 @@ class PatternSets:
         return left + [_Set(part, self._memory_bytes_max) for part in _parts(gathered)]
 
     def _emptied(self, one: "_Set") -> Iterator["_Entry"]:
-        """Yield the remaining entries of a set that is dissolved, and forget those that were removed."""
+        """Yield the remaining entries of a set that is dissolved, and drop removed ones."""
         for entry in one.entries:
             entry.home = None
             if entry.is_removed:
@@ -180,7 +181,7 @@ class _Set:
         self.weight = sum(entry.weight for entry in entries)
         self.removed_weight = 0
         self.is_inside = entries[0].line is not Line.NONE
-        """Whether its expressions, which are alike in this, can be searched for line by line."""
+        """Whether its expressions can be searched for line by line, which is the same for all."""
         self._match = compiled_set([entry.asked_for for entry in entries], memory_bytes_max)
         assert self._match is not None, "no set is too heavy for its memory"
         for entry in entries:

@@ -1,4 +1,4 @@
-"""Patterns that Python's own methods of texts decide exactly: literals, anywhere or at an end of a text."""
+"""Patterns that methods of `str` decide exactly: literals, anywhere or at one end of a text."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -15,14 +15,14 @@ _ANY_TEXT: Final = Repeat(Class(((0, POINT_MAX),)), 0, None)
 
 
 class Literal(NamedTuple):
-    """A text that a pattern looks for."""
+    """A text that a pattern searches for."""
 
     text: str
     at_start: bool
     at_end: bool
 
     def code(self, text: str, wanted: str) -> str:
-        """Return the expression for whether it is in a text, by the names of the two."""
+        """Return the expression for whether a text contains it, given the names of the two."""
         if self.at_start and self.at_end:
             return f"{text} == {wanted}"
         if self.at_start or self.at_end:
@@ -30,7 +30,7 @@ class Literal(NamedTuple):
         return f"{wanted} in {text}"
 
     def test(self, fits: Callable[[str], bool]) -> Callable[[str], bool]:
-        """Return the function that tells whether it is in a text which also passes another test."""
+        """Return a function that tests whether a text contains it and also passes another test."""
         wanted = self.text
         if self.at_start and self.at_end:
             return lambda text: text == wanted and fits(text)
@@ -43,16 +43,16 @@ class Literal(NamedTuple):
 
 @lru_cache(KEPT_MAX)
 def literal_of(pattern: str) -> Literal | None:
-    """Return what a pattern looks for if that is one literal, in this letter case; None for any other."""
+    """Return the literal that a case-sensitive pattern searches for; None for any other pattern."""
     rest = pattern.removeprefix(_DOT_ALL)
     return None if "(?" in rest else _literal(read(pattern))
 
 
 def folded_literal_of(pattern: str, tree: Tree | None) -> Literal | None:
-    """Return the same for a literal of ASCII characters without regard to case, in lower case.
+    """Return the literal of ASCII characters, in lower case, that a case-insensitive pattern searches for.
 
-    It is in a text of ASCII characters if it is in its lower case. In other texts, RE2 also takes U+017F for
-    an "s" and U+212A for a "k".
+    An ASCII text contains it if its lower case does. In other texts, RE2 also accepts U+017F for an "s" and
+    U+212A for a "k".
     """
     flags = next((flags for flags in _FOLDED if pattern.startswith(flags)), None)
     if flags is None or not pattern.isascii() or "(?" in pattern[len(flags) :]:
@@ -62,11 +62,11 @@ def folded_literal_of(pattern: str, tree: Tree | None) -> Literal | None:
 
 
 def _literal(tree: Tree | None) -> Literal | None:
-    """Return the literal if the tree is one, with anchors, or with `.*` at an end."""
+    """Return the literal of a tree, which may have anchors, or `.*` at its ends."""
     parts: list[Tree | None] = [*tree.parts] if isinstance(tree, Sequence) else [tree]
     at_start = _taken(parts, 0, Assertion(text_start=True, word=False))
     at_end = _taken(parts, -1, Assertion(text_start=False, word=False))
-    # What any text can come before may begin anywhere.
+    # After a prefix of any text, the literal may begin anywhere.
     while _taken(parts, 0, _ANY_TEXT):
         at_start = False
     while _taken(parts, -1, _ANY_TEXT):
@@ -81,7 +81,7 @@ def _literal(tree: Tree | None) -> Literal | None:
 
 
 def _taken(parts: list[Tree | None], place: int, part: Tree) -> bool:
-    """Remove a part from an end, and tell whether it was there."""
+    """Remove a part from an end, if it is there. Return whether it was."""
     is_there = bool(parts) and parts[place] == part
     if is_there:
         del parts[place]

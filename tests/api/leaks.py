@@ -71,7 +71,7 @@ class Held(NamedTuple):
     waiting_bytes: int
 
     def within(self, other: "Held") -> bool:
-        """Tell whether nothing is held that was not in the other."""
+        """Return whether nothing is held that was not in the other."""
         return all(mine <= theirs for mine, theirs in zip(self, other, strict=True))
 
 
@@ -105,7 +105,7 @@ class World:
         )
 
     async def at_rest(self) -> Held:
-        """Give what is held where nobody calls; the backend itself has a short task now and then."""
+        """Return what is held where nobody calls; the backend itself has a short task now and then."""
         found = []
         for _ in range(20):
             found.append(self.held())
@@ -128,7 +128,7 @@ class World:
 async def world(
     folder: Path, *, limit: ConnectionLimit | None = None, patient: bool = False, **chosen: Any
 ) -> AsyncIterator[World]:
-    """Give a service with settings of one's own choice. If `patient`, only HTTP has its deadline."""
+    """Yield a service with the given settings. If `patient`, only HTTP has its deadline."""
     # A request may be slow because of what else this machine does.
     settings = Settings(data=folder, bootstrap_token=BOOTSTRAP, **{"slow_request_ms": 0} | chosen)
     runtime = settings.runtime_settings()

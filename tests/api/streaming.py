@@ -11,7 +11,7 @@ NDJSON = "Content-Type: application/x-ndjson"
 
 
 def line(timestamp_ms: float = 0, context: object = None, **fields: object) -> bytes:
-    """Give an evaluate body as a line."""
+    """Return an evaluate body as a line."""
     document: dict[str, object] = {"event": {"fields": fields, "timestamp_ms": timestamp_ms}}
     if context is not None:
         document["context"] = context
@@ -36,7 +36,7 @@ class Streaming:
         return await self.connection.receive()
 
     async def next(self) -> Any:
-        """Give the next line of the reply; None where there is no more."""
+        """Return the next line of the reply; None where there is no more."""
         async with asyncio.timeout(20):
             while b"\n" not in self._came:
                 size = int(await self.connection.reader.readuntil(b"\r\n"), 16)
@@ -47,7 +47,7 @@ class Streaming:
         return json.loads(first)
 
     async def rest(self) -> list[Any]:
-        """Give all lines that are still to come."""
+        """Return all lines that are still to come."""
         found = []
         while (one := await self.next()) is not None:
             found.append(one)

@@ -96,7 +96,7 @@ class Wire:
             await connection.close()
 
     async def comes_to_rest(self) -> bool:
-        """Tell whether, once its callers have gone, no task is left that was not there before them."""
+        """Return whether, once its callers have gone, no task is left that was not there before them."""
         await self.hang_up()
         with suppress(TimeoutError):
             async with asyncio.timeout(END_WITHIN_S):
@@ -148,7 +148,7 @@ def request(
     headers: tuple[str, ...] = (),
     length: bool = True,
 ) -> bytes:
-    """Give a request as bytes."""
+    """Return a request as bytes."""
     lines = [f"{method} {path} HTTP/1.1", "Host: localhost", *headers]
     if method == "POST" and not any(line.lower().startswith("content-type") for line in headers):
         lines.append("Content-Type: application/json")
@@ -160,5 +160,5 @@ def request(
 
 
 def chunked(*chunks: bytes) -> bytes:
-    """Give a body in chunks."""
+    """Return a body in chunks."""
     return b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"

@@ -1,4 +1,4 @@
-"""Measures the engine beside its peers and what one would write by hand, and the service over HTTP.
+"""Measures the engine beside its peers and handwritten code, and the service over HTTP.
 
     python -m tests.bench                     every case
     python -m tests.bench stateless           one case
@@ -48,7 +48,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
 
 
 def main(given: Sequence[str], recorded: Path = RECORDED, root: Path = ROOT) -> int:
-    """Measure, print, and give the exit status."""
+    """Measure, print, and return the exit status."""
     options = arguments(given)
     if options.table:
         order = list(CASES)
@@ -81,7 +81,7 @@ def main(given: Sequence[str], recorded: Path = RECORDED, root: Path = ROOT) -> 
 
 
 def check(results: Results, entries: Mapping[str, Entry], watch: Watch, *, whole: bool) -> int:
-    """Say what is worse than recorded, and give 1 where anything is.
+    """Print what is worse than recorded, and return 1 if anything is.
 
     Where cases were measured `whole`, a recorded row that was not measured is worse, too.
     """

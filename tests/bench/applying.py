@@ -76,7 +76,7 @@ def applied(service: Served, path: Path, *options: str) -> tuple[float, dict[str
 
 
 def main() -> None:
-    """Apply, and print what each took."""
+    """Apply, and print the time of each."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench.applying", description=__doc__.splitlines()[0]
     )

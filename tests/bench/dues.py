@@ -1,4 +1,4 @@
-"""How callers fare while thousands of detectors are due at once: `python -m tests.bench.dues [N [S]]`.
+"""How long callers wait while thousands of detectors are due at once: `python -m tests.bench.dues [N [S]]`.
 
 All of the runtime is in one process, without Ray, so the callers share its processor with the work that they
 are compared beside. A detector of theirs is asked every 5 ms, before the others are due and while they are
@@ -34,7 +34,7 @@ QUIET_S: Final = 5.0
 PAUSE_S: Final = 0.005
 MADE_AT_ONCE: Final = 16
 MADE_IN_S: Final = 0.08
-"""How long it takes at most to make a detector."""
+"""The longest time to create a detector."""
 
 
 async def event(backend: Backend, detector: str, timestamp_ms: float) -> None:
@@ -63,7 +63,7 @@ def shown(name: str, took_ms: list[float]) -> None:
 
 
 async def measure(detectors: int, made_in_s: float) -> None:
-    """Make them, wait until they are due, and print."""
+    """Create them, wait until they are due, and print."""
     with tempfile.TemporaryDirectory() as folder:
         async with local_service(Path(folder), passivate_after_s=0.1, tick_s=1.0) as service:
             backend = service.backend
@@ -97,7 +97,7 @@ async def measure(detectors: int, made_in_s: float) -> None:
 
 
 async def made(data: Path, number: int, threads: WorkerThreads) -> DetectorThread:
-    """Give an active detector of a worker."""
+    """Return an active detector of a worker."""
     name = f"{number:032x}"
     empty = detector_snapshot.empty_snapshot()
     create_folder(data / "detectors" / name, empty, version=detector_snapshot.SNAPSHOT_VERSION)
@@ -107,7 +107,7 @@ async def made(data: Path, number: int, threads: WorkerThreads) -> DetectorThrea
 
 
 async def asked_of(detector: DetectorThread, until: Callable[[], bool]) -> list[float]:
-    """Do as `asked`, of a detector of a worker."""
+    """Do as `asked`, with a detector of a worker."""
     took_ms = []
     body = {"event": {"fields": {"host": "a", "beat": 1}, "timestamp_ms": 0}}
     while not until():
@@ -119,7 +119,7 @@ async def asked_of(detector: DetectorThread, until: Callable[[], bool]) -> list[
 
 
 async def measure_keys(keys: int) -> None:
-    """Have many keys of one detector be due at one tick, and print."""
+    """Let many keys of one detector be due at one tick, and print."""
     with tempfile.TemporaryDirectory() as folder:
         threads = WorkerThreads(2)
         large, own = [await made(Path(folder), number, threads) for number in range(2)]

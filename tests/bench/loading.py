@@ -1,4 +1,4 @@
-"""What large stored relations cost: to load one over HTTP, and an event that is looked up in it.
+"""The costs of large stored relations: loading one over HTTP, and an event that is looked up in it.
 
     python -m tests.bench.loading              a million tuples of two short texts, and 10 beside 200 000
     python -m tests.bench.loading --tuples N   loads N
@@ -33,7 +33,7 @@ CONDITIONS: Final = {
 
 
 def main() -> None:
-    """Load, and evaluate; print what it took."""
+    """Load and evaluate; print the costs."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench.loading", description=__doc__.splitlines()[0]
     )
@@ -76,7 +76,7 @@ def load(count: int) -> None:
 
 
 def events(condition: str) -> tuple[list[float], float]:
-    """Return what an event costs with many tuples by what it costs with few, and in us with many."""
+    """Return an event's cost with many tuples relative to few, and in us with many."""
     detectors = []
     for count in (FEW, MANY):
         detector = Detector()

@@ -58,7 +58,7 @@ class Callers:
             self._free.put_nowait(await asyncio.open_connection(host, int(port)))
 
     async def post(self, path: str, document: object) -> Envelope:
-        """Send a request once a connection is free, and give the reply."""
+        """Send a request once a connection is free, and return the reply."""
         body = msgspec.json.encode(document)
         head = (
             f"POST {path} HTTP/1.1\r\nHost: service\r\nAuthorization: Bearer {self._token}\r\n"
@@ -73,7 +73,7 @@ class Callers:
         return _decoder.decode(reply)
 
     async def create(self, count: int) -> list[str]:
-        """Make detectors, and give their ids."""
+        """Create detectors, and return their ids."""
 
         async def one(number: int) -> str:
             reply = await self.post("/api/detectors", {"name": f"detector {number}"})
@@ -117,7 +117,7 @@ async def load(callers: Callers, ids: Sequence[str], seconds: float) -> list[flo
 
 
 async def busy(running: Served) -> None:
-    """Make detectors, keep them busy, and print what that takes."""
+    """Create detectors, keep them busy, and print the costs."""
     callers, front = Callers(running), running.process.pid
     await callers.open()
     while not (spares := workers_of(front)):  # noqa: ASYNC110 -- no event tells of it

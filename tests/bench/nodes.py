@@ -48,7 +48,7 @@ COLUMNS: Final = ("front end", "worker", "directory", "Ray")
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Callers that send through all services, each one request after the other."""
+    """Callers that send through all services, each one request after another."""
 
     services: Sequence[Served]
     ids: Sequence[str]
@@ -56,7 +56,7 @@ class Load:
     connections: int
 
     async def run(self, events: int, seconds: float) -> int:
-        """Send requests of this many events for some seconds; give the number of events answered."""
+        """Send requests of this many events for some seconds; return the number of events answered."""
         each = [Callers(one, self.connections // len(self.services)) for one in self.services]
         for callers in each:
             await callers.open()
@@ -79,7 +79,7 @@ class Load:
 
 
 def request(events: int) -> tuple[object, str]:
-    """Give the body of a request with this many events, and the end of its path."""
+    """Return the body of a request with this many events, and the end of its path."""
     made = [
         {
             "fields": {"user": f"u{number % 50}", "failed": number % 7 == 0},
@@ -101,7 +101,7 @@ def await_starts(roots: Sequence[int]) -> None:
 
 
 def measure(what: str, roots: Sequence[int], load: Load, events: int) -> None:
-    """Print the rate, and the CPU time of each part for an event."""
+    """Print the rate, and each part's CPU time per event."""
     asyncio.run(load.run(events, SECONDS / 4))
     await_starts(roots)
     before_s, began_s = cpu_by_kind_s(*roots), time.perf_counter()
@@ -134,7 +134,7 @@ def on_nodes(nodes: int, folder: Path) -> None:
 
 
 def activations(folder: Path) -> None:
-    """Measure evaluations each of which activates a detector."""
+    """Measure evaluations, each of which activates a detector."""
     options = ("--max-resident", str(RESIDENT), "--spares", "1")
     with served(folder / "data", *options) as service:
         ids = detectors(service, ROTATING)
@@ -144,7 +144,7 @@ def activations(folder: Path) -> None:
 
 
 def detectors(service: Served, count: int) -> list[str]:
-    """Make detectors with a rule, and give their ids."""
+    """Create detectors with a rule, and return their ids."""
     ids = [service.call("POST", "/api/detectors", {"name": f"d{number}"})["id"] for number in range(count)]
     for one in ids:
         service.call("POST", f"/api/detectors/{one}/rules", {"name": "lately", "condition": RULE})

@@ -1,4 +1,4 @@
-"""How long a detector is away when a process of the service dies, and what memory its processes take.
+"""How long a detector is unavailable when a process of the service dies, and the memory of its processes.
 
     python -m tests.bench.recovery
 
@@ -23,7 +23,7 @@ from tests.service_process import Served, served
 
 TIMES: Final = 3
 STEADY: Final = 50
-"""Answers in a row after which the service counts as recovered."""
+"""The number of consecutive answers after which the service counts as recovered."""
 GIVE_UP_S: Final = 120
 _EVENT: Final = {"event": {"fields": {}, "timestamp_ms": 0}}
 _OPTIONS: Final = ("--front-ends", "2", "--spares", "2")
@@ -67,7 +67,7 @@ def kill(pid: int) -> Callable[[], None]:
 
 
 def share_bytes(pid: int) -> int:
-    """The memory of a process, shared pages by share."""
+    """The memory of a process, with its share of shared pages."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text("ascii").splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
 

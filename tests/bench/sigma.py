@@ -41,7 +41,7 @@ Events = list[tuple[dict[str, Any], float, None]]
 
 
 def main() -> None:
-    """Convert, add, evaluate, and print what each took."""
+    """Convert, add, evaluate, and print the time of each."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.sigma", description=__doc__.splitlines()[0])
     parser.add_argument("--http", action="store_true", help="evaluate over HTTP, too")
     options = parser.parse_args()
@@ -103,7 +103,7 @@ def looked_at(detector: Detector, events: Events) -> float:
 
 
 def over_http(conditions: list[Condition], parts: list[bytes], count: int) -> None:
-    """Evaluate the bodies at a service, and print the rate, and that by CPU of each of its processes."""
+    """Evaluate the bodies at a service; print the rate, and the rate per CPU time of each process."""
     with tempfile.TemporaryDirectory() as name, served(Path(name) / "data") as service:
         detector = service.call("POST", "/api/detectors", {"name": "windows"})["id"]
         rules = [{"name": str(place), "condition": format(one)} for place, one in enumerate(conditions)]

@@ -1,4 +1,4 @@
-"""What detectors, rules and keys take in memory: `python -m tests.bench.sizing`.
+"""The memory of detectors, rules and keys: `python -m tests.bench.sizing`.
 
 Each figure comes from a process of its own: the growth of its resident memory, divided by what it grew by.
 """

@@ -1,4 +1,4 @@
-"""Reads the portable vectors and plays them to a detector. README.md beside this file tells their format."""
+"""Reads the portable vectors and plays them to a detector. README.md beside this file has their format."""
 
 import json
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ Vector = dict[str, Any]
 
 
 TOLD = ("expect", "messages", "refused", "held_back", "by_time")
-"""The members of a step that say what is told."""
+"""The members of a step with expectations."""
 
 
 class Player(Protocol):
-    """A detector under test, which knows rules by ids of its own."""
+    """A detector under test, which identifies rules by ids of its own."""
 
     server_ms: float | None
 
@@ -27,7 +27,7 @@ class Player(Protocol):
     def edit(self, rule_id: str, changes: dict[str, Any]) -> None: ...
     def remove(self, rule_id: str) -> None: ...
     def relate(self, kind: str, name: str, given: dict[str, Any]) -> None:
-        """Put, amend or delete a stored relation."""
+        """Store, change or delete a relation."""
 
     def submit(self, event: dict[str, Any], sent: dict[str, Any] | None) -> dict[str, Any]:
         """Give `{"expect": names, "messages": codes}`, or `{"refused": code}`.
@@ -36,7 +36,7 @@ class Player(Protocol):
         """
 
     def tick(self, time_ms: float) -> dict[str, Any]:
-        """Give `{"by_time": firings}`, or `{"refused": code}`."""
+        """Return `{"by_time": firings}`, or `{"refused": code}`."""
 
 
 class EnginePlayer:
@@ -47,7 +47,7 @@ class EnginePlayer:
         self.detector = Detector(now_us=self.now_us)
 
     def now_us(self) -> int:
-        """Give the server's time; where a vector names none, no event is ahead of it."""
+        """Return the server's time. If a vector has none, no event is ahead of it."""
         return 10**30 if self.server_ms is None else round(self.server_ms * 1_000)
 
     def add(self, name: str, condition: str | dict[str, Any], **members: Any) -> str:
@@ -77,7 +77,7 @@ class EnginePlayer:
             return {"refused": refusal.code}
         finally:
             self.detector.fired_by_time = None
-        # The vectors count time from 1970, which is told as probably no milliseconds.
+        # The vectors count time from 1970, which the messages call probably not milliseconds.
         codes = [message.code for message in outcome.messages if message.code != 2007]
         return {
             "expect": [action["name"] for action in outcome.actions],
@@ -93,12 +93,12 @@ class EnginePlayer:
             return {"refused": refusal.code}
 
     def by_time(self, fired: list[FiredByTime]) -> list[Any]:
-        """Give the name of the rule, the time and the keys of each."""
+        """Return the name of the rule, the time and the keys of each firing."""
         return [[one.rule.name, one.time_us / 1_000, one.keys] for one in fired]
 
 
 class ReloadedPlayer(EnginePlayer):
-    """The engine, which lives each step in a new life."""
+    """The engine, which is saved and loaded at each step."""
 
     def submit(self, event: dict[str, Any], sent: dict[str, Any] | None) -> dict[str, Any]:
         self.reload()
@@ -109,7 +109,7 @@ class ReloadedPlayer(EnginePlayer):
         return super().tick(time_ms)
 
     def reload(self) -> None:
-        """Go on with what would have been kept."""
+        """Continue with the saved state."""
         version = Detector.STATE_VERSION
         self.detector = Detector.load(self.detector.dump(), version, now_us=self.now_us)
 
@@ -175,7 +175,7 @@ class ReferencePlayer:
     def by_time(
         self, rules: dict[str, Rule], events: list[Event], before: list[int], until_us: int
     ) -> list[Any]:
-        """Give what fires by time between the clock as it was and a time."""
+        """Return the firings by time between the previous clock and a time."""
         if not before:
             return []
         fired = firings(rules, events, self.detector.relations, before[0], until_us)
@@ -183,14 +183,14 @@ class ReferencePlayer:
 
 
 def read(folder: Path = Path(__file__).parent) -> Iterator[tuple[str, Vector]]:
-    """Give each vector with a name that tells its file and title."""
+    """Return each vector with a name that consists of its file and title."""
     for path in sorted(folder.glob("*.json")):
         for vector in json.loads(path.read_text(encoding="utf-8")):
             yield f"{path.stem}: {vector['title']}", vector
 
 
 def play(vector: Vector, player: Player) -> str | None:
-    """Give what went otherwise than the vector says, at its first such step, or None."""
+    """Describe the first step that differs from the vector; None if there is none."""
     ids: list[tuple[str, str]] = []
 
     def add(rule: dict[str, Any]) -> None:
@@ -210,7 +210,7 @@ def play(vector: Vector, player: Player) -> str | None:
                     player.tick(step["tick"]) if is_tick else player.submit(step["event"], step.get("vars"))
                 )
                 wanted = {key: step[key] for key in TOLD if key in step}
-                # The reference has no messages: what a player does not speak of is not compared.
+                # The reference has no messages: only members that a player returns are compared.
                 differs = [key for key in wanted if wanted[key] != given.get(key, wanted[key])]
                 if differs or ("refused" in given) != ("refused" in wanted):
                     return f"step {number}, {json.dumps(step)}: {given}"

@@ -1,4 +1,4 @@
-"""Runs every kind of crash, longer than the tests do, and prints what was tried as a Markdown table.
+"""Runs every kind of crash, longer than the tests do, and prints the results as a Markdown table.
 
     python -m tests.crash [SECONDS]
 

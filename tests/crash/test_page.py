@@ -1,4 +1,4 @@
-"""The page has the rows that the command prints, and the defects that are planted now."""
+"""The page has the rows that the command prints, and the present planted defects."""
 
 import re
 from pathlib import Path

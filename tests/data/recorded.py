@@ -1,4 +1,4 @@
-"""Recorded events, and the events before each of them. Plain search looks through these."""
+"""Recorded events, and the events before each of them, for plain search."""
 
 import gzip
 import json
@@ -15,7 +15,7 @@ MINUTE_US = 60_000_000
 
 
 def read(path: Path, time_field: str) -> list[Event]:
-    """The events of a gzipped recording, each with its time in microseconds under `TIME`."""
+    """Return the events of a gzipped recording, each with its time in microseconds under `TIME`."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         events: list[Event] = [json.loads(line, parse_float=Decimal) for line in lines]
     epoch = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
@@ -29,7 +29,7 @@ def read(path: Path, time_field: str) -> list[Event]:
 
 
 def earlier(events: list[Event], now: int, span_us: int, *same: str) -> Iterator[tuple[int, Event]]:
-    """From `now` backwards: the events at most `span_us` older that equal it in the fields `same`."""
+    """Yield backwards from `now` the events at most `span_us` older that equal it in the fields `same`."""
     for at in range(now, -1, -1):
         event = events[at]
         if events[now]["TIME"] - event["TIME"] > span_us:

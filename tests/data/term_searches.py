@@ -9,7 +9,7 @@ from tests.data.recorded import MINUTE_US, PAIR, Event, Search, asks_for_changes
 
 
 def in_panes(events: list[Event], now: int, window_us: int, *same: str) -> list[Event]:
-    """The events like `now` in `same` no older than a window, to the 256th part of it that counts whole."""
+    """Yield the events equal to `now` in `same` in a window, whose oldest 256th counts as a whole."""
     pane_us = -(-window_us // 256)
     oldest = (events[now]["TIME"] - window_us) // pane_us
     return [
@@ -20,7 +20,7 @@ def in_panes(events: list[Event], now: int, window_us: int, *same: str) -> list[
 
 
 def inside(text: object, *networks: str) -> bool:
-    """Whether a text is an address in one of these networks."""
+    """Return whether a text is an address in one of these networks."""
     try:
         return any(ip_address(str(text)) in ip_network(network) for network in networks)
     except ValueError:
@@ -110,7 +110,7 @@ def third_share(events: list[Event], now: int) -> bool:
 
 
 def logon_at(first: int, last: int, zone: str) -> Search:
-    """Whether `now` is a logon from one hour on, until before another one of the next day."""
+    """Return whether `now` is a logon from one hour on, until before another one of the next day."""
 
     def search(events: list[Event], now: int) -> bool:
         hour = datetime.fromtimestamp(events[now]["TIME"] / 1_000_000, ZoneInfo(zone)).hour

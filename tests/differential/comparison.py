@@ -16,14 +16,14 @@ S = TypeVar("S")
 
 
 class Pair:
-    """A detector of the engine and one of the reference, to which the same things happen."""
+    """A detector of the engine and one of the reference, which execute the same steps."""
 
     def __init__(self) -> None:
         self.engine = Detector()
         self.reference = ReferenceDetector()
 
     def apply(self, step: Step | RelationStep) -> None:
-        """Let one thing happen to both; what they answer must be the same."""
+        """Execute a step on both. Their answers must be equal."""
         ids = list(self.reference.rules)
         match step:
             case Add(name, condition, notify):
@@ -54,11 +54,11 @@ class Pair:
                 assert_never(step)
 
     def reload(self) -> None:
-        """Let the engine's detector begin a second life from what it would have kept."""
+        """Replace the engine's detector by one restored from its saved state."""
         self.engine = Detector.load(self.engine.dump(), Detector.STATE_VERSION)
 
     def compare_rules(self) -> None:
-        """The rules are listed alike, conditions as they were given."""
+        """Check that the rules are listed alike, with conditions as they were given."""
         listed = [
             (rule.id, rule.name, rule.notify, rule.priority, rule.enabled) for rule in self.engine.rules()
         ]
@@ -70,7 +70,7 @@ class Pair:
 
 
 def evaluated(detector: Detector, step: Submit) -> list[Action] | None:
-    """Give what the engine answers in the form of the reference."""
+    """Return the engine's answer in the form of the reference."""
     try:
         actions = detector.evaluate(step.fields, step.timestamp_ms, step.vars)
     except Refusal as refusal:
@@ -81,7 +81,7 @@ def evaluated(detector: Detector, step: Submit) -> list[Action] | None:
 
 
 def in_order(action: dict[str, Any]) -> Action:
-    """Give the members of an action, and be sure that there are no others."""
+    """Return the members of an action, and check that there are no others."""
     members = ("type", "ruleId", "name", "priority", "notify")
     held_back = ("suppressed",) if "suppressed" in action else ()
     assert set(action) == {*members, *held_back}
@@ -89,7 +89,7 @@ def in_order(action: dict[str, Any]) -> Action:
 
 
 def run(script: Iterable[Step | RelationStep]) -> Pair:
-    """Let a whole script happen."""
+    """Execute a whole script."""
     pair = Pair()
     for step in script:
         pair.apply(step)
@@ -98,7 +98,7 @@ def run(script: Iterable[Step | RelationStep]) -> Pair:
 
 
 def disagreement(script: Sequence[Step | RelationStep]) -> str | None:
-    """Tell where engine and reference differ, or None."""
+    """Describe where engine and reference differ; None if they agree."""
     try:
         run(script)
     except AssertionError as error:
@@ -107,7 +107,7 @@ def disagreement(script: Sequence[Step | RelationStep]) -> str | None:
 
 
 def shortened(script: Sequence[S], differs: Callable[[Sequence[S]], object]) -> list[S]:
-    """Give a script on which the two still differ, though none of its steps can be left out."""
+    """Return a minimal script on which the two still differ."""
     for number in range(len(script)):
         shorter = [*script[:number], *script[number + 1 :]]
         with contextlib.suppress(LookupError, Refusal):  # a step of what is no longer there
@@ -117,6 +117,6 @@ def shortened(script: Sequence[S], differs: Callable[[Sequence[S]], object]) -> 
 
 
 def explained(script: Sequence[Step | RelationStep]) -> str:
-    """Give the shortened script and its disagreement, for people."""
+    """Return the shortened script and its disagreement, for people."""
     shorter = shortened(script, disagreement)
     return "\n".join([str(disagreement(shorter)), *map(repr, shorter)])

@@ -1,4 +1,4 @@
-"""Judges an explanation by the reference: verdicts, witnesses, and times for which verdicts stay."""
+"""Checks an explanation against the reference: verdicts, witnesses, and times for which verdicts stay."""
 
 import json
 import math
@@ -49,7 +49,7 @@ NOW = terms.Leaf("$now, which no world has", "eq", 1)
 
 
 def judge(explained: ExplainedRule, history: Sequence[Event], drawn: random.Random) -> list[Node]:
-    """Judge all nodes of an enabled rule, whose history ends with the event. Gives the nodes."""
+    """Check all nodes of an enabled rule whose history ends with the event. Return the nodes."""
     judge_why_not(explained, history)
     return list(judge_node(explained.node, explained.rule.condition, list(history), drawn))
 
@@ -57,7 +57,7 @@ def judge(explained: ExplainedRule, history: Sequence[Event], drawn: random.Rand
 def judge_node(
     node: Node, condition: Condition, history: list[Event], drawn: random.Random
 ) -> Iterable[Node]:
-    """Judge a node and all inside it. Gives them."""
+    """Check a node and all nodes inside it. Yield them."""
     assert node.condition == condition
     assert node.verdict is verdict(condition, history), (node, history)
     judge_until(node, history, drawn)
@@ -72,7 +72,7 @@ def judge_node(
             return
         outer, history = history, sliced(history, condition.key)
         if condition.where is not None:
-            # The event is judged as if it belonged to the slice.
+            # The event is checked as if it belonged to the slice.
             kept = [verdict(condition.where, outer[:place]) for place in range(1, len(outer))]
             there = [event for event, keep in zip(outer, kept, strict=False) if keep]
             history = sliced([*there, outer[-1]], condition.key)
@@ -92,7 +92,7 @@ def judge_node(
 
 
 def judge_values(node: Node, event: Event) -> None:
-    """What was looked up is shown, and nothing else."""
+    """Check that exactly the values that were looked up are shown."""
     match node.condition:
         case terms.Leaf(fact) | terms.InNetwork(fact):
             names = [fact]
@@ -119,7 +119,7 @@ def judge_values(node: Node, event: Event) -> None:
 
 
 def judge_element(node: Node, event: Event) -> None:
-    """The element that is named meets the condition, and none before it."""
+    """Check that the named element meets the condition, and none before it does."""
     assert isinstance(node.condition, terms.Some)
     fact = node.condition.fact
     named = re.search(rf"`{re.escape(fact)}\[(\d+)\]` meets it", node.note or "")
@@ -133,7 +133,7 @@ def judge_element(node: Node, event: Event) -> None:
 
 
 def judge_string(node: Node, event: Event) -> None:
-    """The string that is named is one of the event, and meets the condition."""
+    """Check that the named string is one of the event, and meets the condition."""
     named = re.fullmatch(r"the string (\".*) meets it", node.note or "", re.DOTALL)
     assert (named is not None) is node.verdict
     if named is not None and named[1].endswith('"'):
@@ -143,7 +143,7 @@ def judge_string(node: Node, event: Event) -> None:
 
 
 def judge_until(node: Node, history: Sequence[Event], drawn: random.Random) -> None:
-    """Until the time given the verdict stays, and just past it it is another."""
+    """Check that the verdict stays until the given time, and is different just after it."""
     last_us = LATEST_US if node.until_us is None else node.until_us
     parts: list[Any] = [part for part, _ in walk(node.condition)]
     compared = [part for part in parts if isinstance(part, terms.Compare)]
@@ -171,12 +171,12 @@ def judge_until(node: Node, history: Sequence[Event], drawn: random.Random) -> N
 
 
 def least_age(condition: Condition) -> int:
-    """Give how old events must be at least for a condition, in microseconds."""
+    """Return the minimum age of events for a condition, in microseconds."""
     return window_us(getattr(condition, "min_secs", None) or 0)
 
 
 def judge_witness(node: Node, history: Sequence[Event]) -> None:
-    """The event named settles the verdict. None is named only if no single event does."""
+    """Check that the named event settles the verdict, or that no single event does if none is named."""
     now_us, given_us = history[-1].time_us, node.witness_us
     parts = [
         [verdict(part, history[: i + 1]) for i in range(len(history))] for part in children(node.condition)
@@ -216,7 +216,7 @@ def judge_witness(node: Node, history: Sequence[Event]) -> None:
     times = [history[place].time_us for place in witnesses]
     in_time = [time_us for time_us in times if least <= now_us - time_us <= window]
     if least and in_time:
-        # Of the times that are remembered until they are old enough, not all are kept.
+        # Of the times stored until they are old enough, not all are kept.
         assert given_us in in_time, (node, history)
         return
     assert given_us == max(in_time, default=None), (node, history)
@@ -241,7 +241,7 @@ def single_witness(condition: terms.Compare, history: Sequence[Event]) -> list[i
 
 
 def values_found(condition: terms.Compare, history: Sequence[Event]) -> dict[str, Any]:
-    """Give the values of all terms but facts and constants, by their texts."""
+    """Return the values of all terms except facts and constants, by their texts."""
 
     def was(inner: Any, seen: Sequence[Event]) -> list[bool]:
         return [verdict(inner, seen[: place + 1]) for place in range(len(seen))]
@@ -257,7 +257,7 @@ def values_found(condition: terms.Compare, history: Sequence[Event]) -> dict[str
 
 
 def turned_term(term: Any, several: frozenset[Condition]) -> Any:
-    """Give a term in which predicates are turned that way."""
+    """Return a term in which predicates are negated in that way."""
     match term:
         case Add(operands) | Mul(operands) | Sub(operands) | Div(operands):
             return type(term)(tuple(turned_term(each, several) for each in operands))
@@ -272,14 +272,14 @@ def turned_term(term: Any, several: frozenset[Condition]) -> Any:
 
 
 def judge_since(node: Node, history: Sequence[Event]) -> None:
-    """All events after the time given, but for the one that is explained, had the verdict."""
+    """Check that all events after the given time, except the explained one, had the verdict."""
     for place, event in enumerate(history[:-1], 1):
         if node.since_us is not None and event.time_us > node.since_us:
             assert verdict(node.condition, history[:place]) is node.verdict, (node, history)
 
 
 def judge_found(node: Node, history: Sequence[Event]) -> None:
-    """The number that is compared is what was found; of a count, as far as the comparison needs it."""
+    """Check the number found; a count only as far as the comparison needs it."""
     condition = node.condition
     if isinstance(condition, terms.Compare):
         assert node.found == values_found(condition, history)
@@ -301,7 +301,7 @@ def judge_found(node: Node, history: Sequence[Event]) -> None:
 
 
 def judge_why_not(explained: ExplainedRule, history: Sequence[Event]) -> None:
-    """The predicates named turn the verdict at a possible event, and no fewer do."""
+    """Check that the named predicates turn the verdict at a possible event, and that no fewer do."""
     condition, given = explained.rule.condition, explained.why_not
     predicates = list(dict.fromkeys(predicates_in(condition)))
     event = history[-1]
@@ -323,7 +323,7 @@ def judge_why_not(explained: ExplainedRule, history: Sequence[Event]) -> None:
 
 
 def predicates_in(condition: Condition) -> Iterable[Condition]:
-    """Give what counts as a predicate: a leaf, or two that are written as one comparison."""
+    """Return everything that counts as a predicate: a leaf, or two leaves written as one comparison."""
     asks_now = isinstance(condition, terms.Compare) and not (
         looks_back(condition.left) or looks_back(condition.right)
     )
@@ -339,13 +339,13 @@ def is_comparison(condition: Condition) -> bool:
 
 
 def is_free(predicate: Condition) -> bool:
-    """Whether it can change whatever the facts are: relations hold anything, arrays have any elements."""
+    """Return whether it can change with any facts: relations hold any tuples, arrays have any elements."""
     listed = isinstance(predicate, terms.InNetwork) and isinstance(predicate.networks, tuple)
     return isinstance(predicate, terms.InRelation | terms.Some | terms.InNetwork) and not listed
 
 
 def takes_any_text(predicate: Condition) -> bool:
-    """Whether a text that the rule does not name is taken to make it true or false, as is needed."""
+    """Return whether a text that the rule does not name is assumed to make it true or false, as needed."""
     return isinstance(predicate, terms.Leaf) and predicate.op in ("matches", "contains")
 
 
@@ -378,7 +378,7 @@ class Possible:
         ends += [low / 2 + high / 2 for low, high in pairwise(numbers)]
         ends += [event[name] for predicate in predicates for name in names_of(predicate)]
         if any(isinstance(part, terms.Ref) and part.op in ("in", "nin") for part in parts):
-            # A fact can have any of these values, and the list that it is looked for in have it too.
+            # A fact can have any of these values, and the list in which it is searched for can have it, too.
             ends.append([one for one in ends if not isinstance(one, list | dict | None)])
         self.values = list({repr(one): one for one in ends}.values())
 
@@ -388,7 +388,7 @@ class Possible:
         return len(self.values) ** len(names) <= EVENTS_MAX
 
     def is_possible(self, several: Iterable[Condition], turns: Callable[[Iterable[Condition]], bool]) -> bool:
-        """Whether an event that changes these predicates, and no facts but theirs, turns the verdict."""
+        """Return whether an event that changes these predicates, and only their facts, turns the verdict."""
         wanted = set(several)
         free = {one for one in wanted if is_free(one)}
         names = sorted({name for one in wanted - free for name in names_of(one)})
@@ -408,7 +408,7 @@ class Possible:
 
 
 def names_of(predicate: Condition) -> Iterable[str]:
-    """Give the names that a predicate looks up."""
+    """Return the names that a predicate uses."""
     if isinstance(predicate, terms.Some):
         if not isinstance(predicate, terms.Anywhere):
             yield predicate.fact
@@ -430,7 +430,7 @@ def names_of(predicate: Condition) -> Iterable[str]:
 
 
 def turned(condition: Condition, several: frozenset[Condition]) -> Condition:
-    """Give a condition in which some predicates are turned at the event that is marked, and at no other."""
+    """Return a condition in which some predicates are negated at the marked event, and at no other."""
     if condition in several:
         both = terms.All((condition, terms.Not(NOW)))
         return terms.Any((both, terms.All((terms.Not(condition), NOW))))

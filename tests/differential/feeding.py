@@ -1,4 +1,4 @@
-"""Ways to feed a script to the engine: one by one, in batches, or saved and loaded again between steps."""
+"""Ways to feed a script to the engine: one by one, in batches, or saved and loaded between steps."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -11,13 +11,13 @@ from tests.differential.comparison import Action, in_order
 from tests.worlds.scripts import Add, Change, Remove, Step, Submit
 
 Answer = list[Action] | None
-"""The actions, or None for an event that was refused."""
+"""The actions, or None for a refused event."""
 
 Feed = Callable[[Detector, list[Submit]], list[Answer]]
 
 
 def rule_id(number: int) -> str:
-    """Give the id of the rule that is created as the so-manieth, from 0."""
+    """Return the id of the rule that is created at this place, from 0."""
     return f"{number:032x}"
 
 
@@ -37,7 +37,7 @@ def one_by_one(detector: Detector, events: list[Submit]) -> list[Answer]:
 
 
 def in_batches(detector: Detector, events: list[Submit]) -> list[Answer]:
-    """Evaluate many events in a call. A batch ends at an event that is refused; what follows is another."""
+    """Evaluate many events in a call. A batch ends at a refused event; the next one follows."""
     rows = [(event.fields, event.timestamp_ms, event.vars) for event in events]
     answers: list[Answer] = []
     while len(answers) < len(rows):
@@ -54,7 +54,7 @@ def in_batches(detector: Detector, events: list[Submit]) -> list[Answer]:
 
 
 def submitted(detector: Detector, events: Sequence[Any]) -> list[Outcome | Refusal]:
-    """Submit events in one call, as the batches of callers are. Give the outcome of each."""
+    """Submit events in one call, like the batches of callers. Return the outcome of each."""
     intake, given = Intake(detector.limits), []
     for event in events:
         try:
@@ -98,7 +98,7 @@ def answers(
 
 
 def change(detector: Detector, step: Step) -> None:
-    """Let a step happen that is no event."""
+    """Execute a step that is not an event."""
     ids = [rule.id for rule in detector.rules()]
     match step:
         case Add(name, condition, notify):

@@ -18,18 +18,18 @@ from tests.thoroughness import tried
 
 
 def up_to(nodes: int) -> tuple[tuple[Any, str, int], ...]:
-    """Have rules of more nodes than these indexed."""
+    """Index rules with more nodes than these."""
     return (rule_set, "INDEXED_FROM", nodes + 1), (rule_set, "FUSED_BELOW", nodes + 1)
 
 
 def index_from(patch: pytest.MonkeyPatch, nodes: int) -> None:
-    """Have rules of at least so many nodes indexed, and no others, from the next change of the rules on."""
+    """Index rules with at least this many nodes, and no others, from the next change of the rules on."""
     for module, name, value in up_to(nodes - 1):
         patch.setattr(module, name, value)
 
 
 def in_turns(self: rule_set.RuleSet, *, indexed: bool | None = None) -> None:
-    """Stand in for `RuleSet.choose`: each change of a rule changes how rules are evaluated."""
+    """Replace `RuleSet.choose`: each change of a rule changes how rules are evaluated."""
     _choose(self, indexed=not self.indexed if indexed is None else indexed)
 
 
@@ -46,7 +46,7 @@ LOOKED_UP = (
     (lookups, "SEARCHED_CHARS_MAX", 0),
     (indexed_stream, "VISITED_ALL_MAX", 0),
 )
-"""Values of any size are treated as large ones are."""
+"""Treat values of any size like large ones."""
 
 SWEPT = (
     (eviction, "SWEPT_FROM", -1),
@@ -55,7 +55,7 @@ SWEPT = (
     *((module, "SETTLED_EVERY", 1) for module in (eviction, stream, indexed_stream)),
     (stream, "KEPT_MAX", 1),
 )
-"""What has expired is looked for at every event."""
+"""Check for expired slices at every event."""
 
 FEW_PLACES = ((slices, "PLACES_MAX", slices.FIRST + 2),)
 NO_PLACES = ((slices, "PLACES_MAX", 0),)
@@ -78,12 +78,12 @@ MODES: dict[str, tuple[tuple[Any, str, Any], ...]] = {
 }
 
 TRIED = tried(MODES, 2)
-"""The modes that this run tries."""
+"""Return the modes that this run tries."""
 
 
 @contextlib.contextmanager
 def in_mode(mode: str) -> Iterator[None]:
-    """Let the engine work in one of the modes, for as long as the context lasts."""
+    """Make the engine work in one of the modes within the context."""
     with pytest.MonkeyPatch.context() as patch:
         for module, name, value in MODES[mode]:
             patch.setattr(module, name, value)

@@ -16,7 +16,7 @@ from tests.worlds.scripts import Add, Change, Remove, Step, Submit
 
 
 def in_bodies(detector: Any, steps: Sequence[Submit]) -> list[Any]:
-    """Submit events as bodies of batches are."""
+    """Submit events like the bodies of batches."""
     outcomes = submitted(detector, [(step.fields, step.timestamp_ms, step.vars) for step in steps])
     return [
         list(map(in_order, outcome.actions)) if isinstance(outcome, Outcome) else None for outcome in outcomes
@@ -24,7 +24,7 @@ def in_bodies(detector: Any, steps: Sequence[Submit]) -> list[Any]:
 
 
 class ShadowPair(Pair):
-    """The reference knows all rules as ones that act. What they do as shadows is known here."""
+    """The reference treats all rules as acting. This class knows what they do as shadows."""
 
     def __init__(self, drawn: random.Random) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class ShadowPair(Pair):
         self.met = Counter[str]()
 
     def apply(self, step: Step) -> None:
-        """Let one thing that is no event happen to both."""
+        """Execute a step that is not an event on both."""
         ids = list(self.reference.rules)
         match step:
             case Add(name, condition, notify):
@@ -62,7 +62,7 @@ class ShadowPair(Pair):
                 self.submit([step])
 
     def submit(self, steps: Sequence[Submit]) -> None:
-        """Let events happen to both, the engine's in one of the ways of callers."""
+        """Execute events on both; on the engine in one of the ways of callers."""
         expected: list[Any] = []
         for step in steps:
             fired = self.reference.evaluate(step.fields, step.timestamp_ms, step.vars)
@@ -77,7 +77,7 @@ class ShadowPair(Pair):
         assert feed(self.engine, list(steps)) == expected
 
     def turn(self) -> None:
-        """Have a rule become a shadow rule, or be none any more; its history goes on."""
+        """Make a rule a shadow rule, or a normal one. Its history continues."""
         rule_id = self.drawn.choice(list(self.reference.rules))
         shadow = rule_id not in self.shadows
         self.engine.change_rule(rule_id, shadow=shadow)
@@ -108,7 +108,7 @@ class ShadowPair(Pair):
         self.met["promoted"] += 1
 
     def compare_counts(self) -> None:
-        """The engine has counted what the reference fired."""
+        """Check that the engine has counted what the reference fired."""
         compared = {
             rule: {kind: self.counts[rule][kind] for kind in KINDS}
             for draft, rule in self.shadows.items()
@@ -120,20 +120,20 @@ class ShadowPair(Pair):
             self.met.update(counts)
 
     def history(self, rule_id: str) -> list[Any]:
-        """Give what a comparison is of, as something that `equal` compares."""
+        """Return what a comparison depends on, as a value that `equal` compares."""
         rule = self.reference.rules[rule_id]
         return [rule.enabled, rule.birth, [*rule.kept.values()], as_json(rule.condition)]
 
     def enabled(self, rule_id: str) -> bool:
-        """Whether a rule is evaluated."""
+        """Return whether a rule is evaluated."""
         return self.reference.rules[rule_id].enabled
 
     def counts_of(self, rule_id: str) -> Counter[str]:
-        """Give the counts of the pair that a rule is one of."""
+        """Return the counts of the pair that a rule belongs to."""
         return self.counts.get(self.shadows.get(rule_id) or rule_id, Counter())
 
     def end_pair(self, rule_id: str) -> None:
-        """Have the pair that a rule is one of end; the draft is a shadow rule still."""
+        """End the pair that a rule belongs to. The draft stays a shadow rule."""
         for draft, rule in self.shadows.items():
             if rule is not None and rule_id in (draft, rule):
                 del self.counts[rule]

@@ -20,14 +20,14 @@ from tests.worlds.timed import AddTimed, Reload, Tick, TimedStep
 
 
 class Told(NamedTuple):
-    """What is told at a step: what fires by time before it, and the answer to an event."""
+    """The output of a step: the firings by time before it, and the answer to an event."""
 
     by_time: list[object]
     answer: list[Action] | None
 
 
 def told_by_reference(reference: ReferenceDetector, step: TimedStep, new_id: str, kept: set[str]) -> Told:
-    """Let one thing happen to the reference; a new rule has this id. `kept` has rules that kept a history."""
+    """Execute a step on the reference. A new rule has this id. `kept` has rules that kept a history."""
     before, rules, events = reference.clock_us, dict(reference.rules), [*reference.events]
     ids, until_us, answer = list(rules), None, None
     match step:
@@ -52,7 +52,7 @@ def told_by_reference(reference: ReferenceDetector, step: TimedStep, new_id: str
 
 
 def told_by_engine(engine: Detector, step: TimedStep, kept: set[str]) -> Told:
-    """Let one thing happen to the engine. A reload is for those who have the detector."""
+    """Execute a step on the engine, except for a reload, which the owner of the detector must do."""
     given, answer = list[FiredByTime](), None
     rules = {rule.id: rule.condition for rule in engine.rules()}
     match step:
@@ -76,14 +76,14 @@ def told_by_engine(engine: Detector, step: TimedStep, kept: set[str]) -> Told:
 
 
 def specified(script: Sequence[TimedStep]) -> Iterator[Told]:
-    """Yield what the reference tells at each step."""
+    """Yield the output of the reference at each step."""
     reference, kept = ReferenceDetector(), set[str]()
     for step in script:
         yield told_by_reference(reference, step, rule_id(reference.highest), kept)
 
 
 def played(script: Sequence[TimedStep]) -> Iterator[Told]:
-    """Yield what the engine tells at each step."""
+    """Yield the output of the engine at each step."""
     numbers = itertools.count()
 
     def new_id() -> str:
@@ -97,7 +97,7 @@ def played(script: Sequence[TimedStep]) -> Iterator[Told]:
 
 
 class Outcome(NamedTuple):
-    """All that a detector tells, and its state at the end."""
+    """All output of a detector, and its state at the end."""
 
     by_time: list[ByTime]
     answers: list[list[Action] | None]
@@ -105,7 +105,7 @@ class Outcome(NamedTuple):
 
 
 def played_to_the_end(script: Sequence[TimedStep], feed: Feed) -> Outcome:
-    """Give what the engine tells, and its state at the end. Events between other steps are fed together."""
+    """Return the engine's output and its state at the end. Events between other steps are fed together."""
     numbers = itertools.count()
     engine = Detector(new_id=lambda: rule_id(next(numbers)))
     given, answers = list[FiredByTime](), list[list[Action] | None]()
@@ -132,10 +132,10 @@ class TimedPair(Pair):
     def __init__(self) -> None:
         super().__init__()
         self.fired: list[object] = []
-        """What has fired by time."""
+        """The firings by time."""
 
     def play(self, step: TimedStep) -> None:
-        """Let one thing happen to both; what they tell must be the same."""
+        """Execute a step on both. Their output must be equal."""
         if isinstance(step, Reload):
             self.reload()
         kept = {key for key, rule in self.reference.rules.items() if rule.kept}
@@ -147,13 +147,14 @@ class TimedPair(Pair):
 
 
 def _may_end(part: object) -> bool:
-    # An event may leave nothing remembered. The engine goes on with the slice if another one comes in time.
+    # An event may leave no state. The engine continues with the slice if another one comes in time.
     ends = terms.Since | terms.SinceWithin | terms.CountSince | terms.Previous | values.Prev
     return isinstance(part, ends) or getattr(part, "boundary", None) == "strong"
 
 
 def _note_kept(kept: set[str], rule: str, change: Change) -> None:
-    # Under the new condition alone, a slice might have ended before. The engine goes on with it, so its first
+    # Under the new condition alone, a slice might have ended before. The engine continues with it, so its
+    # first event may be an earlier one.
     # event may be an earlier one.
     if change.changes.get("history") == "keep":
         kept.add(rule)
@@ -175,7 +176,7 @@ def _plain(
 
 
 def disagreement(script: Sequence[TimedStep]) -> str | None:
-    """Tell where engine and reference differ, or None."""
+    """Describe where engine and reference differ; None if they agree."""
     try:
         for step, expected, given in zip(script, specified(script), played(script), strict=True):
             assert given == expected, f"{step}: the engine tells {given}, the reference {expected}"
@@ -185,4 +186,4 @@ def disagreement(script: Sequence[TimedStep]) -> str | None:
 
 
 shortened = partial(shortest, differs=disagreement)
-"""Gives a script on which the two still differ, though none of its steps can be left out."""
+"""Return a minimal script on which the two still differ."""

@@ -47,14 +47,14 @@ def svg(trace: Trace) -> str:
 
 
 def _shown(condition: Condition) -> list[Condition]:
-    """Give the operands of temporal conditions, inner ones first, and the whole condition last."""
+    """Return the operands of temporal conditions, inner ones first, and the whole condition last."""
     temporal = [node for node, _ in walk(condition) if not isinstance(node, _TIMELESS)]
     operands = [child for node in reversed(temporal) for child in children(node)]
     return [*dict.fromkeys(one for one in operands if one != condition), condition]
 
 
 def _positions(times_s: list[float]) -> list[float]:
-    """Give the places of events: in proportion to their times, where that leaves room between them."""
+    """Return the places of events: in proportion to their times, if that leaves room between them."""
     gaps_s = [later - earlier for earlier, later in pairwise(times_s)]
     room = _WIDTH - 2 * _MARGIN - _GAP_MIN * len(gaps_s)
     xs = [float(_MARGIN)]
@@ -64,7 +64,7 @@ def _positions(times_s: list[float]) -> list[float]:
 
 
 def _heads(trace: Trace, xs: list[float]) -> Iterator[str]:
-    """Give the time of each event, and the value of its key if there is one."""
+    """Return the time of each event, and the value of its key if there is one."""
     keys = [node.key for node, _ in walk(trace.condition) if isinstance(node, Keyed)]
     for event, x in zip(trace.events, xs, strict=True):
         yield f'<text class="time" x="{x:.0f}" y="28">{event.time_s:g} s</text>'
@@ -73,7 +73,7 @@ def _heads(trace: Trace, xs: list[float]) -> Iterator[str]:
 
 
 def _row(row: Condition, trace: Trace, xs: list[float], top: int) -> Iterator[str]:
-    """Give the text of a condition, its window at the last event, and its dots."""
+    """Return the text of a condition, its window at the last event, and its dots."""
     history = [reference.Event(round(event.time_s * 1e6), event.fields, {}) for event in trace.events]
     yield f'<text x="{_MARGIN - 8}" y="{top + 12}">{escape(text_of(row))}</text>'
     y = top + 28

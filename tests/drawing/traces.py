@@ -1,4 +1,4 @@
-"""Traces as pages show them: a condition, then events with their time, fields and verdict."""
+"""Traces as in pages: a condition, then events with their time, fields and verdict."""
 
 import json
 import re
@@ -25,7 +25,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Trace:
-    """A condition and the events on which it is shown."""
+    """A condition, and the events for which it is shown."""
 
     condition: Condition
     events: tuple[Event, ...]
@@ -41,5 +41,5 @@ def read(block: str) -> Trace:
 
 
 def drawn(page: str) -> dict[str, Trace]:
-    """Give the traces of a page that a picture follows, by the picture's name."""
+    """Return the traces of a page that are followed by a picture, by the picture's name."""
     return {name: read(block) for block, name in _DRAWN.findall(page)}

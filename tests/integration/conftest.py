@@ -1,4 +1,4 @@
-"""One Ray for all tests that need it: started in a folder of its own, ended with the session."""
+"""One Ray for all tests that need it: started in its own folder, ended with the session."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -16,7 +16,7 @@ RayBackend = Callable[..., AbstractAsyncContextManager[Backend]]
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_spare() -> Iterator[None]:
-    """Gives services one spare process: to start another one takes two seconds of a processor."""
+    """Gives services one spare process: starting another one takes two processor seconds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(service_process.DEFAULTS, "RULE_DETECTOR_SPARES", "1")
         yield
@@ -25,7 +25,7 @@ def _one_spare() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[str]:
     """The address of a Ray that this process is part of."""
-    # Importing ray takes half a second, which tests without it need not pay.
+    # Importing ray takes half a second, which tests without it do not need.
     from engine.runtime.cluster.session import ray_session as cluster  # noqa: PLC0415
 
     started = cluster.start()

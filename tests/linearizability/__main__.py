@@ -1,4 +1,4 @@
-"""Plays all scenarios on clusters of this machine, and judges what their clients were answered.
+"""Plays all scenarios on clusters of this machine, and checks the answers to their clients.
 
     python -m tests.linearizability [--seed N] [--rounds N] [SCENARIO…]
 

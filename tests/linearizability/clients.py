@@ -1,4 +1,4 @@
-"""Concurrent clients of a running service, who write down what they asked, when, and what was answered."""
+"""Concurrent clients of a running service, which record what they asked, when, and the answers."""
 
 import http.client
 import itertools
@@ -39,7 +39,7 @@ RETRIES_MAX: Final = 5
 
 
 class NotExecuted(Exception):
-    """Nothing was done, and the client knows it."""
+    """Nothing was done, and the client knows this."""
 
 
 class NoAnswer(Exception):
@@ -56,7 +56,7 @@ class Subject:
     ids: dict[str, str] = field(default_factory=dict)
     """The ids of rules by name."""
     answered: list[tuple[float, str]] = field(default_factory=list)
-    """When it answered, in seconds, and through which front end; nearly in order."""
+    """When it answered, in seconds, and through which front end; almost in order."""
 
     def away_s(self, since_s: float, beside: str = "") -> float:
         """Return the longest time without an answer that ended after a moment.
@@ -75,7 +75,7 @@ class Subject:
 
 
 class Load:
-    """Clients, each of whom asks one request after another, of any detector and through any front end."""
+    """Clients, each of which sends one request after another, to any detector and through any front end."""
 
     def __init__(self, token: str, fronts: Mapping[str, tuple[str, int]], seed: object) -> None:
         self.token = token
@@ -103,7 +103,7 @@ class Load:
             self._threads[-1].start()
 
     def end(self) -> None:
-        """Stop all clients, and raise what one of them has raised."""
+        """Stop all clients, and raise the error of any of them."""
         self._stop.set()
         for thread in self._threads:
             thread.join()
@@ -137,7 +137,7 @@ class Client(threading.Thread):
         self._connection: http.client.HTTPConnection | None = None
         self._number = number
         self._fronts: Mapping[str, tuple[str, int]] = {}
-        """The front ends among which it has chosen last."""
+        """The front ends among which it chose last."""
         self._front = ""
 
     def run(self) -> None:
@@ -152,7 +152,7 @@ class Client(threading.Thread):
             self.leave()
 
     def _ask_and_retry(self, subject: Subject, asked: Asked) -> None:
-        """Ask; repeat what has a key if no answer came, and sometimes even so."""
+        """Ask; repeat a request with a key if no answer came, and sometimes even if one did."""
         for _ in range(RETRIES_MAX):
             answered = self.ask(subject, asked)
             has_key = isinstance(asked, Evaluate) and asked.key
@@ -160,7 +160,7 @@ class Client(threading.Thread):
                 return
 
     def ask(self, subject: Subject, asked: Asked) -> bool:
-        """Send one request, and write down what came of it; whether there was an answer."""
+        """Send one request, and record the result; return whether there was an answer."""
         method, path, document = request_of(subject, asked)
         key = asked.key if isinstance(asked, Evaluate) else ""
         called_ns = time.monotonic_ns()
@@ -199,7 +199,7 @@ class Client(threading.Thread):
             raise NoAnswer(type(error).__name__) from error
         codes = {entry["code"] for entry in envelope["errors"]}
         if codes & NOT_EXECUTED:
-            # Another front end may know more.
+            # Another front end may know better.
             self.leave()
             raise NotExecuted(str(*codes))
         if OUTCOME_UNKNOWN in codes:
@@ -259,7 +259,7 @@ def request_of(subject: Subject, asked: Asked) -> tuple[str, str, object]:
 
 
 def answer_of(subject: Subject, asked: Asked, envelope: Mapping[str, Any]) -> Answer | Unexpected:
-    """Return what an envelope tells, and take note of the ids of new rules."""
+    """Return the result in an envelope, and note the ids of new rules."""
     errors, result = envelope["errors"], envelope["result"]
     if errors:
         if {entry["code"] for entry in errors} & CANNOT:

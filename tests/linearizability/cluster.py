@@ -33,16 +33,16 @@ KEEPALIVE: Final = {
     "RAY_grpc_client_keepalive_time_ms": "10000",
     "RAY_grpc_client_keepalive_timeout_ms": "5000",
 }
-"""With these, Ray's processes notice soon that a connection leads nowhere."""
+"""With these, Ray's processes soon notice that a connection is dead."""
 HEAD: Final = "rdn-head"
-"""The head's name, where nodes know it by name."""
+"""The head's name, if nodes know it by name."""
 DEADLINE_S: Final = 8
 NODE_WITHIN_S: Final = 60
 JOINS_MAX: Final = 3
 """On a busy machine a raylet may take longer than the 30 s after which Ray gives up."""
 _OPTIONS: Final = (
     *("--deadline-s", str(DEADLINE_S), "--snapshot-interval-s", "2", "--spares", "1"),
-    # So the journal tells in the end what was done in which order.
+    # So that the whole journal is there in the end, with the order of all requests.
     *("--snapshots-kept", str(KEEP_ALL)),
 )
 
@@ -78,11 +78,11 @@ class Cluster:
     environment: dict[str, str]
     ends: ExitStack
     hosts: Path | None = None
-    """The names of machines, if the nodes know the head by its name."""
+    """The host names, if the nodes know the head by its name."""
 
     @property
     def fronts(self) -> dict[str, tuple[str, int]]:
-        """The addresses of the front ends by the number of their nodes."""
+        """The addresses of the front ends, by the numbers of their nodes."""
         return {str(node.number): node.address for node in self.nodes if node.address is not None}
 
     def serve(self, node: Node) -> None:
@@ -103,7 +103,7 @@ class Cluster:
         front.process.wait(END_WITHIN_S)
 
     def join(self, node: Node) -> None:
-        """Start a raylet in the namespace of a node, again if that takes longer than Ray waits for it."""
+        """Start a raylet in the namespace of a node; try again if that takes longer than Ray waits."""
         for _ in range(JOINS_MAX - 1):
             try:
                 return self._join(node)
@@ -117,7 +117,7 @@ class Cluster:
         own = node.namespace.address
         where = ["--head", "--port", self.head.split(":")[1]] if is_head else ["--address", self.head]
         if is_head:
-            # Ray takes the address in it for one that is in use. A machine that replaces a head's has none.
+            # Ray takes the address in it as in use. A machine that replaces the head has no such file.
             Path(self.environment["RAY_TMPDIR"], "ray_current_cluster").unlink(missing_ok=True)
             where += ["--include-dashboard", "false", "--temp-dir", self.environment["RAY_TMPDIR"]]
         small = [
@@ -132,14 +132,14 @@ class Cluster:
         self._run(node, f"ray{node.number}", command).wait_for("Ray runtime started", NODE_WITHIN_S)
 
     def name_head(self) -> None:
-        """Have the head's name mean the address that its node has now."""
+        """Let the head's name mean the present address of its node."""
         namespace = self.nodes[0].namespace
         assert namespace is not None
         assert self.hosts is not None
         self.hosts.write_text(f"127.0.0.1 localhost\n{namespace.address} {HEAD}\n", "ascii")
 
     def _raylets_but(self, node: Node) -> set[int]:
-        """The raylets of other namespaces. A driver looks for one among all processes that it sees."""
+        """The raylets of other namespaces. A driver searches all processes that it sees for one."""
         others = [one.pids() for one in self.nodes if one is not node] if node.namespace else []
         return set(filter(_is_raylet, set().union(*others)))
 
@@ -168,18 +168,18 @@ class Cluster:
     # -- who is who ---------------------------------------------------------------------------------------
 
     def directory(self) -> int:
-        """The process that has the folder's lock."""
+        """The process that holds the folder's lock."""
         return _the_one(lambda: holders(lambda path: path == self.data / "lock"))
 
     def worker(self, detector_id: str) -> int:
-        """The process that has a detector active: its journal is open there."""
+        """The process in which a detector is active: its journal is open there."""
         folder = self.detector(detector_id)
         return _the_one(
             lambda: holders(lambda path: path.parent == folder and path.name.startswith("journal-"))
         )
 
     def raylet(self, node: Node) -> int | None:
-        """Ray's own process on a node; None if it has ended."""
+        """Ray's own process on a node; None if it ended."""
         return next(filter(_is_raylet, node.pids()), None)
 
     def node_of(self, pid: int) -> Node:
@@ -188,7 +188,7 @@ class Cluster:
 
 
 def send(pid: int, number: signal.Signals) -> None:
-    """Send a signal to a process, if it is there still."""
+    """Send a signal to a process, if it still exists."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
 
@@ -207,7 +207,7 @@ def _the_one(find: Callable[[], set[int]]) -> int:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End a process and all that it has started."""
+    """End a process and all processes that it started."""
     below = family(process.pid)
     send(process.pid, signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -222,7 +222,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 def cluster(
     folder: Path, count: int, *, partitions: bool, redis: bool = False, patient: bool = False
 ) -> Iterator[Cluster]:
-    """Give a cluster of this many nodes, with front ends on the last two of them.
+    """Yield a cluster of this many nodes, with front ends on the last two of them.
 
     If it is `patient`, the head waits for nodes that it cannot reach, as the page for operators says.
     With `redis`, which needs partitions, Ray's control store keeps what it knows there, and the head takes

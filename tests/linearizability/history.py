@@ -1,4 +1,4 @@
-"""A history: what concurrent clients asked of one detector, when, and what was answered.
+"""A history: what concurrent clients asked one detector, when, and the answers.
 
 Rules are known by their names, which no history gives twice: nobody knows the id of a rule whose creation
 had no answer.
@@ -51,7 +51,7 @@ class ChangeRule:
 
 @dataclass(frozen=True)
 class RemoveRule:
-    """The rule of this name goes."""
+    """The rule of this name is deleted."""
 
     name: str
 
@@ -71,14 +71,14 @@ READS = (ListRules, Position)
 
 
 class Fired(NamedTuple):
-    """What was answered to one event: its actions without ids, and by how much it was late."""
+    """The answer to one event: its actions without ids, and how late it was."""
 
     actions: tuple[tuple[str, str, int, bool], ...]
     late_us: int
 
 
 class Listed(NamedTuple):
-    """One rule, as an answer tells it."""
+    """One rule, as in an answer."""
 
     name: str
     notify: bool
@@ -119,5 +119,5 @@ class Call:
 
     @property
     def answered(self) -> bool:
-        """Whether it certainly was executed, between call and return."""
+        """Whether it was certainly executed, between call and return."""
         return self.answer is not None

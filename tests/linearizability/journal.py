@@ -24,14 +24,14 @@ KEEP_ALL: Final = 1_000_000
 
 
 class Done(NamedTuple):
-    """A request that was executed, with events numbered as they came, and the places of those refused."""
+    """An executed request, with its events in order of arrival, and the indexes of the refused ones."""
 
     asked: Asked
     refused: frozenset[int] = frozenset()
 
 
 def done(folder: Path) -> Iterator[Done]:
-    """Give what was done to the detector of a folder, in order."""
+    """Yield the executed requests of the detector in a folder, in order."""
     names = dict[str, str]()
     numbers = itertools.count()
 
@@ -76,7 +76,7 @@ def records(folder: Path) -> list[bytes]:
         try:
             owners[epoch].append((decode_header(data), SEGMENT_FILE.checked(data), folder / name))
         except Damaged:
-            # Its owner reserved room for it, and never wrote.
+            # Its owner reserved space for it, and never wrote.
             continue
     found = dict[int, bytes]()
     epoch, end = max((epoch for epoch, segments in owners.items() if segments), default=0), None

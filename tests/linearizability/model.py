@@ -1,4 +1,4 @@
-"""What one detector does: each step is the reference's, on the events that its rules can still see."""
+"""What one detector does: each step is the reference's, with the events that its rules can still see."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -32,7 +32,7 @@ class Seen(NamedTuple):
 
 
 class State(NamedTuple):
-    """A detector. Births count from the first event that is still here."""
+    """A detector. Births count from the first event that is still kept."""
 
     tail: tuple[Seen, ...] = ()
     rules: tuple[Rule, ...] = ()
@@ -40,13 +40,13 @@ class State(NamedTuple):
     events: int = 0
 
     def rule(self, name: str) -> Rule:
-        """The rule of a name that is there."""
+        """The rule of this name, which exists."""
         return next(rule for rule in self.rules if rule.name == name)
 
 
 @cache
 def reach(condition: terms.Condition) -> tuple[int, int]:
-    """Return how far back a condition looks: microseconds, and events. Raises ValueError if without end."""
+    """Return how far back a condition looks: microseconds, and events. Raises ValueError if unbounded."""
     match condition:
         case terms.Leaf() | terms.Ref():
             return 0, 0
@@ -70,7 +70,7 @@ def reach(condition: terms.Condition) -> tuple[int, int]:
             return _windowed(condition, where, secs)
         case terms.Keyed(inner, _, None):
             window, events = reach(inner)
-            # The event before of a key may be any number of events ago.
+            # The previous event of a key may be any number of events ago.
             if events:
                 raise ValueError(condition)
             return window, 0
@@ -92,7 +92,7 @@ def _farthest(reaches: Iterable[tuple[int, int]]) -> tuple[int, int]:
 
 
 class DetectorModel:
-    """A detector from its creation on, which is asked this."""
+    """The initial state of a detector to which this will be sent."""
 
     def __init__(self, every: Iterable[Asked]) -> None:
         self.initial = State()
@@ -144,9 +144,9 @@ class DetectorModel:
         return _cut(state._replace(tail=(*state.tail, seen), events=state.events + 1)), given
 
     def _evaluate(self, state: State, sent: Sent, late_us: int) -> tuple[Seen | None, Fired | str]:
-        """Ask the reference; what it has seen, unless it refused the event, and what fired."""
+        """Ask the reference; return what it has seen, unless it refused the event, and what fired."""
         reference = self._reference(state)
-        # Each rule sees no more than it can look back to, which takes a tenth of the time.
+        # Each rule sees only what it can look back to, which takes a tenth of the time.
         for rule in state.rules:
             window, events = reach(rule.condition)
             if not window and rule.birth < len(state.tail) - events:
@@ -179,7 +179,7 @@ def listed(rule: Rule) -> Listed:
 
 
 def _cut(state: State) -> State:
-    """Forget the events that no rule can see any more, whatever comes: the property of `reach`."""
+    """Forget the events that no rule can see any more, whatever comes, by `reach`."""
     window, events = _farthest(reach(rule.condition) for rule in state.rules) if state.rules else (0, 0)
     # The last event has the clock.
     least = max(events, 1)

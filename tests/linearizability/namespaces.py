@@ -88,7 +88,7 @@ class Namespace:
         ip("link", "set", self.link, "master", self.bridge)
 
     def readdressed(self) -> "Namespace":
-        """Give this node an address among the nodes that none has had, instead of its own."""
+        """Give this node a new address among the nodes, never used before, instead of its own."""
         network, _, host = self.address.rpartition(".")
         address = f"{network}.{int(host) + 100}"
         ip("-n", self.name, "addr", "del", f"{self.address}/24", "dev", INSIDE)
@@ -98,7 +98,7 @@ class Namespace:
 
 @contextmanager
 def namespaces(count: int) -> Iterator[list[Namespace]]:
-    """Give this many nodes that reach each other; all of them and their processes are gone at the end."""
+    """Yield this many nodes that reach each other; all of them and their processes are gone at the end."""
     sweep()
     own = f"{PREFIX}{os.getpid()}"
     third = _free_network()

@@ -1,4 +1,4 @@
-"""Plays scenarios on a cluster under load, and judges what every detector answered."""
+"""Plays scenarios on a cluster under load, and checks every detector's answers."""
 
 import random
 import time
@@ -20,14 +20,14 @@ class Judged:
     """How the histories of one cluster were judged."""
 
     away_s: dict[str, float]
-    """For each scenario, how long a detector was away at most."""
+    """For each scenario, the longest time that a detector was unavailable."""
     outcomes: Counter[str]
     requests: int
     unanswered: int
     violations: list[str]
 
     def lines(self) -> list[str]:
-        """Return a fact a line."""
+        """Return one fact per line."""
         return [
             *(f"{away_s:7.2f}  s away at most: {name}" for name, away_s in self.away_s.items()),
             f"{self.requests:7d}  requests in the histories",
@@ -68,7 +68,7 @@ def prove(
 
 
 def judged(load: Load, folders: Mapping[str, Path], away_s: dict[str, float]) -> Judged:
-    """Hold the answers of each detector against its journal."""
+    """Check the answers of each detector against its journal."""
     calls = [call for subject in load.subjects for call in subject.calls]
     violations = [
         f"{subject.id}: {problem}"

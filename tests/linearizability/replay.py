@@ -44,7 +44,7 @@ class Range(NamedTuple):
 
 
 def content(asked: Evaluate) -> Content:
-    """Return what an evaluation sends, without the numbers of its events."""
+    """Return what an evaluation sends, without event numbers."""
     sent = [(event.timestamp_ms, dict(event.fields)) for event in asked.events]
     return asked.batch, json.dumps(sent, sort_keys=True)
 
@@ -59,7 +59,7 @@ class Replay:
         self.added = dict[str, int]()
         self.removed = dict[str, int]()
         self.changed = defaultdict[str, list[tuple[int, Rule, Rule]]](list)
-        """The changes of each rule, by its name: the place, and the rule before and after."""
+        """The changes of each rule, by its name: the position, and the rule before and after."""
         self.questions = defaultdict[object, list[Range]](list)
         """The ranges of requests that only ask, by their answers."""
         self.clocks_us = list[int]()
@@ -94,7 +94,7 @@ class Replay:
         return state
 
     def explaining(self, call: Call) -> list[Range]:
-        """Return the places, in order, at which an answered request had its answer."""
+        """Return the positions, in order, at which a request has the given answer."""
         match call.asked:
             case Evaluate() as asked if is_refusal(call):
                 latest_us = max(event.timestamp_ms for event in asked.events) * 1_000
@@ -119,12 +119,12 @@ class Replay:
                 return self.questions.get(call.answer, [])
 
     def since(self, place: int) -> list[Range]:
-        """Return all places from one on."""
+        """Return all positions from one on."""
         return [Range(place, self.last)] if place <= self.last else []
 
 
 def is_refusal(call: Call) -> bool:
-    """Whether nothing was done, and why is known."""
+    """Whether nothing was done, for a known reason."""
     answer = call.answer
     return answer == REFUSED or (isinstance(answer, tuple) and bool(answer) and set(answer) == {REFUSED})
 
@@ -146,7 +146,7 @@ def problems(calls: Sequence[Call], replay: Replay) -> list[str]:
 
 
 def _not_asked(calls: Sequence[Call], replay: Replay) -> list[str]:
-    """Return what was done that nobody had asked for, or not as often as it was asked for."""
+    """Return what was done without a request, or a different number of times than requested."""
     events = {tuple(event.number for event in one.events): one for one in _all(calls, Evaluate)}
     sent = Counter(map(content, events.values()))
     found = [
@@ -166,7 +166,7 @@ def _not_asked(calls: Sequence[Call], replay: Replay) -> list[str]:
 
 
 def _as_asked(before: Rule, changes: Mapping[str, Any], after: Rule) -> Rule:
-    """Return a rule with changes; when each of its histories begins anew is not among them."""
+    """Return a rule with changes, without those of when its histories begin again."""
     began = {"birth": after.birth, "anew": after.anew, "timed_from": after.timed_from}
     return replace(before, **dict(changes), **began)
 
@@ -176,10 +176,10 @@ def _all(calls: Sequence[Call], kind: type[T]) -> list[T]:
 
 
 def _out_of_order(calls: Sequence[Call], replay: Replay) -> list[str]:
-    """Return the answers that nothing explains after all that had returned when they were asked for."""
+    """Return the answers that nothing explains after all requests that had returned before they were sent."""
     found, tried = list[str](), set[str]()
     returned = list[tuple[int, int, int]]()
-    """When, at which place, and the number of the request."""
+    """The time, the position, and the number of the request."""
     least, before = 0, None
     ordered = sorted(calls, key=lambda call: call.called_ns)
     for number, call in enumerate(ordered):

@@ -1,4 +1,4 @@
-"""What happens to a cluster while clients ask: each scenario returns how long a detector was away at most."""
+"""What happens to a cluster under load: each scenario returns the longest unavailability of a detector."""
 
 import signal
 import threading
@@ -12,14 +12,14 @@ from tests.linearizability.trial import QUIET_S, Trial
 
 
 def kill_worker(trial: Trial) -> float:
-    """Kill the process that has a detector."""
+    """Kill the process that hosts a detector."""
     began_s = time.monotonic()
     send(trial.busy_worker(), signal.SIGKILL)
     return trial.recovered(began_s)
 
 
 def stop_worker(trial: Trial) -> float:
-    """Stop the process that has a detector, until another one has it; then it finds itself fenced."""
+    """Stop the process that hosts a detector until another one hosts it; the first is then fenced."""
     pid, began_s = trial.busy_worker(), time.monotonic()
     send(pid, signal.SIGSTOP)
     try:
@@ -52,7 +52,7 @@ def stop_directory(trial: Trial) -> float:
 
 
 def restart_front_ends(trial: Trial) -> float:
-    """Restart one front end after the other, each first known to no client."""
+    """Restart one front end after another; clients first stop using it."""
     began_s = time.monotonic()
     for node in [node for node in trial.cluster.nodes if node.front is not None]:
         trial.load.fronts = {
@@ -81,7 +81,7 @@ def kill_head(trial: Trial) -> float:
 
 
 def move_head(trial: Trial) -> float:
-    """Lose the head without a word, and start it again at another address, which its name means then."""
+    """Lose the head silently, and start it again at another address, to which its name then leads."""
 
     def moved(head: Namespace) -> Namespace:
         head.heal()
@@ -89,7 +89,7 @@ def move_head(trial: Trial) -> float:
 
     head = trial.cluster.nodes[0].namespace
     assert head is not None
-    # The machine that is gone closes no connections.
+    # A lost machine closes no connections.
     head.cut_off()
     return _without_head(trial, moved)
 
@@ -121,7 +121,7 @@ def move_detectors(trial: Trial) -> float:
 
 
 def kill_while_moving(trial: Trial) -> float:
-    """Kill whichever worker has a detector at some moment of its move."""
+    """Kill the worker that has a detector, at a random moment of the detector's move."""
     began_s = time.monotonic()
     for subject in trial.load.subjects:
         moving = threading.Thread(target=trial.move, args=(subject,))
@@ -133,7 +133,7 @@ def kill_while_moving(trial: Trial) -> float:
 
 
 def drain_nodes(trial: Trial) -> float:
-    """Drain one node after the other, the one of the directory too."""
+    """Drain one node after another, including the directory's."""
     began_s = time.monotonic()
     for node in trial.nodes():
         trial.drain(node)
@@ -191,7 +191,7 @@ def stop_node(trial: Trial) -> float:
 
 
 def stop_raylet(trial: Trial) -> float:
-    """Stop only Ray's own process on a node until Ray takes the node for dead; the others there go on."""
+    """Stop only Ray's own process on a node until Ray declares the node dead; the others there continue."""
     node, began_s = trial.worker_node(), time.monotonic()
     raylet = trial.cluster.raylet(node)
     assert raylet is not None
@@ -206,7 +206,7 @@ def stop_raylet(trial: Trial) -> float:
 
 
 def cut_off_briefly(trial: Trial) -> float:
-    """Cut a node off from the others, and heal it before anybody takes it for dead."""
+    """Cut a node off from the others, and heal it before anybody declares it dead."""
     return _cut_off(trial, 2.0)
 
 
@@ -219,7 +219,7 @@ def cut_off_directory(trial: Trial) -> float:
     """Cut off the node with the directory."""
     node = trial.cluster.node_of(trial.cluster.directory())
     if node.number == 0:
-        # Without the head nothing can be started anywhere, which is not what is looked at here.
+        # Without the head nothing can be started anywhere, which is not the subject here.
         send(trial.cluster.directory(), signal.SIGKILL)
         time.sleep(QUIET_S)
         node = trial.cluster.node_of(trial.cluster.directory())
@@ -227,7 +227,7 @@ def cut_off_directory(trial: Trial) -> float:
 
 
 def cut_off_head(trial: Trial) -> float:
-    """Cut off the head until an impatient one would take all nodes for dead. None of them ends for that."""
+    """Cut off the head for so long that an impatient one would declare all nodes dead. None of them ends."""
     head, began_s = trial.cluster.nodes[0], time.monotonic()
     raylets = [trial.cluster.raylet(node) for node in trial.cluster.nodes]
     assert head.namespace is not None
@@ -237,7 +237,7 @@ def cut_off_head(trial: Trial) -> float:
     finally:
         head.namespace.heal()
     away_s = trial.recovered(began_s)
-    # A node that was taken for dead hears of it only now.
+    # A node that was declared dead learns it only now.
     time.sleep(HEARD_S)
     assert [trial.cluster.raylet(node) for node in trial.cluster.nodes] == raylets
     for node in trial.cluster.nodes:
@@ -253,14 +253,14 @@ def _cut_off(trial: Trial, for_s: float, node: Node | None = None) -> float:
         time.sleep(for_s)
     finally:
         node.namespace.heal()
-    # Its own front end has answered for a while after it was cut off, from workers of the same node.
+    # Its own front end answered for a while after the cut, from workers of the same node.
     away_s = trial.recovered(began_s, beside=str(node.number))
     _replace_if_dead(trial, node)
     return away_s
 
 
 def _without(trial: Trial, node: Node, began_s: float) -> float:
-    """Wait until all detectors answer, of clients that do not ask on a node."""
+    """Wait until all detectors answer the clients that do not use a node."""
     trial.load.fronts = {
         name: address for name, address in trial.cluster.fronts.items() if name != str(node.number)
     }
@@ -268,7 +268,7 @@ def _without(trial: Trial, node: Node, began_s: float) -> float:
 
 
 def _replace(trial: Trial, node: Node) -> None:
-    """Start a node anew, with its front end if it had one."""
+    """Start a node again, with its front end if it had one."""
     had_front = node.front is not None
     if had_front:
         trial.cluster.leave(node, signal.SIGKILL)
@@ -281,7 +281,7 @@ def _replace(trial: Trial, node: Node) -> None:
 
 
 def _replace_if_dead(trial: Trial, node: Node) -> None:
-    """Start a node anew if Ray has given it up, which neither its raylet nor its front end survives."""
+    """Start a node again if Ray gave it up, which neither its raylet nor its front end survives."""
     time.sleep(2 * QUIET_S)
     front_ended = node.front is not None and node.front.process.poll() is not None
     if front_ended or trial.cluster.raylet(node) is None:
@@ -291,7 +291,7 @@ def _replace_if_dead(trial: Trial, node: Node) -> None:
 HEAD_CUT_OFF_S: Final = 20.0
 HEARD_S: Final = 10.0
 HEAD_AWAY_S: Final = 40.0
-"""Longer than front ends go on without a word about tokens."""
+"""Longer than front ends work without news about tokens."""
 
 Scenario = Callable[[Trial], float]
 EVERYWHERE: Final[tuple[Scenario, ...]] = (

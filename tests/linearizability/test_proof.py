@@ -1,4 +1,4 @@
-"""While nodes fail, some order of the requests explains what concurrent clients are answered."""
+"""While nodes fail, some order of the requests explains the answers to concurrent clients."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.linearizability.proof import prove
 from tests.linearizability.scenarios import PATIENT, SHORT, SHORT_OF_NAMESPACES
 
 NAMESPACES = pytest.param(True, id="namespaces")
-# Where there are namespaces, the scenarios of the other clusters are played in them too.
+# With namespaces, the scenarios of the other clusters are played in them too.
 RAYLETS = pytest.param(False, id="raylets", marks=[pytest.mark.long] if possible() else [])
 
 

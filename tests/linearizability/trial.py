@@ -1,4 +1,4 @@
-"""A cluster under load, and what its operator asks of it: where detectors are, moves, drained nodes."""
+"""A cluster under load, and its operator's requests: where detectors are, moves, drained nodes."""
 
 import random
 import time
@@ -10,9 +10,9 @@ from tests.linearizability.clients import Client, Load, NoAnswer, NotExecuted, S
 from tests.linearizability.cluster import Cluster, Node
 
 QUIET_S: Final = 1.0
-"""How long the load goes on before and after each scenario."""
+"""How long the load continues before and after each scenario."""
 ANSWER_WITHIN_S: Final = 120.0
-"""A detector that has not answered again after so long is lost."""
+"""A detector that has not answered again after this long is lost."""
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Trial:
         """
         self.load.until_all_answer(since_s, ANSWER_WITHIN_S, beside)
         time.sleep(QUIET_S)
-        # What was in flight was perhaps answered at once, and nothing since.
+        # Requests in flight may have been answered at once, and none since.
         self.load.until_all_answer(time.monotonic(), ANSWER_WITHIN_S, beside)
         return max(subject.away_s(since_s, beside) for subject in self.load.subjects)
 
@@ -52,13 +52,13 @@ class Trial:
         return found() or self._wait_for(moved, "a detector on a node that is not the head")
 
     def fronts_changed(self) -> None:
-        """Tell the clients where front ends are now."""
+        """Tell the clients where the front ends are now."""
         self.load.fronts = self.cluster.fronts
 
     # -- the operator -------------------------------------------------------------------------------------
 
     def ask(self, method: str, path: str, document: object = None) -> Any:
-        """Ask until it is done, and return the result. Only for what may be done twice."""
+        """Ask until it is done, and return the result. Only for requests that may be executed twice."""
 
         def answered() -> Any:
             operator = Client(self.load, "operator", 0.0)
@@ -89,7 +89,7 @@ class Trial:
         return self._wait_for(lambda: self.places().get(subject.id), "a place of the detector")
 
     def move(self, subject: Subject) -> None:
-        """Move a detector to another node, of those with room any."""
+        """Move a detector to any other node with room."""
         here = self.place(subject)
         others = self._wait_for(lambda: set(self.nodes()) - {here}, "another node")
         to = self.chance.choice(sorted(others))
@@ -100,7 +100,7 @@ class Trial:
         self.ask("POST", f"/api/cluster/nodes/{node}/drain")
 
     def undrain(self, node: str) -> None:
-        """Let detectors come to a node again."""
+        """Allow detectors on a node again."""
         self.ask("DELETE", f"/api/cluster/nodes/{node}/drain")
 
     def until_empty(self, node: str) -> None:

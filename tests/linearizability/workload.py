@@ -67,7 +67,7 @@ class Workload:
         ]
         """What is asked before anything else."""
         self.rules = [rule.name for rule in self.begun[len(FIXED) :]]
-        """The rules that may change and were added with success, whether or not they are still there."""
+        """The rules that may change and were added successfully, whether or not they still exist."""
         self._names = itertools.count(len(CHANGING))
         self._numbers = itertools.count()
         self._steps = itertools.count()
@@ -104,7 +104,7 @@ class Workload:
     def _event(self) -> Sent:
         time_ms = START_MS + STEP_MS * next(self._steps)
         if self.chance.random() < 0.04:
-            # Some are just late enough to be refused, some are not, and some whichever came before.
+            # Some are just late enough to be refused, some not quite, and for some it depends on the order.
             time_ms -= TOO_LATE_MS + self.chance.randint(-3, 3) * STEP_MS
         upper, lower = divmod(p := self.chance.randrange(VALUES), 16)
         fields = {"p": p, "upper": upper, "lower": lower, "q": self.chance.randrange(3)}

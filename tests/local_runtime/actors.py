@@ -25,7 +25,7 @@ MEMORY_BYTES = 2**50
 
 
 class LocalNodes:
-    """The nodes that a test says there are, with this many CPUs each."""
+    """The nodes given by a test, each with this many CPUs."""
 
     here = "directory's"
 
@@ -35,16 +35,16 @@ class LocalNodes:
         self.workers: list[LocalWorker] = []
         """The workers that have started."""
         self.demand = (0.0, 0)
-        """The CPUs and the bytes of memory that each of them reserves."""
+        """The CPUs and bytes of memory reserved for each of them."""
 
     def free(self, node: str) -> tuple[float, int]:
-        """The CPUs and the bytes of memory of a node that no worker has reserved."""
+        """Return the unreserved CPUs and bytes of memory of a node."""
         there = sum(not worker.dead and worker.node == node for worker in self.workers)
         cpus, memory_bytes = self.demand
         return self.cpus[node] - there * cpus, MEMORY_BYTES - there * memory_bytes
 
     def spread(self, avoid: frozenset[str]) -> str | None:
-        """The node for another worker, as Ray chooses it: the one with the fewest, if it has room."""
+        """Return the node for another worker, like Ray: the one with the fewest workers that has room."""
         taken = [worker.node for worker in self.workers if not worker.dead]
         found = [
             one
@@ -75,7 +75,7 @@ class LocalNodes:
 
 
 class LocalActors:
-    """Starts actors in this process, and remembers them. `before` becomes each one's."""
+    """Starts actors in this process, and stores them. `before` is passed to each."""
 
     def __init__(
         self, settings: RuntimeSettings, *, files: Files | None = None, nodes: LocalNodes | None = None
@@ -93,15 +93,15 @@ class LocalActors:
         self._adopted: list[LocalWorker] = []
         self.lost_on = ""
         self.refuse = False
-        """Whether starting fails."""
+        """Whether starts fail."""
         self.avoided: list[frozenset[str]] = []
-        """The nodes to avoid, of each start."""
+        """The nodes to avoid, for each start."""
         self.room = asyncio.Event()
         """Whether Ray starts workers."""
         self.room.set()
         self.make: Callable[..., OperationExecutor] = OperationExecutor
         self.now_us: Callable[[], int] = wall_clock_us
-        """The server's clock, for workers that are started from now on."""
+        """The server's clock, for workers started from now on."""
         self.term: Callable[[], int] = lambda: 0
         """The term of the directory."""
 
@@ -135,7 +135,7 @@ class LocalActors:
         return self._nodes.spread(avoid)
 
     async def survivors(self) -> list[Survivor]:
-        """Every one that an earlier scheduler has left; a test says which."""
+        """Return all workers left by an earlier scheduler, as given by a test."""
         self._adopted += self.left
         left, self.left = self.left, []
         return [Survivor(self._found(worker), worker.node) for worker in left]
@@ -146,13 +146,13 @@ class LocalActors:
         return worker
 
     async def connect(self, address: Address) -> LinkClient:
-        """A connection to one of them, as a front end makes it."""
+        """Return a connection to one of them, like a front end."""
         found = [one for one in (*self.started, *self._adopted) if one.address == address]
-        # Those of two schedulers may have the same name; no more than one of them lives.
+        # Workers of two schedulers may have the same name, but only one of them is alive.
         return min(found, key=lambda one: one.dead).connected()
 
     def with_detector(self, detector_id: str) -> LocalWorker | None:
-        """The living actor that hosts a detector."""
+        """Return the living actor that hosts a detector."""
         return next(
             (one for one in self.started if not one.dead and detector_id in one.hosts),
             None,

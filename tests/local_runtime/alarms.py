@@ -1,6 +1,6 @@
-"""Detectors with rules that fire at a set time, once, in place of the engine's timed rules.
+"""Detectors whose rules fire once, at a set time, in place of the engine's timed rules.
 
-A rule's label says when. So what is due follows from the rules and the clock alone, and a replay repeats it.
+A rule's label has the time. So what is due depends only on the rules and the clock, and a replay repeats it.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ T = 1_700_000_000 * SECOND
 
 
 class Clock:
-    """The server's clock: from T on, that of the event loop. It goes on while no service runs."""
+    """Return the server's clock: from T on, it follows the event loop, even while no service runs."""
 
     passed_s = 0.0
 
@@ -32,7 +32,7 @@ class Clock:
 
 
 def _due(detector: Detector) -> list[tuple[int, Any]]:
-    """The rules that are still to fire, in order of time. The first event or tick sets the clock."""
+    """The rules still to fire, in order of time. The first event or tick sets the clock."""
     if detector.clock_us is None:
         return []
     rules = [live.rule for live in detector.live.values() if LABEL in live.rule.labels]
@@ -54,7 +54,7 @@ def _tick(detector: Detector, time_us: int, _between: object = None) -> Sequence
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have all detectors of this process fire so."""
+    """Make all detectors of this process fire this way."""
     monkeypatch.setattr(Detector, "tick", _tick)
     due = property(lambda detector: next((at for at, _ in _due(detector)), None))
     monkeypatch.setattr(Detector, "next_due_us", due)
@@ -66,7 +66,7 @@ def alarm(due_us: int, name: str = "alarm") -> Operation:
 
 
 def event(time_us: int, **fields: Any) -> Operation:
-    """Evaluate an event of a time."""
+    """Evaluate an event at a time."""
     document = {"event": {"fields": fields, "timestamp_ms": time_us / 1_000}}
     return ops.evaluate(json.dumps(document).encode())
 

@@ -1,4 +1,4 @@
-"""The directory's catalogue without a thread of its own."""
+"""The directory's catalogue, without a thread of its own."""
 
 import dataclasses
 from collections.abc import Callable
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class LocalCatalogues:
-    """Executes the calls of a directory at once, and remembers them and each catalogue that it has opened."""
+    """Executes the calls of a directory at once, and stores them and each opened catalogue."""
 
     def __init__(self, settings: RuntimeSettings, *, files: Files | None = None) -> None:
         self._settings = settings
@@ -31,7 +31,7 @@ class LocalCatalogues:
         self.calls: list[str] = []
         self.before: Before = no_fault
         self.refuse = False
-        """Whether no catalogue can be opened."""
+        """Whether opening a catalogue fails."""
         self.ended = False
         self.given_up: list[str] = []
 
@@ -40,7 +40,7 @@ class LocalCatalogues:
         return CatalogueClient(self._make, self._settings, thread, self.given_up.append)
 
     def fail(self) -> None:
-        """Have the disk fail: the catalogue that is open can do nothing more."""
+        """Make the disk fail: the open catalogue can do nothing more."""
         self.started[-1].close()
 
     def end(self) -> None:
@@ -54,7 +54,7 @@ class LocalCatalogues:
         name, (catalogue, *arguments) = work.func.__name__, work.args
         self.calls.append(name)
         await self.before(name)
-        # By its name, so that a test may replace it.
+        # By name, so that a test may replace it.
         outcome: T = getattr(catalogue, name)(*arguments)
         return outcome
 
@@ -65,5 +65,5 @@ class LocalCatalogues:
 
 
 def newborn(data: Path, detector_id: str) -> None:
-    """Make the folder of a detector, as the directory does."""
+    """Create the folder of a detector, like the directory."""
     create_folder(data / "detectors" / detector_id, kept.empty_snapshot(), version=kept.SNAPSHOT_VERSION)

@@ -1,4 +1,4 @@
-"""What can die at any moment, and two protocols that talk to each other without sockets."""
+"""Objects that can die at any moment, and two protocols connected without sockets."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -9,11 +9,11 @@ from engine.runtime.contract.errors import ActorDied
 T = TypeVar("T")
 
 Before = Callable[[str], Awaitable[None]]
-"""What a test does before a call with this name, and during it: hold it up, or have it fail."""
+"""Runs before a call with this name. A test may delay the call or make it fail."""
 
 
 class Mortal:
-    """Something that runs calls until it dies; what is under way then ends with ActorDied."""
+    """Runs calls until it dies; calls in progress then end with ActorDied."""
 
     def __init__(self) -> None:
         self._death: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -23,7 +23,7 @@ class Mortal:
         return self._death.done()
 
     def die(self) -> None:
-        """Act as if the process were killed: nothing is saved, and every call fails from now on."""
+        """Act as if the process were killed: nothing is saved, and every further call fails."""
         if not self._death.done():
             self._death.set_result(None)
 
@@ -42,7 +42,7 @@ class Mortal:
 
 
 class Pipe(asyncio.Transport):
-    """One end of a connection within this process. What is written arrives in the loop's next turn."""
+    """One end of a connection within this process. Data arrives in the next turn of the loop."""
 
     def __init__(self, protocol: asyncio.BufferedProtocol) -> None:
         super().__init__()

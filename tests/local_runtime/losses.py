@@ -1,4 +1,4 @@
-"""Messages between processes that are lost although the connection goes on."""
+"""Messages between processes that are lost although the connection continues."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from engine.runtime.contract.requests.calls import REPORT, Report, decode_report
 from engine.runtime.transport.link import Ask, Link, Message, Note
 
 REPORTED = [field.name for field in msgspec.structs.fields(Report) if field.name != "epoch"]
-"""What a report may tell."""
+"""The possible contents of a report."""
 
 
 class Loss:
@@ -46,7 +46,7 @@ class Loss:
         return self.lost > 0
 
     def _lose_answer(self, link: Link, number: int) -> None:
-        """Lose what this end receives for the first call."""
+        """Lose what this end receives in the first call."""
         take, self._what = link.take, "nothing"
 
         def without_answer(messages: Any) -> None:
@@ -60,6 +60,6 @@ class Loss:
 
 
 def told(body: bytes) -> list[str]:
-    """The fields of a report that say something."""
+    """Return the fields of a report that are not empty."""
     report, nothing = decode_report(body), Report(0)
     return [one for one in REPORTED if getattr(report, one) != getattr(nothing, one)]

@@ -1,4 +1,4 @@
-"""A detector's folder, and the owners that it has one after another, in this process."""
+"""A detector's folder and its successive owners, in this process."""
 
 import errno
 import json
@@ -32,7 +32,7 @@ def codes(answer: Any) -> list[int]:
 
 
 class Owners:
-    """`actor` is the present owner, and `activated` what its activation gave."""
+    """`actor` is the current owner, and `activated` the result of its activation."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Owners:
         self.activate()
 
     def activate(self) -> OperationExecutor:
-        """Make the next owner; the one before may have died."""
+        """Create the next owner. The previous one may have died."""
         self.epoch += 1
         settings = RuntimeSettings(data=self.data, **self.settings)
         actor = OperationExecutor(settings, files=self.files, now_us=lambda: self.now_us)
@@ -71,20 +71,20 @@ class Owners:
         self.activate()
 
     def save(self) -> bool:
-        """Save a snapshot, if there is anything to save."""
+        """Save a snapshot if there is anything to save."""
         begun = self.actor.begin_saving()
         if begun:
             self.actor.finish_saving()
         return begun
 
     def full(self, error: int = errno.ENOSPC) -> None:
-        """Have the disk take no writes."""
+        """Make writes to the disk fail."""
         self.files.error = error
         self.files.fail_next("create", "write", "reserve", "rename")
         self.files.for_good = True
 
     def ask(self, *operations: Operation) -> list[Any]:
-        """Return the results of a batch; for a refusal its code."""
+        """Return the results of a batch, or the code of a refusal."""
         reply = self.actor.handle(operations)
         assert reply.crash is None, reply.crash
         return [
@@ -108,6 +108,6 @@ class Owners:
         return self.detector.clock_us, self.detector.events_seen
 
     def entries(self) -> list[JournalEntry]:
-        """Return what the journal says after the newest snapshot."""
+        """Return the contents of the journal after the newest snapshot."""
         records = read_only(self.folder, self.files).records
         return [entry for one in records for entry in journal_entries.decode(one.payload).entries]

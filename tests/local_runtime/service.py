@@ -1,6 +1,7 @@
 """The runtime without Ray, in one process.
 
-`local_backend` gives a real Backend over the real actors, directory, queues and workers, all in this process.
+`local_backend` yields a real Backend over the real actors, directory, queues and workers, all in this
+process.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from tests.local_runtime.connections import Pipe
 
 
 class LocalService:
-    """A Backend with all that it stands on, connected as processes are, within reach of a test."""
+    """A Backend with all its parts, connected like processes, and accessible to a test."""
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class LocalService:
         self.backend = Backend(settings, asks, connect=self._connect_to_worker)
 
     def begin(self) -> None:
-        """Begin a scheduler, to which the next connection of the backend is."""
+        """Start a scheduler, to which the backend connects next."""
         client, now_us = self.directories.client(), self.actors.now_us
         nodes = self.nodes or LocalNodes()
         self.scheduler = Scheduler(self.settings, self.actors, client, nodes=nodes, now_us=now_us)
@@ -73,7 +74,7 @@ class LocalService:
         return await self.actors.connect(address)
 
     async def _end(self) -> None:
-        """Nothing is left to end."""
+        """There is nothing to end."""
 
 
 @asynccontextmanager
@@ -85,8 +86,8 @@ async def local_service(
     now_us: Callable[[], int] = wall_clock_us,
     **settings: Any,
 ) -> AsyncIterator[LocalService]:
-    """Give a started service over `folder`, and close it. `settings` are RuntimeSettings' own."""
-    # Its workers are in this process, which after thousands of tests may hold more than one worker should.
+    """Yield a started service over `folder`, and close it. `settings` are those of RuntimeSettings."""
+    # Its workers are in this process, which may be larger than one worker should be after thousands of tests.
     settings = {"actor_bytes_max": 2**40, **settings}
     chosen = dataclasses.replace(
         RuntimeSettings(data=folder, **settings), folder_id=begin_folder(folder, lock_wait_s=5)
@@ -101,22 +102,22 @@ async def local_service(
 
 @dataclasses.dataclass(slots=True)
 class FrontEnd:
-    """A Backend that asks a scheduler in another process, here in the same one."""
+    """A Backend that uses a scheduler in another process, here in the same one."""
 
     backend: Backend
     asks: SchedulerClient
     serves: ServerConnection
     notes: list[Note] = dataclasses.field(default_factory=list)
-    """From the front end."""
+    """Messages from the front end."""
     told: list[Note] = dataclasses.field(default_factory=list)
-    """To the front end."""
+    """Messages to the front end."""
     lost: list[str] = dataclasses.field(default_factory=list)
-    """Which end learnt that the other is gone."""
+    """Which end noticed that the other is gone."""
 
 
 @asynccontextmanager
 async def front_end(service: LocalService, **settings: Any) -> AsyncIterator[FrontEnd]:
-    """Give a front end of a service, over a pair of sockets, and close it."""
+    """Yield a front end of a service, over a pair of sockets, and close it."""
     chosen = dataclasses.replace(service.settings, **settings)
     ours, theirs = socket.socketpair()
     notes: list[Note] = []
@@ -149,13 +150,13 @@ async def front_end(service: LocalService, **settings: Any) -> AsyncIterator[Fro
 
 @asynccontextmanager
 async def local_backend(folder: Path, **settings: Any) -> AsyncIterator[Backend]:
-    """Give a started Backend over `folder`, and close it. `settings` are RuntimeSettings' own."""
+    """Yield a started Backend over `folder`, and close it. `settings` are those of RuntimeSettings."""
     async with local_service(folder, **settings) as service:
         yield service.backend
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Come back when the condition holds; for what no event tells of. Fails where it takes a minute."""
+    """Return once a condition holds that no event reports. Fail after a minute."""
     async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 -- what is waited for has no event
             await asyncio.sleep(0.001)

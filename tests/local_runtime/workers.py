@@ -1,4 +1,4 @@
-"""A worker without Ray: the detectors and the links are real, its process is this one."""
+"""A worker without Ray. Its detectors and links are real, its process is this one."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -80,15 +80,15 @@ class LocalWorker(Mortal, WorkerPort):
         self._make = make
         self.measures = Measures()
         self.actors: list[OperationExecutor] = []
-        """One for each activation, those that are over included."""
+        """One for each activation, including ended ones."""
         place = Node(node, "127.0.0.1")
         self.service = DetectorService(settings, self._hosting, self.measures, place, now_us=now_us)
         address = Address(name, node=node)
         WorkerPort.__init__(self, name, address, self.connected(), lambda: 0)
         self.silent = False
-        """Whether it answers no beat, as a stopped process."""
+        """Whether it does not answer heartbeats, like a stopped process."""
         self.calls: list[tuple[str, int]] = []
-        """What was called, with the number of operations of a batch."""
+        """The calls, with the number of operations of a batch."""
         self.in_flight = 0
         self.in_flight_most = 0
         self.before: Before = no_fault
@@ -108,7 +108,7 @@ class LocalWorker(Mortal, WorkerPort):
         return {queue.detector_id for queue in self.service.queues.values()}
 
     def connected(self) -> LinkClient:
-        """A new connection to it."""
+        """Return a new connection to it."""
         if self.dead:
             raise ConnectionRefusedError("it is dead")
         client = LinkClient(Link(responses))
@@ -122,7 +122,7 @@ class LocalWorker(Mortal, WorkerPort):
 
     @property
     def waiting(self) -> int:
-        """How many batches wait in its mailbox."""
+        """Return the number of batches waiting in its mailbox."""
         return sum(len(queue._waiting) for queue in self.service.queues.values())
 
     # -- as the scheduler calls it --------------------------------------------------------------------------
@@ -150,7 +150,7 @@ class LocalWorker(Mortal, WorkerPort):
         return await self._alive(run(work))
 
     def call_at_once(self, what: str, work: Callable[[], T], size: int) -> T | None:
-        """Do it now, unless the test has something happen before."""
+        """Do it now, unless the test does something before."""
         if self.before is not no_fault or self.dead:
             return None
         self.calls.append((what, size))

@@ -1,4 +1,4 @@
-"""Breaks the product on purpose, one mutant after another, and shows that each is noticed.
+"""Breaks the product on purpose, one mutant after another, and shows that the tests notice each.
 
     python -m tests.mutation                        every mutant of every room; hours
     python -m tests.mutation --room evaluation      every mutant of a room
@@ -34,13 +34,13 @@ from tests.mutation.rooms import ROOMS, ROOT, Room
 
 
 def accepted() -> dict[str, int]:
-    """Give how many mutants of each file, by its path in the repository, may survive."""
+    """Return how many mutants of each file may survive, by its path in the repository."""
     counts: dict[str, int] = tomllib.loads((Path(__file__).parent / "survivors.toml").read_text("utf-8"))
     return counts
 
 
 def mechanical(room: Room, product: Path) -> list[Mutant]:
-    """Give all mechanical mutants, file by file."""
+    """Return all mechanical mutants, file by file."""
     found = []
     for file in room.sources(product):
         text = (product / room.folder / file).read_text(encoding="utf-8")
@@ -49,7 +49,7 @@ def mechanical(room: Room, product: Path) -> list[Mutant]:
 
 
 def changed_lines(base: str, folder: str, root: Path = ROOT) -> dict[str, set[int]]:
-    """Give the lines, counted from 1, that differ from a commit, by file below the folder."""
+    """Return the lines, counted from 1, that differ from a commit, by file below the folder."""
     command = ["git", "diff", "--unified=0", "--no-color", "--relative=" + folder, base, "--", folder]
     diff = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
     found = dict[str, set[int]]()
@@ -64,7 +64,7 @@ def changed_lines(base: str, folder: str, root: Path = ROOT) -> dict[str, set[in
 
 
 def on_lines(mutants: list[Mutant], room: Room, product: Path, lines: dict[str, set[int]]) -> list[Mutant]:
-    """Give the mutants that stand on these lines."""
+    """Return the mutants on these lines."""
     found = []
     for mutant in mutants:
         text = (product / room.folder / mutant.file).read_text(encoding="utf-8")
@@ -74,7 +74,7 @@ def on_lines(mutants: list[Mutant], room: Room, product: Path, lines: dict[str, 
 
 
 def judge(room: Room, product: Path, options: argparse.Namespace) -> list[str]:
-    """Judge the chosen mutants of a room, print what came of it, and give what is wrong."""
+    """Judge the chosen mutants of a room, print the results, and return what is wrong."""
     started = time.monotonic()
     machine = mechanical(room, product)
     if options.changed is None:
@@ -91,7 +91,7 @@ def judge(room: Room, product: Path, options: argparse.Namespace) -> list[str]:
             tests = [path.resolve() for path in options.tests] or room.test_files()
             judging = Judge(room, product, recording, Path(folder), 600, tests)
             judging = judging._replace(cpu_s=1 + 1.5 * judging.sound())
-            # To note what each test enters takes as long as some dozens of mutants.
+            # Recording what each test enters takes as long as a few dozen mutants.
             if room.replayed and len(chosen) > 40 and not options.tests:
                 judging = judging._replace(reach=judging.reached())
             for mutant, outcome in judging.judged(chosen, options.jobs):
@@ -114,7 +114,7 @@ def judge(room: Room, product: Path, options: argparse.Namespace) -> list[str]:
 
 
 def too_many(survived: Mapping[str, int], allowed: Mapping[str, int]) -> list[str]:
-    """Give the files of which more mutants survive than may."""
+    """Return the files of which more mutants survive than may."""
     return [
         f"{file}: {count} mutants survive, of which {allowed.get(file, 0)} may"
         for file, count in survived.items()
@@ -146,12 +146,12 @@ def main() -> int:
     )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="judge so many at once")
     options = parser.parse_args()
-    # As many examples of each property as the change itself is tried on.
+    # As many examples of each property as the tests of the change itself use.
     os.environ.setdefault("RULE_DETECTOR_PROFILE", "ci")
 
     wrong: list[str] = []
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        # A copy, so that the sources can be edited meanwhile.
+        # A copy, so that the sources can be edited in the meantime.
         product = Path(folder)
         for package in PACKAGES:
             shutil.copytree(ROOT / package, product / package, ignore=shutil.ignore_patterns("__pycache__"))

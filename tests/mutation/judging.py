@@ -1,4 +1,4 @@
-"""Judges mutants, each in a process and a copy of the product of its own."""
+"""Judges mutants, each in its own process and its own copy of the product."""
 
 import contextlib
 import gc
@@ -32,7 +32,8 @@ RELOADED_FOR_REPLAY: Final = (
     "tests.worlds.evictions",
     "tests.worlds.long_texts",
 )
-"""What is imported anew from the mutant's copy. Conditions stay the classes that the recording is made of."""
+"""The modules imported again from the mutant's copy. The classes of conditions stay those of the
+recording."""
 MEMORY_BYTES: Final = 2 << 30
 
 SURVIVED, KILLED, TIMEOUT = "survived", "killed", "timeout"
@@ -46,7 +47,7 @@ class Judged(NamedTuple):
 
 
 class Judge(NamedTuple):
-    """Judges the mutants of a room, from a copy of the product, within so many processor seconds each."""
+    """Judges the mutants of a room, from a copy of the product, within this many processor seconds each."""
 
     room: Room
     product: Path
@@ -54,9 +55,9 @@ class Judge(NamedTuple):
     folder: Path
     cpu_s: float
     test_files: list[Path]
-    """Those that killed most recently come first, as the next mutant is near the last one."""
+    """Those that killed most recently come first, because the next mutant is near the last one."""
     reach: Reach | None = None
-    """What each test enters. Without it, all tests judge each mutant."""
+    """What each test enters. If None, all tests judge each mutant."""
 
     def judge(self, mutant: Mutant | None) -> int:
         """Judge a mutant, or the product as it is, in a new process; give the id of that process."""
@@ -70,19 +71,19 @@ class Judge(NamedTuple):
         if mutant:
             file = copy / self.room.folder / mutant.file
             applied = mutant.applied(file.read_text(encoding="utf-8"))
-            # All copies share the file, so this one gets another.
+            # All copies share the file, so this copy gets its own.
             file.unlink()
             file.write_text(applied, encoding="utf-8")
             Path(cache_from_source(file)).unlink(missing_ok=True)
         process = os.fork()
         if process:
             return process
-        # What the parent holds is no garbage, and need not be looked through for any.
+        # The parent's objects are no garbage, so the collector need not scan them.
         gc.freeze()
         with Path(os.devnull).open("w") as nowhere:
             os.dup2(nowhere.fileno(), 1)
             os.dup2(nowhere.fileno(), 2)
-        # Processor time, so that a busy machine is no reason. The signal ends the process.
+        # Processor time, so that a busy machine does not matter. The signal ends the process.
         signal.setitimer(signal.ITIMER_PROF, self.cpu_s)
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         code = 1
@@ -110,7 +111,7 @@ class Judge(NamedTuple):
                 return 1
         assert str(sys.modules[self.room.package].__file__).startswith(str(copy))
         tests = self.reach.tests(mutant) if self.reach and mutant else None
-        # One file after the other, so none is read after the one that kills.
+        # One file after another, so that no file is collected after the one that kills.
         for path in self.test_files:
             file = f"{path.relative_to(ROOT)}::"
             if tests is not None and not any(test.startswith(file) for test in tests):
@@ -125,7 +126,7 @@ class Judge(NamedTuple):
         return pytest.main([*options, "-m", self.room.marks, str(path)], plugins)
 
     def sound(self) -> float:
-        """Give the processor seconds that the product needs as it is. If it fails, nothing can be judged."""
+        """Return the processor seconds that the unchanged product needs. Fails if the product fails."""
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
         process = self.judge(None)
         _, status = os.waitpid(process, 0)
@@ -135,7 +136,7 @@ class Judge(NamedTuple):
         return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
 
     def reached(self) -> Reach:
-        """Run all tests once, in a new process, and give what each of them enters."""
+        """Run all tests once, in a new process, and return what each of them enters."""
         file = self.folder / "reach"
         process = os.fork()
         if not process:
@@ -155,7 +156,7 @@ class Judge(NamedTuple):
         return reach
 
     def judged(self, mutants: list[Mutant], jobs: int) -> Iterator[Judged]:
-        """Judge all mutants, so many at once, and give each with its outcome as it is known."""
+        """Judge all mutants, this many at once, and yield each with its outcome when known."""
         waiting, running = list(reversed(mutants)), dict[int, Mutant]()
         while waiting or running:
             while waiting and len(running) < jobs:
@@ -172,14 +173,14 @@ class Judge(NamedTuple):
 
 
 def _forget_what_is_replayed() -> None:
-    # The language stays, and the copy's operators enter their forms in it again.
+    # The language stays, and the copy's operators register their forms in it again.
     operators.remove([FORM_OF[node] for node in operators.OPERATORS])
     _forget("engine", exactly=True)
     _forget(*RELOADED_FOR_REPLAY)
 
 
 def _forget(*names: str, exactly: bool = False) -> None:
-    """Have these modules, and those below them, imported anew. Those that judge stay."""
+    """Have these modules, and those below them, imported again. Those that judge stay."""
     below = () if exactly else tuple(f"{name}." for name in names)
     for name in list(sys.modules):
         if (name in names or name.startswith(below)) and not name.startswith("tests.mutation"):

@@ -26,7 +26,7 @@ class Mutant(NamedTuple):
     line: str
     """The line of source that it is in, without indentation."""
     nth: int = 0
-    """Which it is, where the line has several places for the same change; else 0."""
+    """Its index where the line has several places for the same change; else 0."""
 
     @property
     def change(self) -> str:
@@ -99,7 +99,7 @@ IN_TEMPLATES: Final = (
 
 
 class _Source:
-    """A file: its text, its tree, and the way from the one to the other."""
+    """A file: its text, its tree, and the positions of nodes in the text."""
 
     def __init__(self, file: str, text: str) -> None:
         self.file = file
@@ -109,7 +109,7 @@ class _Source:
         self.names = list(_names(self.tree, ""))
 
     def offset(self, line: int, column: int) -> int:
-        """Give the place of a column that counts bytes, as the tree does."""
+        """Return the position of a column that counts bytes, as the tree's do."""
         before = sum(map(len, self.lines[: line - 1]))
         return before + len(self.lines[line - 1].encode()[:column].decode())
 
@@ -123,7 +123,7 @@ class _Source:
         return Mutant(self.file, start, old, new, (inside or ["module"])[-1], self.lines[line - 1].strip())
 
     def replaced(self, node: ast.AST, *replacements: str) -> Iterator[Mutant]:
-        """Give the mutants in which something else stands in the place of a node."""
+        """Yield the mutants in which something else replaces a node."""
         start, end = self.span(node)
         for new in replacements:
             yield self.mutant(start, self.text[start:end], new)
@@ -131,7 +131,7 @@ class _Source:
     def between(
         self, left: ast.AST, right: ast.AST, operator: str, others: Iterable[str]
     ) -> Iterator[Mutant]:
-        """Give the mutants in which another operator stands between two nodes."""
+        """Yield the mutants in which another operator is between two nodes."""
         end, start = self.span(left)[1], self.span(right)[0]
         pattern = r"\s+".join(map(re.escape, operator.split()))
         found = re.compile(rf"\b{pattern}\b" if operator[0].isalpha() else pattern).search(
@@ -143,7 +143,7 @@ class _Source:
 
 
 def _names(tree: ast.AST, prefix: str) -> Iterator[tuple[str, int, int]]:
-    """Give each function, class and constant with its first and last line, outer ones first."""
+    """Yield each function, class and constant with its first and last line, outer ones first."""
     for node in ast.iter_child_nodes(tree):
         match node:
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
@@ -156,7 +156,7 @@ def _names(tree: ast.AST, prefix: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """Give all nodes of code that acts: not those of annotations, assertions, and inside f-strings.
+    """Yield all nodes of code that acts: not those of annotations, assertions, and inside f-strings.
 
     A number of nanoseconds is left out: what something costs chooses between two ways to one answer.
     """
@@ -246,7 +246,7 @@ def _in_templates(source: _Source) -> Iterator[Mutant]:
 
 
 def _strings(source: _Source) -> Iterator[tuple[int, str]]:
-    """Give the strings that are no docstrings, by what is in them; what f-strings put in is blanked out."""
+    """Yield the strings that are not docstrings, by their content; what f-strings insert is blanked out."""
     prose = {
         source.span(node.value)[0]
         for node in ast.walk(source.tree)
@@ -269,7 +269,7 @@ def _blank(found: re.Match[str]) -> str:
 
 
 def mutants_of(file: str, text: str, *, templates: bool) -> list[Mutant]:
-    """Give every mechanical mutant of a file, in order. `templates`: its strings hold code, mutated too."""
+    """Return every mechanical mutant of a file, in order. `templates`: its strings hold code, mutated too."""
     source = _Source(file, text)
     found = {*_in_code(source), *(_in_templates(source) if templates else ())}
     alike = dict[tuple[int, str, str], list[Mutant]]()

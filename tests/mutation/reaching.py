@@ -1,4 +1,4 @@
-"""Tells which tests enter which functions, so that a mutant is judged by those that can notice it."""
+"""Records which tests enter which functions, so that those that can notice a mutant judge it."""
 
 import functools
 import sys
@@ -21,7 +21,7 @@ class Reach(NamedTuple):
     seconds: dict[str, float]
 
     def tests(self, mutant: Mutant) -> list[str]:
-        """Give the tests that enter a mutant's function, the shortest first; all, if it is in none."""
+        """Return the tests that enter a mutant's function, the shortest first; all, if it is in none."""
         place = (mutant.file, mutant.where)
         found = [test for test, entered in self.entered.items() if place in entered]
         return sorted(found or self.entered, key=self.seconds.__getitem__)

@@ -1,4 +1,4 @@
-"""What the executable specification answers to scripts and worlds of a fixed seed, and to the vectors."""
+"""The executable specification's answers to scripts and worlds of a fixed seed, and to the vectors."""
 
 import random
 from collections.abc import Collection, Iterator, Sequence
@@ -24,7 +24,7 @@ from tests.worlds.text_tests import TextTestsWorld
 from tests.worlds.timed import BusyWorld, TimedStep, TimedWorld
 
 SEED = 20
-"""Any would do; a fixed one makes two runs comparable."""
+"""Any seed would do; a fixed one makes runs comparable."""
 
 WORLDS: tuple[tuple[type[World], int, dict[str, int]], ...] = (
     (SteadyFactsWorld, 12, {"steps_max": 40}),
@@ -49,7 +49,7 @@ ACTING_WORLDS: tuple[tuple[type[World], int, dict[str, int]], ...] = (
     (AlwaysTrueWorld, 8, {}),
     (AtMostOnceWorld, 8, {}),
 )
-"""Worlds of rules that act at most once in some time."""
+"""Worlds of rules that act at most once per interval."""
 
 TIMED_WORLDS = ((TimedWorld, 200), (BusyWorld, 400))
 """Worlds of timed rules, and how many scripts of each."""
@@ -70,7 +70,7 @@ TimedScripts = list[tuple[list[TimedStep], list[Told]]]
 
 
 class Recording(NamedTuple):
-    """Nothing in it is of the part of the engine that is mutated."""
+    """Nothing in it belongs to the part of the engine that is mutated."""
 
     vectors: list[Vector]
     scripts: list[Script]
@@ -114,7 +114,7 @@ def record(parts: Collection[str], effort: int = 1) -> Recording:
 
 
 def timed_scripts(effort: int) -> Iterator[tuple[list[TimedStep], list[Told]]]:
-    """Give scripts with timed rules, and what is told at each step."""
+    """Yield scripts with timed rules, and the answer at each step."""
     for world, count in TIMED_WORLDS:
         for number in range(count * effort):
             script = world(random.Random(f"{SEED} {number}").choice).script()
@@ -124,7 +124,7 @@ def timed_scripts(effort: int) -> Iterator[tuple[list[TimedStep], list[Told]]]:
 def scripts_of(
     worlds: Sequence[tuple[type[World], int, dict[str, int]]], effort: int
 ) -> list[tuple[str, list[Step]]]:
-    """Give all scripts with their modes. Of each world and mode some come early: most mutants need few."""
+    """Return all scripts with their modes, some of each world and mode early: most mutants need few."""
     kinds = [
         [
             (mode, world(random.Random(f"{SEED} {_drawn_for(mode)} {number} {shape}").choice).script(**shape))
@@ -137,12 +137,12 @@ def scripts_of(
 
 
 def _drawn_for(mode: str) -> str:
-    """Give what a mode's scripts are drawn by: a mode that is made to do more is still given the same."""
+    """Return the seed of a mode's scripts: a mode that is extended still gets the same scripts."""
     return mode.removesuffix(", looked up")
 
 
 def specified(script: list[Step]) -> list[Any]:
-    """Give the answers to a script's events: actions as tuples, None where one is refused."""
+    """Return the answers to a script's events: actions as tuples, None where one is refused."""
     detector = ReferenceDetector()
     answers: list[Any] = []
     for step in script:

@@ -1,4 +1,4 @@
-"""Holds the engine that is imported here against a recording, and stops at the first difference."""
+"""Compares the engine that is imported here with a recording, and stops at the first difference."""
 
 import re
 from collections import Counter
@@ -14,14 +14,14 @@ from tests.worlds import long_texts
 from tests.worlds.evictions import BoundedWorld
 
 SHARE = 8
-"""One script of so many is saved and loaded again and again, and two are replayed in batches."""
+"""One script in this many is saved and loaded again and again, and two are replayed in batches."""
 
 RELOADED_EVERY = 5
-"""It is before every so-manieth step."""
+"""It is saved and loaded before every step whose number this divides."""
 
 
 def differences(recording: Recording) -> Iterator[str]:
-    """Give what the engine answers otherwise than recorded, as it is found."""
+    """Yield each answer of the engine that differs from the recording, as it is found."""
     for worlds in (recording.worlds, recording.lasting_worlds):
         yield from evictions(worlds)
     yield from answered_otherwise(recording.scripts)
@@ -38,10 +38,10 @@ def differences(recording: Recording) -> Iterator[str]:
 
 
 def answered_otherwise(scripts: list[Script]) -> Iterator[str]:
-    """Give the scripts that the engine answers otherwise than recorded."""
+    """Yield the scripts for which the engine's answers differ from the recording."""
     played = Counter[str]()
     for number, (mode, steps, expected) in enumerate(scripts):
-        # Counted for each mode, so that scripts of every mode are fed in every way.
+        # Counted per mode, so that scripts of every mode are fed in every way.
         played[mode] += 1
         feed = in_batches if played[mode] % SHARE in {0, 4} else one_by_one
         reloaded = RELOADED_EVERY if played[mode] % SHARE == 1 else 0
@@ -51,7 +51,7 @@ def answered_otherwise(scripts: list[Script]) -> Iterator[str]:
 
 
 def fired_otherwise(scripts: TimedScripts) -> Iterator[str]:
-    """Give the scripts in which other rules fire by time than recorded."""
+    """Yield the scripts in which the rules that fire by time differ from the recording."""
     modes = list(MODES)
     for number, (steps, expected) in enumerate(scripts):
         mode = modes[number % len(modes)]
@@ -61,10 +61,10 @@ def fired_otherwise(scripts: TimedScripts) -> Iterator[str]:
 
 
 def evictions(worlds: Worlds) -> Iterator[str]:
-    """Give the worlds in which the engine evicts otherwise than recorded."""
+    """Yield the worlds in which the engine's evictions differ from the recording."""
     modes = list(MODES)
     for number, (world, expected) in enumerate(worlds):
-        # The world as this module knows it, whose engine is the one under judgement.
+        # The world as imported by this module: its engine is the one that is judged.
         again = BoundedWorld(world.rules, world.keys_max, world.events, world.disabled_before)
         mode = modes[number // 3 % len(modes)]
         with in_mode(mode):
@@ -73,7 +73,7 @@ def evictions(worlds: Worlds) -> Iterator[str]:
 
 
 def names() -> Iterator[str]:
-    """Give what is wrong with the names of rules, and with their ids."""
+    """Yield what is wrong with the names of rules, and with their ids."""
     detector = Detector()
     rule_id = detector.add_rule(name="rule", condition="a == 1")
     if not re.fullmatch("[0-9a-f]{32}", rule_id):

@@ -19,9 +19,9 @@ class Room(NamedTuple):
     files: tuple[str, ...] = ("**/*.py",)
     """Patterns of paths below the folder. Each must match."""
     marks: str = "not ray and not storm and not long"
-    """Which tests of these files judge."""
+    """The tests in these files that judge."""
     templates: tuple[str, ...] = ()
-    """The files whose strings are code, and are mutated too."""
+    """The files whose strings are code, which is mutated too."""
     replayed: tuple[str, ...] = ()
     """The parts of a recording of the executable specification that mutants also answer."""
 
@@ -30,7 +30,7 @@ class Room(NamedTuple):
         return self.folder.partition("/")[0]
 
     def sources(self, root: Path) -> list[str]:
-        """Give the paths of its files below its folder, in a copy of the product."""
+        """Return the paths of its files below its folder, in a copy of the product."""
         return _matching(root / self.folder, self.files)
 
     def test_files(self) -> list[Path]:
@@ -97,7 +97,7 @@ ROOMS: Final = {
                 "unit/evaluation/explanation/test_futures.py",
                 "unit/evaluation/facts/test_names.py",
                 "unit/evaluation/facts/test_texts.py",
-                "unit/evaluation/rule_book/test_rooms.py",
+                "unit/evaluation/rule_book/test_budgets.py",
                 "property/state/test_*.py",
                 "property/verdicts/test_engine_against_reference.py",
                 "property/verdicts/test_hostile_values.py",
@@ -252,7 +252,7 @@ ROOMS: Final = {
                 "rule_book/changes/differences.py",
                 "rule_book/changes/many_rules.py",
                 "rule_book/meanings.py",
-                "rule_book/rooms.py",
+                "rule_book/budgets.py",
                 "rule_book/verdicts.py",
                 "rule_book/changes/versions.py",
             ),
@@ -288,7 +288,7 @@ ROOMS: Final = {
         Room(
             "detector",
             "engine/runtime/detector",
-            # Those come first that kill most.
+            # Those that kill most come first.
             tests=(
                 "unit/runtime/detector/persistence/test_*.py",
                 "unit/runtime/detector/executor/test_*.py",

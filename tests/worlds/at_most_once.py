@@ -1,4 +1,4 @@
-"""Scripts with rules that act at most once in some time, for the values of some names."""
+"""Scripts of rules that act at most once per interval, for the values of some names."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,12 +10,12 @@ EVERY_SECS = (0.3, 1, 1.0, 1.001, 2.5, 2.5, 5e-7, 1.5e-6, 86_400)
 """Most are differences between the times of events."""
 EVERY_BY = ((), ("a",), ("a",), ("b",), ("$v",), ("user.id", "list"), ("nowhere",), ("a", "a", "$user.id"))
 VALUES = (0, 1, 1.0, "1", True, None, [1], [1.0], ["1"], {"x": 1}, {}, "", "x" * 300, 1.5, 10**30)
-"""Values that look alike, each of which is one of its own, or the same as another."""
+"""Values that look alike: some are equal, some are not."""
 STEPS_US = (0, 0, 1, 1, 299_999, 999_999, 999_999, 1_000_000, 1_001_000, 2_500_000, -1_000)
 
 
 class AtMostOnceWorld(World):
-    """Any rules, which often act at most once."""
+    """Rules of any kind; many act at most once per interval."""
 
     def every(self) -> Mapping[str, Any]:
         """Return members of a rule."""
@@ -23,7 +23,7 @@ class AtMostOnceWorld(World):
         return {"every_secs": self.choose(EVERY_SECS), **by}
 
     def script(self, *, depth: int = 2, steps_max: int = 24) -> list[Step]:
-        """Return a script in which what rules ask for comes, changes and goes."""
+        """Return a script in which rules are added, changed and removed."""
         steps: list[Step] = []
         rules = 0
         for step in super().script(depth=depth, steps_max=steps_max):

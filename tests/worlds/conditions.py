@@ -1,4 +1,4 @@
-"""Generators of all valid conditions, the odd ones above all, and of texts that are nearly conditions."""
+"""Generators of all valid conditions, especially unusual ones, and of texts that are nearly conditions."""
 
 from collections.abc import Callable
 from typing import Any as Json
@@ -148,7 +148,7 @@ def leaves(draw: Callable[[st.SearchStrategy[Json]], Json]) -> Leaf:
 
 @st.composite
 def nearly_comparisons(draw: Callable[[st.SearchStrategy[Json]], Json]) -> Condition:
-    """What `x > 1` and `x <= 1` stand for, and what is but nearly that."""
+    """What `x > 1` and `x <= 1` stand for, and what differs from it slightly."""
     fact, other = draw(names), draw(names)
     number = draw(numbers.filter(lambda number: -MAX <= number <= MAX))
     value = draw(st.sampled_from((number, number, number, float(number), 1, "1", (number,))))
@@ -223,7 +223,7 @@ amounts = st.one_of(numbers, st.builds(ScaledFact, names, factors))
 
 
 def _ages(window_secs: float, hundredths: int | None) -> tuple[float, float | None]:
-    """Give a window, and a part of it as the least age, if that is less in microseconds."""
+    """Return a window, and a part of it as the minimum age, if that is less in microseconds."""
     if hundredths is None or microseconds(window_secs, 1_000_000) < 1:
         return window_secs, None
     is_whole = isinstance(window_secs, int)
@@ -231,7 +231,7 @@ def _ages(window_secs: float, hundredths: int | None) -> tuple[float, float | No
 
 
 ages = st.builds(_ages, windows, st.one_of(st.none(), st.integers(0, 99)))
-"""Windows, each with the least age, if there is one."""
+"""Windows, each with its minimum age, if there is one."""
 optional_windows = st.one_of(st.none(), windows)
 
 
@@ -283,7 +283,7 @@ small_conditions: st.SearchStrategy[Condition] = st.recursive(
     _extended,
     max_leaves=8,
 )
-"""Conditions of dull predicates: where only their structure matters."""
+"""Conditions of simple predicates: only their structure matters."""
 
 PIECES = (
     *(

@@ -1,7 +1,7 @@
-"""The executable specification of the limit on live keys, and worlds to try it on.
+"""The executable specification of the limit on live keys, and worlds to test it with.
 
-A key is live while the history of its slice can still change a verdict. Past the limit, the live key that was
-not seen for longest is evicted: its slice starts again without a history, and the reply says so.
+A key is live while the history of its slice can still change a verdict. Beyond the limit, the least
+recently seen live key is evicted: its slice starts again without a history, and the reply says so.
 """
 
 from collections.abc import Iterator, Sequence
@@ -52,7 +52,7 @@ CLOCKED: tuple[Condition, ...] = (
     HistoricallyFor(Not(P), WINDOW_SECS, "strong"),
     SinceWithin(Not(Q), Not(P), WINDOW_SECS),
 )
-"""These change with any event that does not bring something."""
+"""These change with any event that lacks something."""
 
 COUNTED: tuple[Condition, ...] = (
     Previous(P),
@@ -69,7 +69,7 @@ COUNTED: tuple[Condition, ...] = (
 INNER = AWAITED + CLOCKED + COUNTED
 
 LASTING = AWAITED[:2]
-"""Conditions that never expire: once it is live, a key is live for ever."""
+"""Conditions that never expire: a live key stays live for ever."""
 
 EXPIRING = AWAITED[3:5] + CLOCKED[3:5] + COUNTED[2:5] + COUNTED[6:8]
 """Conditions that expire with their window."""
@@ -87,18 +87,18 @@ class BoundedReference:
 
     def __init__(self, rules: Sequence[tuple[Path, Condition]], keys_max: int) -> None:
         self.rules = {place: (*rule, 0) for place, rule in enumerate(rules)}
-        """The path of each rule, its member and the number of events before it, by place."""
+        """For each rule, by its index: its path, its member, and the number of events before it."""
         self.keys_max = keys_max
         self.slices: dict[Key, list[tuple[int, Event]]] = {}
-        """The events by key, with their numbers; the longest unseen key first."""
+        """The events by key, with their numbers; the least recently seen key first."""
         self.count = 0
 
     def past(self, key: Key, birth: int) -> list[Event]:
-        """Give the events of a slice that count for a rule."""
+        """Return the events of a slice that count for a rule."""
         return [event for number, event in self.slices[key] if number > birth]
 
     def live(self, key: Key, now_us: int) -> bool:
-        """Tell whether some next event, now or a window later, is judged otherwise than without the slice."""
+        """Return whether the slice changes the verdict of some next event, now or a window later."""
         nexts = [Event(now_us + wait, {"p": p}, {}) for wait in (0, WINDOW_US) for p in (0, 1)]
         pasts = [
             (inner, self.past(key, birth)) for path, inner, birth in self.rules.values() if path == key[0]
@@ -110,7 +110,7 @@ class BoundedReference:
         )
 
     def observe(self, event: Event, places: int) -> Answer:
-        """Give the verdict at each of this many places of rules, and whether keys were evicted."""
+        """Return the verdicts of this many rules, by index, and whether keys were evicted."""
         self.count += 1
         for path in {path for path, *_ in self.rules.values()}:
             key = (path, tuple(event[name] for name in path))
@@ -138,13 +138,14 @@ class BoundedWorld:
     keys_max: int
     events: list[Submission]
     disabled_before: int
-    """The event before which a rule is turned off: the last one or, if there is a twin, the rule of it."""
+    """The event before which a rule is turned off: the last rule or, if there is a twin, the rule it
+    equals."""
     twin: tuple[int, int] | None = None
-    """The event before which a rule is added that is equal to another one, and the place of that."""
+    """The event before which a rule equal to another one is added, and the index of that other rule."""
 
     @classmethod
     def drawn(cls, choose: Any, inner: Sequence[Condition] = INNER) -> Self:
-        """Give a world in which each decision is taken by `choose`."""
+        """Return a world; `choose` takes each decision."""
         paths = choose(([("u",)], [("u", "v")], [("u",), ("v",)]))
         rules = [(path, choose(inner)) for path in paths for _ in choose(((0,), (0, 0)))]
         events: list[Submission] = []
@@ -157,7 +158,7 @@ class BoundedWorld:
 
     @classmethod
     def with_many_keys(cls, choose: Any, expiring: Sequence[Condition] = EXPIRING) -> Self:
-        """Give a world in which more keys expire at a time than an event sweeps, and then room is needed."""
+        """Return a world in which more keys expire at once than an event sweeps; then keys are evicted."""
         rules = [(("u",), choose(LASTING)), (("v",), choose(expiring))]
         events: list[Submission] = []
         time_ms = 0
@@ -168,7 +169,7 @@ class BoundedWorld:
 
     @classmethod
     def with_twins(cls, choose: Any) -> Self:
-        """Give a world in which a rule comes late that may share what another one remembers."""
+        """Return a world in which a late rule may share the state of another one."""
         world = cls.drawn(choose)
         late = choose(range(len(world.events) // 2))
         disabled_before = choose(range(late, len(world.events) * 3 // 2))
@@ -181,7 +182,7 @@ class BoundedWorld:
 
     @property
     def disabled(self) -> int:
-        """The place of the rule that is turned off."""
+        """The index of the rule that is turned off."""
         return len(self.rules) - 1 if self.twin is None else self.twin[1]
 
     def conditions(self) -> Iterator[Condition]:
@@ -226,7 +227,7 @@ class BoundedWorld:
                 detector = Detector.load(detector.dump(), Detector.STATE_VERSION, limits=limits)
 
     def disagreement(self, expected: list[Answer] | None = None, *, reloaded: bool = False) -> str | None:
-        """Tell where the engine and the reference differ, or None."""
+        """Return where the engine and the reference differ, or None."""
         pairs = zip(expected or self.expected(), self.given(reloaded=reloaded), strict=True)
         for place, (wanted, given) in enumerate(pairs):
             if wanted != given:

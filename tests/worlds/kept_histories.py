@@ -1,4 +1,4 @@
-"""A world in which conditions change often, a little each time, and keep what they can of their histories."""
+"""A world whose conditions change often, a little each time, and keep the history that still fits."""
 
 from dataclasses import fields, is_dataclass, replace
 from typing import Any as Json
@@ -34,7 +34,7 @@ class KeepingWorld(World):
         )
 
     def edit(self, condition: Condition) -> Condition:
-        """Give a condition that has something in common with the one before it."""
+        """Return a condition that shares something with the previous one."""
         choose = self.choose
         match choose(("bounds", "bounds", "bounds", "more", "fewer", "around", "another")):
             case "bounds":
@@ -54,7 +54,7 @@ class KeepingWorld(World):
                 return self.condition(3)
 
     def rebound(self, part: Json) -> Json:
-        """Give a part, or members of one, in which some of the bounds are others."""
+        """Return a part, or members of one, with some of its bounds changed."""
         if isinstance(part, tuple):
             return tuple(self.rebound(member) for member in part)
         if not isinstance(part, Node) or not is_dataclass(part):
@@ -70,7 +70,7 @@ class KeepingWorld(World):
         return replace(part, **changed)
 
     def script(self, *, depth: int = 4, steps_max: int = 40) -> list[Step]:
-        """Give the script of one or two rules."""
+        """Return the script of one or two rules."""
         choose = self.choose
         rules = [All((self.condition(depth - 1), self.condition(depth - 1))) for _ in choose(((0,), (0, 0)))]
         steps: list[Step] = [Add("r", rule, notify=False) for rule in rules]
@@ -88,10 +88,10 @@ class KeepingWorld(World):
 
 
 class CountingWorld(KeepingWorld):
-    """Rules that count, now and then under a key, and whose counts change by one or two."""
+    """Rules that count, sometimes under a key, and whose counts change by one or two."""
 
     def condition(self, depth: int) -> Condition:
-        """Give a member that counts."""
+        """Return a member that counts."""
         choose = self.choose
         window_secs, bounds = choose((None, 1, 86_400)), (choose(COMPARISONS), choose(COUNTS))
         counting: Condition = choose(
@@ -105,10 +105,10 @@ class CountingWorld(KeepingWorld):
 
 
 class AgedWorld(KeepingWorld):
-    """Rules whose windows have a lower bound, which becomes smaller."""
+    """Rules whose windows have a lower bound, which decreases."""
 
     def condition(self, depth: int) -> Condition:
-        """Give a member that looks for what is old enough."""
+        """Return a member whose window has a lower bound."""
         choose, ages = self.choose, self.choose(((1, 0.3), (1.3, 1), (2, 1), (2, 1.5), (5, 4), (86_400, 2.5)))
         aged: Condition = choose(
             (

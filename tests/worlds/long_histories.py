@@ -36,7 +36,7 @@ STEPS_US = (0, 1, 300_000, 300_000, 700_000, 999_999, 1_000_000, 1_300_000)
 
 
 class LongHistoriesWorld(World):
-    """A world of three keys, one of them of two parts, and of two facts that are mostly there."""
+    """A world of three keys, one of them composite, and of two facts that most events have."""
 
     def __init__(self, choose: Choose) -> None:
         super().__init__(choose)
@@ -66,7 +66,7 @@ class LongHistoriesWorld(World):
         return inner
 
     def temporal(self, depth: int) -> Condition:
-        """Give a temporal member over predicates, or over one that is keyed, or over another."""
+        """Return a temporal member over predicates, over a keyed member, or over another temporal member."""
         choose = self.choose
 
         def operand() -> Condition:
@@ -125,7 +125,7 @@ class LongHistoriesWorld(World):
 
 
 class AgesWorld(LongHistoriesWorld):
-    """A world of windows with a least age, with events so near that most of them are too young."""
+    """A world of windows with a minimum age, and events so close together that most are too young."""
 
     def __init__(self, choose: Choose) -> None:
         super().__init__(choose)

@@ -1,4 +1,4 @@
-"""Texts that are too long for patterns: none matches, and message 2004 names each such fact."""
+"""Texts too long for patterns: no pattern matches them, and message 2004 names each such fact."""
 
 import itertools
 from collections.abc import Iterator
@@ -19,11 +19,11 @@ RULES = [
     ("a.t", ["a"]),
     ("u", [MIDDLE]),
 ]
-"""Names, and patterns of which any may be found there."""
+"""Names, and the patterns that may match their texts."""
 
 
 def differences() -> Iterator[str]:
-    """Give where verdicts or messages are not as they should be."""
+    """Yield where verdicts or messages are wrong."""
     detector = Detector(limits=LIMITS)
     conditions = [" or ".join(f"{name} matches '{one}'" for one in patterns) for name, patterns in RULES]
     ids = [detector.add_rule(name="rule", condition=condition) for condition in conditions]

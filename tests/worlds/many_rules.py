@@ -60,7 +60,7 @@ class ManyRulesWorld(World):
         return Submit(fields, timestamp_ms(time_us)), time_us
 
     def script(self, *, depth: int = 1, steps_max: int = 30) -> list[Step]:
-        """Give what happens to a detector that has many rules from the first."""
+        """Return the steps of a detector that has many rules from the start."""
         choose, count = self.choose, self.choose(RULES)
         steps: list[Step] = [Add(f"rule {number}", self.condition(depth)) for number in range(count)]
         clock_us = 0

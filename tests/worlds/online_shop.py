@@ -45,7 +45,7 @@ class Stream:
         self._events: list[tuple[float, int, Event]] = []
 
     def add(self, at_s: float, **fields: object) -> None:
-        """Add an event, unless it lies past the end."""
+        """Add an event, unless it is after the end."""
         if at_s < MINUTES * 60:
             self._events.append((round(at_s, 3), len(self._events), dict(fields)))
 
@@ -95,7 +95,7 @@ def servers(stream: Stream, random: Random) -> None:
 
 
 def attack(stream: Stream, random: Random) -> None:
-    """One address, hundreds of accounts; where a password fits, a new one is set and money leaves."""
+    """One address tries hundreds of accounts; where a password fits, it changes that and moves money out."""
     who = {"ip": ATTACKER, "agent": "python-requests/2.31.0"}
     accounts = random.sample(sorted({f"u{number:04}" for number in range(600)} - set(FITTING)), 420)
     for position, account in zip((150, 260, 390), FITTING, strict=True):

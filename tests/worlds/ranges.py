@@ -1,4 +1,4 @@
-"""Worlds of many rules whose ranges overlap, touch, and end where numbers and texts are hard to compare."""
+"""Worlds of many rules whose ranges overlap, touch, and end at values that are hard to compare."""
 
 from engine.language.condition import (
     All,
@@ -48,10 +48,10 @@ STEPS_US = (0, 1, 300_000, 300_001, 1_000_000)
 
 
 class RangesWorld(SharedWorld):
-    """A world of rules that are made, changed, switched and removed at every moment."""
+    """A world of rules that are added, changed, switched and removed at any time."""
 
     def between(self) -> Leaf:
-        """Give a range, of numbers for the most part."""
+        """Return a range, mostly of numbers."""
         choose = self.choose
         ends = choose((_NUMBERS_OF_RULES, _NUMBERS_OF_RULES, _NUMBERS_OF_RULES, TEXTS_OF_RULES))
         low, high = sorted((choose(ends), choose(ends)))
@@ -61,7 +61,7 @@ class RangesWorld(SharedWorld):
         return Leaf(choose("xxxy"), "between", (low, high))
 
     def condition(self, depth: int) -> Condition:
-        """Give a rule. Most have a range that decides whether it is evaluated."""
+        """Return a rule. Most have a range that decides whether it is evaluated."""
         choose, within = self.choose, self.between()
         match choose("lllltaaaoonshwk"):
             case "l":
@@ -84,7 +84,7 @@ class RangesWorld(SharedWorld):
                 return Keyed(OnceWithin(within, choose((0.3, 1))), "k")
 
     def submission(self, clock_us: int) -> tuple[Submit, int]:
-        """Give an event."""
+        """Return an event."""
         choose = self.choose
         time_us = clock_us + choose(STEPS_US)
         values: tuple[Json, ...] = (*NUMBERS, *NUMBERS, *TEXTS, True, False, None, [1])

@@ -1,4 +1,4 @@
-"""Worlds of stored relations, which are put, changed and deleted while rules ask about them."""
+"""Worlds of stored relations that are put, changed and deleted while rules look them up."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -68,14 +68,14 @@ class Delete:
 
 @dataclass(frozen=True)
 class Reload:
-    """The engine's detector begins a second life from what it would have kept."""
+    """The engine's detector is saved and loaded."""
 
 
 RelationStep = Put | Amend | Delete | Reload
 
 
 class RelationsWorld(World):
-    """A world of rules about stored relations. Few values and tuples: what is removed comes again."""
+    """A world of rules about stored relations. Values and tuples are few, so that removed ones return."""
 
     def predicate(self, *_: Any) -> Condition:
         choose = self.choose
@@ -136,7 +136,7 @@ class RelationsWorld(World):
                 return self.predicate()
 
     def tuples(self, name: str) -> list[Tuple]:
-        """Give some tuples for a relation."""
+        """Return some tuples for a relation."""
         choose = self.choose
         values = ADDRESSES + NETWORKS if name == "networks" else VALUES
         return [[choose(values) for _ in range(1 + (name in PAIRS))] for _ in range(choose((0, 1, 2, 4)))]
@@ -154,7 +154,7 @@ class RelationsWorld(World):
         return Submit(fields, timestamp_ms(time_us), sent), time_us
 
     def script(self, *, depth: int = 3, steps_max: int = 40) -> list[Step | RelationStep]:  # type: ignore[override]
-        """Give what happens to a detector whose relations change between events."""
+        """Return the steps of a detector whose relations change between events."""
         choose = self.choose
         rules = choose((2, 6, 12))
         stored = {name: self.tuples(name) for name in NAMES if choose((False, True, True))}

@@ -1,4 +1,4 @@
-"""Rules that remember times and records by key, in windows of some milliseconds."""
+"""Rules that keep times and records by key, in windows of a few milliseconds."""
 
 TIMES = (
     "per k once within 50ms a == 1",

@@ -1,4 +1,4 @@
-"""Generators of conditions, events and scripts, from small worlds, so that everything collides.
+"""Generators of conditions, events and scripts, from worlds so small that everything collides.
 
 There are few names, few values that look alike, and few steps in time, which land on the edges of windows.
 """
@@ -53,7 +53,7 @@ AGES_SECS = (
     *((1, 0), (1, 0.3), (1.0, 0.3), (1, 0.996), (1.3, 1), (1.004, 1), (0.3, 1e-6), (1e300, 1), (86_400, 2.5)),
     *((1.5e-6, 5e-7), (1.5e-6, 1e-6)),
 )
-"""Windows, each with the least age, if there is one."""
+"""Windows, each with its minimum age, if there is one."""
 BIG = 2**53 + 1
 SCALARS = (0, 1, True, False, 1.0, 1.5, "1", "", "ab", "b", BIG, float(2**53), 10**30, -1, "é")
 ARRAYS = ((), (1,), ("1",), (1.0, 0), ("ab", "1"), (BIG,))
@@ -127,7 +127,7 @@ class Add:
 
 @dataclass(frozen=True)
 class Change:
-    """The rule at this place in the list is patched."""
+    """The rule at this index is patched."""
 
     place: int
     changes: dict[str, Json]
@@ -135,7 +135,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Remove:
-    """The rule at this place in the list is deleted."""
+    """The rule at this index is deleted."""
 
     place: int
 
@@ -144,19 +144,19 @@ Step: TypeAlias = Submit | Add | Change | Remove
 
 
 def timestamp_ms(time_us: int, *, as_float: bool = False) -> float:
-    """Give the number that a caller would send for a time."""
+    """Return the number that a caller would send for a time."""
     return time_us / 1_000 if time_us % 1_000 or as_float else time_us // 1_000
 
 
 def rewritten(condition: Condition, rewrite: Callable[[Json], Json]) -> Condition:
-    """Give the condition with each constant in it rewritten."""
+    """Return the condition with each constant in it rewritten."""
     if isinstance(condition, tuple):
         return tuple(rewritten(member, rewrite) for member in condition)
     if is_dataclass(condition):
         parts = {field.name: getattr(condition, field.name) for field in fields(condition)}
         kept = {"fact", "op", "reference", "relation", "key"} | {k for k, v in parts.items() if v is None}
         if isinstance(condition, Count | CountSince | Distinct):
-            # Only a whole number is one, however it is spelt.
+            # Only a whole number is a valid count, in either spelling.
             kept.add("value")
         kept.discard("boundary")
         return type(condition)(**{k: v if k in kept else rewritten(v, rewrite) for k, v in parts.items()})
@@ -164,30 +164,30 @@ def rewritten(condition: Condition, rewrite: Callable[[Json], Json]) -> Conditio
 
 
 def respelt(value: Json) -> Json:
-    """Give the same JSON number in its other spelling."""
+    """Return the same JSON number in its other spelling."""
     if isinstance(value, float) and value.is_integer() and abs(value) < BIG:
         return int(value)
     return float(value) if type(value) is int and abs(value) < BIG else value
 
 
 def spelt_out(value: Json) -> Json:
-    """Write down the boundary that an absent one means: as JSON, another condition."""
+    """Write out the default boundary: as JSON, this is another condition."""
     return "weak" if value is None else None if value == "weak" else value
 
 
 def retyped(value: Json) -> Json:
-    """Give a boolean for a number: for Python the same, in JSON another."""
+    """Return the boolean that Python finds equal to a number; JSON does not."""
     return bool(value) if type(value) is int and value in (0, 1) else value
 
 
 class World:
-    """A small world, in which each decision is taken by `choose`: a random generator's, or hypothesis's."""
+    """A small world; `choose` takes each decision, by a random generator or by hypothesis."""
 
     def __init__(self, choose: Choose) -> None:
         self.choose = choose
 
     def predicate(self, names: Sequence[str] = NAMES, bits: Sequence[str] = ("a", "b")) -> Condition:
-        """Half of them are on two bits, so that temporal members see both truths; the rest on anything."""
+        """Half of them test two bits, so that temporal members see both truths; the rest test anything."""
         choose = self.choose
         match choose(KINDS_OF_PREDICATE):
             case "bit":
@@ -219,7 +219,7 @@ class World:
                 return InRelation(choose(("r", "s")), tuple(args))
 
     def about_element(self) -> Condition:
-        """Give a condition on the elements of an array."""
+        """Return a condition on the elements of an array."""
         choose = self.choose
         parts = tuple(self.predicate(IN_ELEMENTS, ("a", "b", "it")) for _ in choose(UP_TO_2 + UP_TO_3[:1]))
         if len(parts) == 1:
@@ -227,7 +227,7 @@ class World:
         return (All if choose(BITS) else Any)(parts) if parts else Leaf("it", "eq", 1)
 
     def condition(self, depth: int) -> Condition:
-        """Give a condition of at most this depth, of any member."""
+        """Return a condition of at most this depth, of any member."""
         if depth == 1:
             return self.predicate()
         choose, inner = self.choose, lambda: self.condition(depth - 1)
@@ -284,15 +284,15 @@ class World:
                 return self.predicate()
 
     def value(self) -> Json:
-        """Give what a fact can be: mostly one of two bits, at times anything else."""
+        """Return a value of a fact: mostly one of two bits, sometimes anything else."""
         return self.choose((0, 1)) if self.choose(MOSTLY) else self.choose(VALUES)
 
     def some(self, names: Sequence[str], value: Callable[[], Json]) -> dict[str, Json]:
-        """Give an object with some of these members."""
+        """Return an object with some of these members."""
         return {name: value() for name in names if self.choose(BITS)}
 
     def fields(self) -> dict[str, Json]:
-        """Give the fields of an event; `user.id` comes as one key, nested, or both."""
+        """Return the fields of an event; `user.id` comes as one key, nested, or both."""
         fields = self.some(("b", "list", "user.id"), self.value)
         if self.choose(BITS):
             fields["list"] = [self.choose(ELEMENTS) for _ in self.choose(UP_TO_3)]
@@ -303,21 +303,21 @@ class World:
         return fields
 
     def vars(self) -> dict[str, Json] | None:
-        """Give the caller's variables, relations among them."""
+        """Return the caller's variables, relations among them."""
         if self.choose(BITS):
             return None
         sent = self.some(("v", "user.id"), self.value) | self.some(("user",), lambda: {"id": self.value()})
         return sent | self.some(("r",), self.relation)
 
     def relation(self) -> Json:
-        """Give the tuples of a relation, or something that is none."""
+        """Return the tuples of a relation, or something invalid."""
         if not self.choose(MOSTLY):
             return self.value()
         pair = [[self.value() for _ in self.choose(UP_TO_2)], self.value(), self.choose(NETWORKS)]
         return [self.choose(pair) for _ in self.choose(UP_TO_3)]
 
     def edit(self, condition: Condition) -> Condition:
-        """Give what takes the place of a condition: equal to it as JSON, nearly so, or another."""
+        """Return a replacement for a condition: equal to it as JSON, nearly equal, or different."""
         match self.choose(("respelt", "spelt out", "retyped", "doubly negated", "another")):
             case "respelt":
                 return rewritten(condition, respelt)
@@ -331,14 +331,14 @@ class World:
                 return self.condition(3)
 
     def submission(self, clock_us: int) -> tuple[Submit, int]:
-        """Give an event soon after the clock's time, or late, and the time of the clock after it."""
+        """Return an event soon after the clock's time, or a late one, and the clock's time after it."""
         rare = not self.choose(MOSTLY)
         time_us = clock_us + self.choose(RARE_STEPS_US if rare else STEPS_US)
         stamp_ms = timestamp_ms(time_us, as_float=self.choose(BITS))
         return Submit(self.fields(), stamp_ms, self.vars()), max(clock_us, time_us)
 
     def script(self, *, depth: int = 4, steps_max: int = 18) -> list[Step]:
-        """Give what happens to one detector: rules come, change and go while events arrive."""
+        """Return the steps of one detector: rules are added, changed and removed while events arrive."""
         choose = self.choose
         rules = [self.condition(depth)]
         steps: list[Step] = [Add("first", rules[0], notify=choose(BITS))]
@@ -351,7 +351,7 @@ class World:
                     rules.append(self.condition(depth))
                     steps.append(Add(f"rule {number}", rules[-1], notify=choose(BITS)))
                 case "a" if rules and len(rules) < RULES_MAX:
-                    # An old condition again, alone or inside another: what is shared must be so rightly.
+                    # An old condition again, alone or inside another, so that conditions share state.
                     again = choose((rules[place], Not(rules[place]), Once(rules[place])))
                     rules.append(again)
                     steps.append(Add(f"rule {number}", again, notify=False))
@@ -370,7 +370,7 @@ class World:
 
 
 def chooser(draw: Draw) -> Choose:
-    """Let hypothesis decide, which then can make an example smaller."""
+    """Let hypothesis decide, so that it can shrink examples."""
     return lambda options: options[draw(st.integers(0, len(options) - 1))]
 
 

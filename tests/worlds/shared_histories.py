@@ -1,4 +1,4 @@
-"""Worlds in which rules that are born at different times share a few histories."""
+"""Worlds in which rules born at different times share a few histories."""
 
 from collections.abc import Callable
 
@@ -31,7 +31,7 @@ from engine.language.terms import Age, AvgTerm, CountTerm, Fact, Last, MaxTerm, 
 from tests.worlds.scripts import Add, Change, Remove, Step, Submit, World, timestamp_ms
 
 STEPS_US = (0, 0, 0, 1, 300_000, 300_001, 1_000_000)
-"""Events at one time are many: a birth may lie between them."""
+"""Many events have the same time: a birth may be between them."""
 
 P, Q = Leaf("p", "eq", 1), Leaf("q", "eq", 1)
 NOT_P = Leaf("p", "neq", 1)
@@ -97,12 +97,12 @@ WHERES = (None, None, None, P, Not(P), Once(P), Previous(P), Count(P, 0.3, "lt",
 
 
 class SharedWorld(World):
-    """A world of rules over three histories. They are made, changed, switched and removed at every moment."""
+    """A world of rules over three histories. Rules are added, changed, switched and removed at any time."""
 
     def condition(self, depth: int) -> Condition:
         choose = self.choose
         if depth:
-            # One script has few histories, so that its rules have them together.
+            # A script has few histories, so that its rules share them.
             self.histories = [choose(choose((HISTORIES, COUNTING))) for _ in range(3)]
             self.where = choose(WHERES)
         history = choose(self.histories)
@@ -128,7 +128,7 @@ class SharedWorld(World):
         return Submit(fields, timestamp_ms(time_us)), time_us
 
     def script(self, *, depth: int = 1, steps_max: int = 40) -> list[Step]:
-        """Give what happens to a detector while its rules come and go."""
+        """Return the steps of a detector while its rules are added and removed."""
         choose, count = self.choose, 2
         steps: list[Step] = [Add("first", self.condition(depth)), Add("second", self.condition(0))]
         clock_us = 0
@@ -191,11 +191,11 @@ LASTING = (
     HistoricallyFor(OnceWithin(P, 0.3), 0, "strong"),
     Once(OnceWithin(P, 0.3)),
 )
-"""Conditions that may tell births apart for ever."""
+"""Conditions whose verdict may depend on the birth for ever."""
 
 
 class NestedWorld(SharedWorld):
-    """A world of rules over histories of histories, at times with those inside as rules of their own."""
+    """A world of rules over nested histories; some inner histories are also rules of their own."""
 
     def condition(self, depth: int) -> Condition:
         choose = self.choose
@@ -214,7 +214,7 @@ class NestedWorld(SharedWorld):
 
 
 class RunsWorld(SharedWorld):
-    """A world of rules over long runs, most of which began before the rules were made."""
+    """A world of rules over long runs, most of which began before the rules were added."""
 
     def condition(self, depth: int) -> Condition:
         history: Condition = self.choose(RUNS)
@@ -235,7 +235,7 @@ ENDLESS = (
 
 
 class EndlessWorld(SharedWorld):
-    """A world of rules that count without a window, most of them made in the midst of events of one time."""
+    """A world of rules that count without a window, most of them added between events of the same time."""
 
     def condition(self, depth: int) -> Condition:
         if depth:
@@ -285,7 +285,7 @@ WINDOWS_SECS = (0, 0.000001, 0.1, 0.3, 0.3, 0.300001, 0.6, 1, 1.5, 3)
 
 
 class WindowsWorld(SharedWorld):
-    """A world of rules most of which differ in their windows only."""
+    """A world of rules most of which differ only in their windows."""
 
     def condition(self, depth: int) -> Condition:
         choose = self.choose

@@ -1,4 +1,4 @@
-"""The public rules of SigmaHQ as regular expressions, one for each value: as people write them."""
+"""The public rules of SigmaHQ as regular expressions, one for each value, as users write them."""
 
 import os
 import re
@@ -16,14 +16,14 @@ _MEANINGFUL = {"*", "?", "\\"}
 
 
 class SigmaRule(NamedTuple):
-    """One rule: each regular expression with the field that it is about, which is empty for any field."""
+    """One rule: each regular expression with its field, which is empty for any field."""
 
     name: str
     patterns: tuple[tuple[str, str], ...]
 
 
 def sigma_rules() -> tuple[SigmaRule, ...]:
-    """Give the rules, or skip the test where they are not there."""
+    """Return the rules; skip the test if they are not there."""
     folder = Path(os.environ.get("RULE_DETECTOR_TEST_DATA", "/nonexistent"))
     if not (folder / _ARCHIVE).is_file():
         pytest.skip("RULE_DETECTOR_TEST_DATA names no folder with the recordings")
@@ -86,7 +86,7 @@ def _of_value(field: str, modifiers: list[str], value: object) -> Iterator[tuple
 
 
 def _written(value: str) -> str:
-    """Give a regular expression for a text with wildcards, in which a backslash makes those plain."""
+    """Return a regular expression for a text with wildcards, which a backslash escapes."""
     written = []
     letters = iter(range(len(value)))
     for at in letters:

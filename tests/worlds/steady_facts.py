@@ -40,7 +40,7 @@ NODES: tuple[Condition, ...] = (
 )
 PATHS = ((), ("k",), ("k",), ("k",), ("j", "k"))
 FEW_RULES = 8
-"""So many rules are evaluated by one function, unless a mode says otherwise."""
+"""This many rules are evaluated by one function, unless a mode says otherwise."""
 
 COUNTS = (1, 2, FEW_RULES)
 
@@ -69,7 +69,7 @@ class SteadyFactsWorld(World):
         return Submit(fields, timestamp_ms(time_us)), time_us
 
     def script(self, *, depth: int = 1, steps_max: int = 40) -> list[Step]:
-        """Give what happens to a detector whose rules come at the beginning, and a few later."""
+        """Return the steps of a detector whose rules are added at the start, and a few later."""
         choose = self.choose
         rules = [self.condition(depth) for _ in range(choose(COUNTS))]
         steps: list[Step] = [Add(f"rule {number}", rule) for number, rule in enumerate(rules)]
@@ -95,10 +95,10 @@ class SteadyFactsWorld(World):
 
 
 class BecomingIndexedWorld(SteadyFactsWorld):
-    """A world in which rules are just as many as are fused, then one more, and then as many again."""
+    """A world with exactly as many rules as are fused, then one more, then as many again."""
 
     def script(self, *, depth: int = 1, steps_max: int = 24) -> list[Step]:
-        """Give what happens to a detector that remembers when its rules become indexed."""
+        """Return the steps of a detector that has state when its rules become indexed."""
         rules: list[Step] = [Add(f"rule {number}", self.condition(depth)) for number in range(FEW_RULES)]
         events: list[Step] = []
         clock_us = 0

@@ -1,4 +1,4 @@
-"""A world of comparisons of terms: few facts, whose values look alike, and windows that events land on."""
+"""A world of comparisons of terms: few facts, values that look alike, events at the edges of windows."""
 
 from collections.abc import Sequence
 from typing import Any as Json
@@ -51,13 +51,13 @@ EARLIER = (None, True)
 
 
 class TermsWorld(World):
-    """Half of the predicates compare terms, which observe conditions themselves."""
+    """Half of the predicates compare terms, which observe conditions in turn."""
 
     depth = 2
-    """How deep terms are inside one another."""
+    """How deep terms are nested."""
 
     def predicate(self, names: Sequence[str] = FACTS, bits: Sequence[str] = ("a", "b")) -> Condition:
-        """Give a comparison, or any other predicate; about the elements of an array, the latter."""
+        """Return a comparison or any other predicate; about the elements of an array, only the latter."""
         choose = self.choose
         if names is not FACTS or not choose(MOSTLY):
             return super().predicate(names, bits)
@@ -65,14 +65,14 @@ class TermsWorld(World):
         return Compare(left, choose(COMPARISONS), choose((right, choose(CONSTANTS))))
 
     def observed(self) -> Condition:
-        """Give a condition that a term observes."""
+        """Return a condition that a term observes."""
         choose = self.choose
         bit = Leaf(choose(("a", "b")), "eq", choose((0, 1)))
         inner = Compare(Fact(choose(NAMES)), choose(COMPARISONS), Prev(choose(NAMES)))
         return choose((bit, bit, Not(bit), Once(bit), inner, Keyed(inner, "a"), All((bit, inner))))
 
     def term(self, depth: int) -> Term:
-        """Give a term of at most this depth."""
+        """Return a term of at most this depth."""
         choose = self.choose
         kind = choose(KINDS if depth > 1 else tuple(k for k in KINDS if k not in "add sub mul div abs"))
         where = self.observed() if choose(BITS) else None
@@ -119,7 +119,7 @@ class TermsWorld(World):
                 return MaxTerm(*aggregate)
 
     def value(self) -> Json:
-        """Give what a fact can be: mostly one of two bits, or a number."""
+        """Return a value of a fact: mostly one of two bits, or a number."""
         return self.choose((0, 1, 2, 1.5)) if self.choose(MOSTLY) else self.choose(VALUES)
 
 
@@ -129,6 +129,6 @@ class FlatTermsWorld(TermsWorld):
     depth = 1
 
     def condition(self, depth: int) -> Condition:
-        """Give a comparison, under a key at times."""
+        """Return a comparison, sometimes under a key."""
         predicate = self.predicate()
         return Keyed(predicate, self.choose(("a", "b"))) if self.choose(BITS) and depth > 1 else predicate

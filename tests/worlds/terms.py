@@ -1,4 +1,4 @@
-"""Generators of terms and of what compares them: odd ones for texts, and ones of a small world for events."""
+"""Generators of terms and their comparisons: unusual ones for texts, and a small world for events."""
 
 from collections.abc import Callable
 from typing import Any as Json

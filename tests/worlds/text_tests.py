@@ -1,6 +1,6 @@
-"""Worlds of many rules about beginnings, ends and parts of texts, and about networks, that overlap.
+"""Worlds of many overlapping rules about prefixes, suffixes and parts of texts, and about networks.
 
-An index finds each of them by a piece of a text, so mistakes show where several pieces are in one text.
+An index finds each rule by a piece of a text, so mistakes show when one text has several pieces.
 """
 
 from engine import parse
@@ -33,7 +33,7 @@ NAMES = ("x", "x", "x", "x", "y.z", "$v")
 
 
 class TextTestsWorld(ManyRulesWorld):
-    """A world of many such rules, of few forms and pieces, on facts, on elements, and on all strings."""
+    """A world of many such rules, with few forms and pieces, on facts, elements and all strings."""
 
     def __init__(self, choose: Choose) -> None:
         super().__init__(choose)
@@ -42,7 +42,7 @@ class TextTestsWorld(ManyRulesWorld):
         self.pieces = [choose(PIECES) for _ in range(5)]
 
     def tested(self, name: str) -> str:
-        """Give a predicate about a name."""
+        """Return a predicate about a name."""
         choose = self.choose
         form, pieces = choose(self.forms), [choose(self.pieces) for _ in range(2)]
         several = not choose(MOSTLY)
@@ -60,7 +60,7 @@ class TextTestsWorld(ManyRulesWorld):
         return f"{name} {form} {wanted}"
 
     def condition(self, depth: int) -> Condition:
-        """Give a rule."""
+        """Return a rule."""
         choose = self.choose
         match choose("ppppppsawn"):
             case "s":
@@ -85,7 +85,7 @@ class TextTestsWorld(ManyRulesWorld):
         return made
 
     def submission(self, clock_us: int) -> tuple[Submit, int]:
-        """Give an event."""
+        """Return an event."""
         choose = self.choose
         time_us = clock_us + choose(STEPS_US)
 
@@ -99,5 +99,5 @@ class TextTestsWorld(ManyRulesWorld):
 
 
 def quoted(text: str) -> str:
-    """Give a text as the language has it."""
+    """Return a text as a literal of the language."""
     return '"' + text.replace("\n", "\\n") + '"'

@@ -70,7 +70,7 @@ MEMBERS = (
 
 
 def narrower(condition: Condition, window_secs: float) -> Condition:
-    """Give a condition whose counts have this window, and others smaller lower bounds.
+    """Return a condition whose counts have this window, and others smaller lower bounds.
 
     What is remembered for them may serve that.
     """
@@ -111,7 +111,7 @@ class TimedWorld:
         return terms.Leaf(choose("ab"), "eq", choose((0, 1)))
 
     def condition(self, depth: int) -> Condition:
-        """Give a condition of at most this depth."""
+        """Return a condition of at most this depth."""
         choose, inner = self.choose, lambda: self.condition(depth - 1)
         if depth <= 1:
             return self.predicate()
@@ -160,7 +160,7 @@ class TimedWorld:
         return self.predicate()
 
     def comparison(self, depth: int) -> Condition:
-        """Give a comparison of terms, most of which time changes."""
+        """Return a comparison of terms; time changes most of these."""
         choose = self.choose
         inner, op = self.condition(depth - 1), choose(COMPARISONS)
         window = choose((None, *WINDOWS_SECS))
@@ -189,11 +189,11 @@ class TimedWorld:
                 return terms.Compare(values.Prev("a"), op, choose((0, 1)))
 
     def longer(self, inner: Condition) -> values.Add:
-        """Give an age and something more."""
+        """Return an age and another number."""
         return values.Add((values.Age(inner), self.choose((0.5, values.Age(self.predicate())))))
 
     def often(self, depth: int) -> Condition:
-        """Give a condition that time often makes true."""
+        """Return a condition that time often makes true."""
         choose, inner, secs = self.choose, self.condition(depth - 1), self.choose(WINDOWS_SECS)
         match choose("owscdmay"):
             case "o":
@@ -216,7 +216,7 @@ class TimedWorld:
         return terms.All((terms.Once(inner), terms.Not(terms.OnceWithin(self.predicate(), secs))))
 
     def turning(self) -> Condition:
-        """Give a condition that slices share, and that time often makes true."""
+        """Return a condition that slices share and time often makes true."""
         choose = self.choose
         return choose(
             (
@@ -228,7 +228,7 @@ class TimedWorld:
         )()
 
     def rule(self) -> Condition:
-        """Give a condition, mostly under keys."""
+        """Return a condition, mostly under keys."""
         choose = self.choose
         inner = self.condition(choose((2, 3, 4))) if choose((True, False)) else self.often(choose((2, 3)))
         where = self.condition(2) if choose((False, False, False, True)) else None
@@ -247,7 +247,7 @@ class TimedWorld:
         return inner
 
     def edited(self, condition: Condition) -> Condition:
-        """Give a condition that has something in common with another one."""
+        """Return a condition that shares something with another one."""
         choose = self.choose
         more = choose((lambda: self.condition(2), lambda: terms.Keyed(self.often(2), "k"), self.rule))()
         match choose("mmn1"):
@@ -259,7 +259,7 @@ class TimedWorld:
         return (terms.All if choose((True, False)) else terms.Any)(members)
 
     def fields(self) -> dict[str, Any]:
-        """Give the fields of an event."""
+        """Return the fields of an event."""
         choose = self.choose
         fields: dict[str, Any] = {name: choose((0, 1)) for name in "ab" if choose((True, True, False))}
         if choose((True, True, True, False)):
@@ -269,7 +269,7 @@ class TimedWorld:
         return fields
 
     def script(self, steps_max: int = 16) -> list[TimedStep]:
-        """Give what happens to one detector."""
+        """Return the steps of one detector."""
         choose = self.choose
         conditions = [self.rule()]
         steps: list[TimedStep] = [AddTimed("first", conditions[0])]
@@ -282,7 +282,7 @@ class TimedWorld:
                     clock_us = max(clock_us, time_us)
                 case "r" if len(conditions) < 3:
                     conditions.append(self.rule())
-                    # One that is not timed may become it, with a history.
+                    # A rule that is not timed may become timed, with a history.
                     add = choose((AddTimed, AddTimed, Add))
                     steps.append(add(f"rule {number}", conditions[-1]))
                 case "c" | "k" as kind:
@@ -312,12 +312,12 @@ class BusyWorld(TimedWorld):
     """Rules that time often makes true, each on a few slices."""
 
     def rule(self) -> Condition:
-        """Give a condition under a key, at times together with something that slices share."""
+        """Return a condition under a key, sometimes together with one that slices share."""
         keyed = terms.Keyed(self.often(2), "k")
         return terms.All((self.turning(), keyed)) if self.choose((True, False)) else keyed
 
     def fields(self) -> dict[str, Any]:
-        """Give the fields of an event, which nearly always has the key."""
+        """Return the fields of an event; nearly every one has the key."""
         choose = self.choose
         fields: dict[str, Any] = {name: choose((0, 1)) for name in "ab" if choose((True, True, False))}
         if choose((True, True, True, True, False)):
@@ -325,17 +325,17 @@ class BusyWorld(TimedWorld):
         return fields
 
     def script(self, steps_max: int = 16) -> list[TimedStep]:
-        """Give what happens to one detector: mostly events and ticks."""
+        """Return the steps of one detector, mostly events and ticks."""
         return [step for step in super().script(steps_max) if not isinstance(step, Change | Remove)]
 
 
 class KeptWorld(BusyWorld):
-    """Rules that time alone never turns, changed into such as it does, or back; both keep what they can."""
+    """Rules that start or stop turning by time alone when they change; both keep what history they can."""
 
     steps = "eeeeeeettttkkkkhs"
 
     def lasting(self) -> Condition:
-        """Give a condition that time alone never turns."""
+        """Return a condition that time alone never turns."""
         choose, inner = self.choose, self.predicate()
         match choose("ohsccdp"):
             case "o":
@@ -351,7 +351,7 @@ class KeptWorld(BusyWorld):
         return terms.Distinct(choose("ab"), None, None, choose(COMPARISONS), choose((1, 2)))
 
     def rule(self) -> Condition:
-        """Give a condition that time alone never turns, mostly under keys."""
+        """Return a condition that time alone never turns, mostly under keys."""
         choose = self.choose
         match choose("kkkkm0"):
             case "0":
@@ -360,7 +360,7 @@ class KeptWorld(BusyWorld):
                 return terms.Keyed(self.lasting(), key)
 
     def edited(self, condition: Condition) -> Condition:
-        """Give a condition that time may turn, or one that it turns no more."""
+        """Return a condition that time may turn, or one that it cannot."""
         choose = self.choose
         match choose("tw1"):
             case "w":
@@ -371,7 +371,7 @@ class KeptWorld(BusyWorld):
         return (terms.All if choose((True, True, False)) else terms.Any)(members)
 
     def script(self, steps_max: int = 16) -> list[TimedStep]:
-        """Give what happens to one detector: many changes, and time at the end."""
+        """Return the steps of one detector: many changes, and ticks at the end."""
         steps = TimedWorld.script(self, steps_max)
         times_us = [round(1_000 * step.timestamp_ms) for step in steps if isinstance(step, Submit)]
         return [*steps, Tick(max(times_us, default=0) + self.choose((3_000_000, 100_000_000)))]

@@ -1,6 +1,6 @@
-"""Data frames of pandas or polars as events, and verdicts as a frame of the same kind.
+"""Converts data frames of pandas or polars to events, and verdicts to a frame of the same kind.
 
-Neither is imported before a frame of its kind is given.
+Neither library is imported before a frame of its kind is used.
 """
 
 from collections.abc import Collection, Sequence
@@ -59,7 +59,7 @@ def _columns(frame: Any) -> dict[str, Collection[Any]]:
     if _library(frame) == "pandas":
         if not frame.columns.is_unique:
             raise ValueError("two columns have the same name")
-        # A column of objects keeps integers exact, which a row would convert to floats beside a float.
+        # A column of objects keeps integers exact. A row with a float would convert them to floats.
         return {
             str(name): frame[name].astype(object).where(frame[name].notna(), None).tolist()
             for name in frame.columns

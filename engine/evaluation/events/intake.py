@@ -1,6 +1,6 @@
-"""Converts events of callers in the same process to JSON values, or refuses them by the name of the field.
+"""Converts events of callers in the same process to JSON values, or refuses them with the field's name.
 
-Events from bodies are JSON already and do not come here.
+Events from bodies are JSON already, and do not need this.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,14 +16,14 @@ from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
 
 TIMESTAMP_MS_MAX: Final = LATEST_US / 1_000
-"""The largest distance from 1970 in both directions: the range of dates in ECMAScript."""
+"""The maximum distance of a time from 1970, in both directions: the range of dates in ECMAScript."""
 
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
 _STRING: Final = frozenset({str})
 _NUMBERS: Final = frozenset({int, float})
 _MS_MAX: Final = int(TIMESTAMP_MS_MAX)
 _MS_MIN: Final = -_MS_MAX
-"""The same as integers, which most times are."""
+"""The same bounds as integers, like most times."""
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -155,9 +155,9 @@ class Intake:
 
 
 def _named(fields: Mapping[Any, Any], names: frozenset[str]) -> dict[str, Any]:
-    """Return fields under strings of Python's own. Those that have such a name come before others like it.
+    """Return fields by names of type `str`. Such names take precedence over equal ones of subclasses.
 
-    Raises Refusal 1001 for a name that is no string if one of `names` is missing: it may be meant.
+    Raises Refusal 1001 for a name that is not a string if one of `names` is missing, because it may be meant.
     """
     found: dict[str, Any] = {}
     for name, value in fields.items():
@@ -204,7 +204,7 @@ def _plain(value: Any, place: str, depth: int) -> Any:
     if kind is dict or isinstance(value, Mapping):
         return _object(value, place, depth)
     if isinstance(value, str):
-        # The text itself: members of an Enum are shown as `Color.RED`.
+        # The text itself: members of an Enum would be shown as `Color.RED`.
         return str.__str__(value)
     number = _finite(value, place)
     if number is None:
@@ -213,7 +213,7 @@ def _plain(value: Any, place: str, depth: int) -> Any:
 
 
 def _finite(value: Any, place: str) -> float | None:
-    """Convert a number as `_number` does. Raises Refusal 1001 if JSON has no such number."""
+    """Convert a number like `_number`. Raises Refusal 1001 if JSON cannot express it."""
     try:
         number = _number(value)
     except ArithmeticError:
@@ -228,7 +228,7 @@ def _number(value: Any) -> float | None:
     match value:
         case bool():
             return value
-        # Subclasses, such as an IntEnum, count by the number that they are, whatever they convert to.
+        # Subclasses, such as IntEnum, have the value of the number, even if they override the conversion.
         case int():
             return int.__int__(value)
         case float():

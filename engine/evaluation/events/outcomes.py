@@ -14,7 +14,7 @@ from engine.evaluation.kernel.needs import NAME_CHARS_SHOWN, RELATIONS_NAMED_MAX
 from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.rules import Fired
 from engine.language.condition import STRINGS
-from engine.language.diagnostics import Entry, Refusal
+from engine.language.diagnostics import Entry, Refusal, cut
 from engine.language.limits import Limits
 
 _code: Final = attrgetter("code")
@@ -50,7 +50,7 @@ class BatchRefused(Refusal):
 class Outcomes:
     """The outcomes of a batch, by the index of the event.
 
-    An object for each event would cost as much as the evaluation of a few rules.
+    An object for each event would take as long as evaluating a few rules.
     """
 
     fired: list[Fired] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Outcomes:
         self.messages.setdefault(len(self.fired), []).append(entry)
 
     def warn(self, place: int, warnings: list[Entry]) -> None:
-        """Add warnings about the event at a place, unless it was refused. Messages are in order of code."""
+        """Add warnings about an event, unless it was refused. Messages are in order of code."""
         if place not in self.refused:
             messages = [*warnings, *self.messages.get(place, ())]
             self.messages[place] = sorted(messages, key=_code)
@@ -78,7 +78,7 @@ class Outcomes:
 # -- late events, and those ahead of the clock --------------------------------------------------------------
 
 _DECADES_US: Final = 1_000_000_000_000_000
-"""An event that is 30 years late or ahead probably has its time in another unit."""
+"""An event 30 years late or ahead probably has its time in another unit."""
 _PLAUSIBLE_FROM_MS: Final = 315_532_800_000
 """The beginning of 1980. A time in seconds is before it until the year 11968."""
 _PLAUSIBLE_TO_MS: Final = 4_133_980_800_000
@@ -88,7 +88,7 @@ _LATE: Final = re.compile(rb"the event came ([0-9]{1,16}(?:[.][0-9]{1,3})?) ms l
 _GAP: Final = b"\0"
 """The placeholder of a lateness. Encoded messages have no such byte."""
 LATE_US_MAX: Final = 2**32 - 1
-"""The longest lateness that is taken out of messages: more than an hour."""
+"""The maximum lateness that is taken out of messages: more than an hour."""
 
 
 def late(late_us: int) -> Entry:
@@ -176,7 +176,7 @@ def warnings_on_many(
     for place, (fields, _, sent) in enumerate(events):
         context = sent or _NOTHING
         if unstored and context is not read:
-            # The events of a batch have one context.
+            # The events of a batch have the same context.
             missing, read = [*_missing_relations(context, rule_set)], context
         entries = missing
         if texts and (reached or not texts.are_small(fields, context)):
@@ -196,7 +196,8 @@ def _long_texts(
         if len(text) > chars_max:
             tried = f"patterns are tried on at most {chars_max}"
         elif 4 * len(text) > bytes_max < len(text.encode("utf-8", "surrogatepass")):
-            # Up to four bytes a character: most texts need not be encoded to know that they are short.
+            # A character takes up to four bytes, so most texts need not be encoded to know that they are
+            # short.
             tried = f"the largest of its patterns is tried on at most {bytes_max} bytes"
         elif rule_set.patterns.is_untried(said):
             tried = "its patterns are not tried: together they would take too long"
@@ -230,5 +231,4 @@ def _missing_relations(sent: Mapping[str, Any], rule_set: RuleSet) -> Iterator[E
 
 
 def _shown(name: str) -> str:
-    said = fact_shown(name)
-    return said if len(said) <= NAME_CHARS_SHOWN else said[:NAME_CHARS_SHOWN] + "…"
+    return cut(fact_shown(name), NAME_CHARS_SHOWN)

@@ -246,7 +246,7 @@ class LookingBack(Decided):
 
     @property
     def operator(self) -> Operator[Any]:
-        """That of the node."""
+        """The operator of the node."""
         return cast("Operator[Any]", self._pasts[0].part.operator)
 
     def values(self) -> Sequence[float | None]:

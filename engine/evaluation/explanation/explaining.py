@@ -52,10 +52,10 @@ def explain(
     *,
     rule_id: str | None = None,
 ) -> Explanation:
-    """Explain for each rule, or the one with that id, why it would fire at an event or not.
+    """Explain why each rule, or the one with that id, would fire at an event or not.
 
-    The event is not recorded, and nothing is changed. Raises Refusal as `Detector.evaluate` does, and also
-    1201 for an unknown rule and 1400 if the rules are too many to be explained at once.
+    The event is not recorded, and nothing is changed. Raises Refusal like `Detector.evaluate`, 1201 for an
+    unknown rule, and 1400 if the rules have too many nodes.
     """
     event = Intake(detector.limits).event(fields, timestamp_ms, vars)
     return explain_clean(detector, *event, rule_id=rule_id)
@@ -64,8 +64,8 @@ def explain(
 def explain_row(detector: Detector, frame: Any, time: str, row: int) -> Explanation:
     """Explain a row of a DataFrame as `evaluate_frame` evaluates it in a detector without a history.
 
-    The row is given by its place, from 0. The detector only gives the rules and limits: it may have evaluated
-    the frame already, and `explain` would take the row for one more event. Raises what `evaluate_frame` does,
+    Rows are counted from 0. Only the rules and limits of the detector are used: it may have evaluated the
+    frame already, and `explain` would take the row for another event. Raises the errors of `evaluate_frame`,
     and IndexError if there is no such row.
     """
     events = frames.events_of(frame, time)
@@ -100,7 +100,7 @@ def one_by_one(
     *,
     rule_id: str | None = None,
 ) -> Iterator[tuple["Reading", Iterator[ExplainedRule]]]:
-    """Return an event and the rules, each of which is explained on demand. See `explain_clean`."""
+    """Yield an event, and its rules as an iterator that explains each on demand. See `explain_clean`."""
     if rule_id is not None:
         detector.rule(rule_id)
         explained: Sequence[LiveRule] = [detector.live[rule_id]]
@@ -124,12 +124,12 @@ def _explained(
             ahead = firings_ahead(copied)
         if one.verdict and (held_us := held_back_us(detector, live.rule, reading.now_us, event)) > 0:
             secs = f"{held_us / 1e6:.6f}".rstrip("0").rstrip(".")
-            one = replace(one, node=_noted(one.node, _HELD_BACK.format(secs)))
+            one = replace(one, node=one.node.noted(_HELD_BACK.format(secs)))
         yield replace(one, fires_us=ahead.get(live.rule.id)) if ahead else one
 
 
 class Reading(NamedTuple):
-    """An event with the state of its detector before it, for reading only."""
+    """An event and the state of its detector before it, for reading only."""
 
     now_us: int
     """The time at which the event is evaluated."""
@@ -138,7 +138,7 @@ class Reading(NamedTuple):
     entries: Entries
     rule_set: RuleSet
     tells_since: bool = False
-    """Whether nodes show since when they have their verdicts, which doubles the time."""
+    """Whether nodes show since when they have their verdicts, which takes twice as long."""
 
     def node(self, live: LiveRule) -> Node:
         """Explain the condition of a rule."""
@@ -211,7 +211,7 @@ def explained_rule(live: LiveRule, event: Reading, steps: Steps) -> ExplainedRul
     turning = why_not(node, event.predicates, steps)
     if not turning.is_smallest:
         said = _NOT_SMALLEST if turning.predicates else _NOT_FOUND
-        node = _noted(node, said)
+        node = node.noted(said)
     return ExplainedRule(live.rule, node, turning.predicates)
 
 
@@ -304,10 +304,6 @@ def _found(node: Condition, values: Sequence[Any]) -> Any:
         return values[0]
     named = zip(map(format_term, found_in(node)), values, strict=True)
     return {text: value for text, value in named if value is not None}
-
-
-def _noted(node: Node, said: str) -> Node:
-    return replace(node, note="; ".join(filter(None, (node.note, said))))
 
 
 def _cut(found: Mapping[str, Shown]) -> list[str]:

@@ -35,7 +35,7 @@ from engine.evaluation.rules import Rule
 from engine.evaluation.stamps import EVENT, stamp_of, time_of
 from engine.language import condition as language
 from engine.language.condition import Condition, Predicate
-from engine.language.diagnostics import Entry, Refusal
+from engine.language.diagnostics import Entry, Refusal, cut
 from engine.language.text.printer import format as format_condition
 from engine.language.text.printer import format_term
 
@@ -62,7 +62,7 @@ class Firings(NamedTuple):
     nodes: tuple[Node, ...]
     """The explanations of the first of these rules, as many as are small enough together."""
     details: tuple[Details, ...] = ()
-    """The details of each rule, if requested. Values found are left out after as many rules."""
+    """The details of each rule, if requested. If the rules are many, later ones have no values found."""
 
 
 def evaluate_explained(
@@ -127,7 +127,7 @@ def _foreseen(
         nodes = tuple(_explained(detector, event, acting)) if explained else ()
         details = tuple(_detailed(event, acting)) if detailed else ()
     except Exception:  # noqa: BLE001 -- the event can be evaluated
-        _log.exception("what fires could not be explained")
+        _log.exception("firings could not be explained")
         nodes, details = (), ()
     return Firings(acting, event.messages, nodes, details)
 
@@ -154,7 +154,7 @@ def told(
                 # Its state is too large to be read at each event at which it fires.
                 left = 0
             except Exception:  # noqa: BLE001 -- the event can be evaluated
-                _log.exception("what fires could not be explained in the feed")
+                _log.exception("a firing could not be explained in the feed")
         found.append(one)
     return found
 
@@ -204,10 +204,10 @@ _FINDING: Final = (
 """The members that compare a number."""
 
 _TEXT_CHARS_MAX: Final = 200
-"""The texts of members that look back are cut after so many characters."""
+"""The texts of members that look back are cut at this length."""
 
 _CONDITION_CHARS_MAX: Final = 500
-"""The same for a whole condition."""
+"""The text of a whole condition is cut at this length."""
 
 _Truth = Callable[[Reading], bool]
 """Returns the truth of a condition at an event."""
@@ -297,7 +297,7 @@ def plan_of(event: Reading, priority: int) -> Plan:
         members = [*_members(event, (condition, enabled.births, ()), ())]
         finding = tuple([one for one in members if isinstance(one.deciding.node, _FINDING)])
         others = tuple([one for one in members if not isinstance(one.deciding.node, _FINDING)])
-        text = _cut(format_condition(condition), _CONDITION_CHARS_MAX)
+        text = cut(format_condition(condition), _CONDITION_CHARS_MAX)
         keys = keys_of(condition)
         all_keys = frozenset({*keys, *(key for one in members for key in one.keys)})
         plan = Plan(enabled, requirements_of(condition).size, text, keys, all_keys, finding, others)
@@ -336,13 +336,9 @@ def _texts(condition: Any) -> tuple[str, ...]:
     if isinstance(condition, language.Compare):
         return tuple(map(format_term, found_in(condition)))
     if type(condition) not in _FINDING:
-        return (_cut(format_condition(condition), _TEXT_CHARS_MAX),)
+        return (cut(format_condition(condition), _TEXT_CHARS_MAX),)
     # The text before the comparison.
     return (format_condition(replace(condition, op="gt", value=0)).removesuffix(" > 0"),)
-
-
-def _cut(text: str, chars_max: int) -> str:
-    return text if len(text) <= chars_max else f"{text[:chars_max]}…"
 
 
 def _truth(event: Reading, condition: Condition, births: Births, path: Path) -> _Truth:

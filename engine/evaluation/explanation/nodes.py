@@ -1,4 +1,4 @@
-"""An explanation: the tree of each rule's condition, and what decides each verdict at one event.
+"""An explanation: the tree of each rule's condition, with the reason for each verdict at one event.
 
 A temporal node's verdict depends on time through its window. Every other verdict follows from those of its
 members, so it can change several times.
@@ -24,11 +24,11 @@ class Future(NamedTuple):
     flips: tuple[int, ...] = ()
     """The last times in microseconds before each change, in ascending order."""
     known_us: int | None = None
-    """The time up to which the changes are known; None if all are."""
+    """The time up to which the changes are known; None if all are known."""
 
     @property
     def until_us(self) -> int | None:
-        """The last time at which the verdict is known to be the same, or None if it stays for ever."""
+        """The last time at which the verdict is known to be the same; None if it stays for ever."""
         return self.flips[0] if self.flips else self.known_us
 
 
@@ -65,7 +65,7 @@ def some(members: Sequence[Future]) -> Future:
 
 
 Decide = Callable[[tuple[bool, ...]], bool]
-"""Gives the verdict of a node, if its members had these truths at the event."""
+"""Returns the verdict of a node if its members had these truths at the event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,20 +75,18 @@ class Node:
     condition: Condition
     future: Future
     nodes: tuple["Node", ...] = ()
-    """The nodes of its members. `keyed` without a key has none, because there is no history to evaluate them
-    on."""
+    """The nodes of its members. A `keyed` without a key has none, because it has no history."""
     values: Mapping[str, Any] = field(default_factory=dict)
-    """What a predicate looked up, by name, cut where it is long. A name that is not here is missing."""
+    """The values that a predicate looked up, by name; long ones are cut. A name that is absent is missing."""
     key: Mapping[str, Any] | None = None
-    """The slice of `keyed`: the values of all keys down to here, the outermost first."""
+    """The slice of `keyed`: the values of all keys down to this node, the outermost first."""
     witness_us: int | None = None
     """The time of the event that settles a temporal node; None if no single event does."""
     found: float | Mapping[str, Any] | None = None
-    """What a comparison with a number over the past found. Of a count, no more than the comparison needs. Of
-    a sum, an infinity or not a number if it is past the range of a double. Of a comparison of terms, their
-    values by their texts."""
+    """The number that a member compares: of a count, no more than the comparison needs; of a sum out of the
+    range of a double, an infinity or NaN. For a comparison of terms, their values by text."""
     since_us: int | None = None
-    """Every later event so far had this verdict. Only between two events; None if no such time is known."""
+    """All later events so far had this verdict. Known only between two events; None if unknown."""
     note: str | None = None
     decide: Decide | None = field(default=None, repr=False, compare=False)
     """None for a node without members."""
@@ -108,19 +106,24 @@ class Node:
         """The canonical text of the condition."""
         return format_condition(self.condition)
 
+    def noted(self, remark: str) -> "Node":
+        """Return the node with one more remark."""
+        return replace(self, note="; ".join(filter(None, (self.note, remark))))
+
 
 @dataclass(frozen=True, slots=True)
 class ExplainedRule:
-    """A rule at an event."""
+    """A rule explained at an event."""
 
     rule: Rule
     node: Node
     why_not: tuple[Condition, ...] | None
-    """The smallest set of predicates that would change the verdict if each changed its truth at this event,
-    and that some event could change. None if no set does, because the past or a missing key decides."""
+    """The smallest set of predicates that some event could change, and that would turn the verdict if each
+    changed its truth at this event. None if there is no such set, because the past or a missing key
+    decides."""
     fires_us: int | None = None
-    """When the timed rule fires by time for the keys of the event, if the event comes and then nothing else
-    does. None if it does not, or not within some hundred changes by time."""
+    """When the timed rule fires by time for the keys of the event, if the event comes and then nothing else.
+    None if it does not, or not within some hundred changes by time."""
 
     @property
     def verdict(self) -> bool:
@@ -130,7 +133,7 @@ class ExplainedRule:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """An event that was explained."""
+    """An explained event."""
 
     time_us: int
     """The time at which it would be evaluated."""
@@ -157,9 +160,9 @@ def rule_document(explained: ExplainedRule) -> dict[str, Any]:
 
 
 def node_document(node: Node) -> dict[str, Any]:
-    """Return a node without the members that are not known.
+    """Return a node, without members that are unknown.
 
-    JSON has no infinities, to which a sum may come: then `found` is absent, and `note` says so.
+    JSON has no infinities, which a sum may reach: then `found` is absent, and `note` says so.
     """
     document: dict[str, Any] = {"text": node.text, "verdict": node.verdict}
     if node.nodes:
@@ -192,11 +195,11 @@ def _found(node: Node) -> Any:
 LEFT_OUT: Final = "its nodes are left out, because the explanation has reached its limit"
 
 _NODE_BYTES: Final = 200
-"""About the bytes of a node besides its text, values, key and note."""
+"""The approximate size of a node besides its text, values, key and note."""
 
 
 def trimmed(node: Node, bytes_max: int) -> Node:
-    """Return a node without the nodes that come after about so many bytes; notes say where."""
+    """Return a node without the nodes inside that exceed a size of about `bytes_max`; notes say where."""
     return _Trimming(bytes_max).node(node)
 
 
@@ -205,11 +208,11 @@ class _Trimming:
         self._left = bytes_max
 
     def node(self, node: Node) -> Node:
-        """Return a node, with those inside it as far as there is room."""
+        """Return a node, with as many of the nodes inside it as there is room for."""
         shown = [node.text, dict(node.values), dict(node.key or {}), _found(node), node.note]
         self._left -= _NODE_BYTES + len(json.dumps(shown, ensure_ascii=False, allow_nan=False).encode())
         if not node.nodes:
             return node
         if self._left <= 0:
-            return replace(node, nodes=(), note="; ".join(filter(None, (node.note, LEFT_OUT))))
+            return replace(node.noted(LEFT_OUT), nodes=())
         return replace(node, nodes=tuple([self.node(inner) for inner in node.nodes]))

@@ -1,9 +1,9 @@
-"""Which sets of predicates an event can change: with values that make all of them true or false together.
+"""Decides which sets of predicates an event can change: whether some values turn all of them together.
 
-For each fact that a set names, some values are tried: those that the rule compares it with, and values
-between and beyond them. A text that is no constant of the rule is taken to match any patterns, and to contain
-any texts. A relation is taken to hold anything, and an array to have any elements. The slices of the event
-and what it adds to sums stay.
+For each fact of a set, some values are tried: the constants that the rule compares it with, and values
+between and beyond them. A text that is not a constant of the rule is assumed to match any patterns and to
+contain any texts. A relation is assumed to hold any tuples, and an array to have any elements. The slices of
+the event and its contributions to sums stay the same.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -20,29 +20,29 @@ from engine.language.operators import LARGEST
 from engine.language.terms import terms_in
 
 VALUES_MAX: Final = 200
-"""The most values that are tried for a fact."""
+"""The maximum number of values tried for a fact."""
 EVENTS_MAX: Final = 2_000
-"""The most events that are tried for a set."""
+"""The maximum number of events tried for a set."""
 _ALWAYS_TRIED: Final = 8
 """This many values are tried even if no steps are left."""
 _CONSTANTS_EACH: Final = 8
-"""The most elements of a list that are tried."""
+"""The maximum number of elements of a list that are tried."""
 
 _RELATED_MAX: Final = 16
-"""About the most facts whose values are tried for one fact."""
+"""The approximate maximum number of facts whose values are tried for one fact."""
 
 _OTHER_TEXT: Final = "\uffff another text"
 _OTHER_NUMBER: Final = 0.123456789
 
 
 _COMPUTED_WITH: Final = (0, 1, 1e9, -1e9)
-"""For comparisons of what is computed: numbers that leave others as they are, and are beyond most others."""
+"""For comparisons of computed numbers: values that leave other numbers unchanged, or exceed most of them."""
 _LENGTH_MAX: Final = 10_000
-"""The longest text that is tried for the sake of its length."""
+"""The longest text tried for its length."""
 
 
 class _Value(NamedTuple):
-    """A value that is tried for a fact."""
+    """A value to try for a fact."""
 
     value: Any
     truths: Mapping[int, bool]
@@ -50,7 +50,7 @@ class _Value(NamedTuple):
 
 
 class PossibleEvents:
-    """The events that differ from one in some facts. `take` takes steps, and returns whether any are left."""
+    """The events that differ from one in some facts. `take` uses up steps, and returns if some are left."""
 
     def __init__(self, tree: PredicateTree, predicates: Predicates, take: Callable[[int], bool]) -> None:
         self._tree, self._predicates, self._take = tree, predicates, take
@@ -62,18 +62,18 @@ class PossibleEvents:
             for leaves in self._leaves
         ]
         self._free = {number for number, (leaf, *_) in enumerate(self._leaves) if _is_free(leaf)}
-        """The predicates that can change whatever the values are."""
+        """The predicates that can change with any values of their facts."""
         self._naming: dict[str, list[int]] = {}
-        """The predicates that name each fact."""
+        """The predicates that use each fact."""
         for number, facts in enumerate(self._facts):
             if number not in self._free:
                 for fact in facts:
                     self._naming.setdefault(fact, []).append(number)
 
     def allows(self, changed: Collection[int]) -> bool:
-        """Return whether an event that changes these predicates is possible, and turns the verdict.
+        """Return whether there is an event that changes these predicates and turns the verdict.
 
-        It may change other predicates, but no other facts than those that these name.
+        It may change other predicates, too, but only facts that these use.
         """
         facts: dict[str, None] = {}
         for number in changed:
@@ -110,9 +110,9 @@ class PossibleEvents:
         return self._tree.truth(truths) is not self._tree.verdict
 
     def _values(self, fact: str, changed: Collection[int], *, until_exact: bool = False) -> list[_Value]:
-        """Return values of a fact that change what names only it among some predicates, the others least.
+        """Return values of a fact that change those of some predicates that use only it, with fewest others.
 
-        With `until_exact`, only the first that changes no others, if there is one.
+        With `until_exact`, return only the first value that changes no others, if there is one.
         """
         alone = [number for number in self._naming[fact] if len(self._facts[number]) == 1]
         first = [number for number in alone if number in changed]
@@ -134,7 +134,7 @@ class PossibleEvents:
         return sorted(found.values(), key=lambda one: sum(one.truths[n] is not now[n] for n in alone))
 
     def _related(self, fact: str) -> list[str]:
-        """Return some facts that predicates compare with a fact, directly or by way of other facts."""
+        """Return some facts that predicates relate to a fact, directly or through other facts."""
         found = {fact: None}
         pending = [fact]
         while pending and len(found) < _RELATED_MAX:
@@ -153,7 +153,7 @@ class PossibleEvents:
     def _candidates(
         self, fact: str, numbers: Sequence[int], changed: Collection[int]
     ) -> Iterator[tuple[Any, bool]]:
-        """Yield values, those first that the first predicates compare with; and whether each is free."""
+        """Yield values, those of the first predicates first, and whether free predicates hold for each."""
         leaves = [leaf for number in dict.fromkeys(numbers) for leaf in self._leaves[number]]
         constants = [constant for leaf in leaves for constant in self._constants(leaf)]
         compared = [leaf for leaf in leaves if isinstance(leaf, language.Compare) and fact in facts_of(leaf)]
@@ -166,7 +166,7 @@ class PossibleEvents:
         yield _OTHER_NUMBER, False
         for constant in constants[_CONSTANTS_EACH // 2 :]:
             yield constant, False
-        # Of the numbers beyond a double's range, integers have others beside them.
+        # Beyond a double's range, only integers have other numbers next to them.
         numbered = sorted(
             {one for one in constants if type(one) is int or (type(one) is float and abs(one) < LARGEST)}
         )
@@ -183,7 +183,7 @@ class PossibleEvents:
             for near in (ceil(length), floor(length) - 1, floor(length) + 1):
                 if 0 <= near <= _LENGTH_MAX:
                     yield _OTHER_TEXT[0] * near, near > 0
-        # An array can have any elements.
+        # An array may have any elements.
         wanted = [
             number
             for number in dict.fromkeys(numbers)
@@ -203,9 +203,9 @@ class PossibleEvents:
                     yield from ((element, False) for element in value[:_CONSTANTS_EACH])
 
     def _equalling(self, fact: str, leaf: language.Compare, ends: tuple[Any, Any]) -> list[float]:
-        """Return where both sides are equal on the line through two values of a fact, if it meets zero.
+        """Return where both sides are equal on the line through two values of a fact, unless it is level.
 
-        That is the number for a fact with which only numbers are computed, and the length of a text.
+        This is the number, for a fact in linear arithmetic, or the length of a text.
         """
         first, second = (self._predicates.replaced({fact: end}).difference(leaf) for end in ends)
         if first is None or second is None or first == second:
@@ -214,7 +214,7 @@ class PossibleEvents:
         return [found] if isfinite(found) else []
 
     def _constants(self, leaf: Predicate | language.Compare) -> list[Any]:
-        """Return the values that a predicate compares its fact with."""
+        """Return the constants that a predicate compares its fact with."""
         match leaf:
             case language.InNetwork(_, tuple() as networks):
                 return [text.partition("/")[0] for text in networks[:_CONSTANTS_EACH]]
@@ -232,7 +232,7 @@ class PossibleEvents:
 
 
 def _first_together(values: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
-    """Yield all combinations by the sum of their indices: the first values of all facts meet early."""
+    """Yield all combinations by the sum of their indices, so the first values of all facts come early."""
 
     def at(place: int, total: int) -> Iterator[tuple[Any, ...]]:
         if place == len(values):
@@ -263,7 +263,7 @@ def _is_free_at_texts(leaf: Predicate | language.Compare) -> bool:
 
 
 def _is_free(predicate: Predicate | language.Compare) -> bool:
-    """Return whether a predicate can change whatever the values of its facts are taken to be."""
+    """Return whether a predicate can change with any values of its facts."""
     match predicate:
         case language.InRelation() | language.Some() | language.InNetwork(_, language.NetworksOf()):
             return True

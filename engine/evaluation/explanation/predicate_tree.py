@@ -1,4 +1,4 @@
-"""An explained condition as a function of its predicates at this event, for trying what would turn it.
+"""A condition at an event as a function of the truths of its predicates, to find what would turn it.
 
 `x > 1` counts as one predicate, although it is an `all` of two leaves.
 """
@@ -16,35 +16,35 @@ from engine.language.condition import Condition, Predicate
 from engine.language.text.printer import comparison_text
 
 _KEPT: Final = -1
-"""The number of what no event changes: a condition that is no predicate and has no members."""
+"""The number of a node that no event changes: a condition without members that is not a predicate."""
 
 
 class _Part(NamedTuple):
-    """A node with members, or a predicate by its number."""
+    """A node with members, or a predicate with its number."""
 
     members: tuple[int, ...]
-    """The places of the members, which come before it."""
+    """The places of its members, which come before it."""
     decide: Decide | None
     predicate: int
     verdict: bool
 
 
 class PredicateTree:
-    """The nodes of a condition, those inside before those around them, with each different predicate once."""
+    """The nodes of a condition, inner ones first, with each distinct predicate once."""
 
     def __init__(self, root: Node) -> None:
         self.verdict = root.verdict
         self._parts: list[_Part] = []
         self._numbers: dict[Condition, int] = {}
         self._decided: dict[tuple[int, tuple[bool, ...]], bool] = {}
-        """What nodes with few members have decided."""
+        """The cached verdicts of nodes, by place and truths of the members."""
         self.truths: list[bool] = []
         """The truth of each predicate at the event."""
         uses = Counter[int]()
         for _ in self._flatten(root, uses):
             pass
         self.predicates = tuple(self._numbers)
-        """The different predicates, in the order of the condition."""
+        """The distinct predicates, in the order of the condition."""
         # Each place of a predicate has a share of its cost, so that no set costs more than its size.
         self._shares = [1 / uses[number] for number in range(len(self.predicates))]
 
@@ -52,7 +52,7 @@ class PredicateTree:
         return len(self._parts)
 
     def _flatten(self, node: Node, uses: Counter[int]) -> Iterator[int]:
-        """Add a node and all inside it. Yield its place."""
+        """Add a node and all nodes inside it. Yield its place."""
         if is_predicate(node.condition):
             number = self._numbers.setdefault(node.condition, len(self._numbers))
             if number == len(self.truths):
@@ -94,9 +94,9 @@ class PredicateTree:
     # -- the cheapest set -----------------------------------------------------------------------------------
 
     def cheapest(self, changed: Collection[int], kept: Collection[int]) -> tuple[float, tuple[int, ...]]:
-        """Return a lower bound for how many more predicates must change, and those that seem the cheapest.
+        """Return a lower bound for how many more predicates must change, and the seemingly cheapest ones.
 
-        Given that some have changed, and that others must not. The bound is infinite if nothing would do.
+        `changed` have changed already, `kept` must not change. The bound is infinite if no set suffices.
         """
         truths = self._all_truths([now is not (n in changed) for n, now in enumerate(self.truths)])
         costs: list[float] = []
@@ -157,6 +157,6 @@ def is_predicate(condition: Condition) -> bool:
 
 
 def leaves_of(predicate: Condition) -> list[Predicate | language.Compare]:
-    """Return the conditions that are all true where a predicate is."""
+    """Return the conditions that are all true if and only if a predicate is."""
     members = predicate.members if isinstance(predicate, language.All) else (predicate,)
     return [one for one in members if isinstance(one, Predicate | language.Compare)]

@@ -1,4 +1,4 @@
-"""The predicates of conditions at one event: their truths, the values looked up, and notes on types."""
+"""The predicates of conditions at one event: their truths, the values they use, and notes about types."""
 
 from collections.abc import Collection, Iterator, Mapping
 from heapq import merge
@@ -21,27 +21,27 @@ from engine.evaluation.operators.term_interface import Motion
 from engine.evaluation.stamps import NUMBER_BITS
 from engine.language import condition as language
 from engine.language.condition import Condition, FactArg, LeafValue, Predicate, children, walk
-from engine.language.diagnostics import json_type, quoted
+from engine.language.diagnostics import cut, json_type, quoted
 from engine.language.forms.table import facts_of
 from engine.language.terms import Sub
 
 _TYPED_LISTS: Final = frozenset({"in", "nin", "between"})
-"""The operators whose constant is a list, but whose fact is of the type of its elements."""
+"""The operators with a list of constants, whose fact has the type of the elements."""
 
 
 class Predicates:
-    """The predicates of a detector's rules at one event, with which its patterns have begun."""
+    """The predicates of a detector's rules at one event, for which its patterns have begun."""
 
     def __init__(self, fields: Mapping[str, Any], sent: Mapping[str, Any], needs: Needs, now_us: int) -> None:
         self._fields, self._sent, self._needs, self._now_us = fields, sent, needs, now_us
         self._codes: dict[int, PredicateCode] = {}
         self._lookup_of: dict[str, Lookup] = {}
-        """Each is kept here, because what it has cached serves all predicates about its fact."""
+        """Each look-up is kept here, because its cached results serve all predicates about its fact."""
         self._shown: dict[str, Shown] = {}
         self._replaced: Mapping[str, Any] = {}
 
     def replaced(self, values: Mapping[str, Any]) -> "Predicates":
-        """Return the predicates at the same event with other values of some names; None for missing."""
+        """Return the predicates at the same event with other values for some names; None for missing."""
         others = Predicates(self._fields, self._sent, self._needs, self._now_us)
         others._replaced, others._codes = values, self._codes
         return others
@@ -53,7 +53,7 @@ class Predicates:
         return value_of(split_name(name), self._fields, self._sent)
 
     def shown(self, names: Collection[str]) -> dict[str, Shown]:
-        """Return the values of those names that have one, as they are shown."""
+        """Return the values of those names that have one, as shown."""
         for name in names:
             if name not in self._shown and (value := self.value(name)) is not None:
                 self._shown[name] = shown(value)
@@ -65,17 +65,17 @@ class Predicates:
         if code is None:
             needs, relations = self._needs, self._needs.lookups.relations(self._sent)
             code = predicate_code(predicate, needs.patterns, self._lookup, relations)
-            # Equal predicates may be large, so their identity is compared. They stay as long as their rules.
+            # Compared by identity, because equal predicates may be large. They live as long as their rules.
             self._codes[id(predicate)] = code
         return self.truth_of(code)
 
     def truth_of(self, code: PredicateCode) -> bool:
-        """Return whether a predicate is true that was made a function."""
+        """Return whether a predicate is true, given its function."""
         values = (*map(self.value, code.facts), *code.constants)
         return code.truth(values, self._fields, self._sent, self._now_us << NUMBER_BITS)
 
     def computed(self, comparison: language.Compare) -> list[Any]:
-        """Return the values of terms that do not look back, but not those of facts and constants."""
+        """Return the values of terms that do not look back, without facts and constants."""
         code = verdict_code(comparison)
         values = (*map(self.value, code.facts), *code.constants)
         found = code.found((), self._now_us << NUMBER_BITS, values)
@@ -84,14 +84,14 @@ class Predicates:
         ]
 
     def difference(self, comparison: language.Compare) -> float | None:
-        """Return by how much the left side exceeds the right one; None if they have no finite difference."""
+        """Return the left side minus the right one; None if there is no finite difference."""
         code = verdict_code(language.Compare(Sub((comparison.left, comparison.right)), "eq", 0))
         values = (*map(self.value, code.facts), *code.constants)
         found: float | None = code.found((), self._now_us << NUMBER_BITS, values)[0]
         return found
 
     def lasting_code(self, predicate: language.Leaf | language.Ref) -> PredicateCode | None:
-        """Return a predicate as a function for all events; None if it searches this event for patterns."""
+        """Return the function of a predicate for all events; None if it depends on this event's patterns."""
         bound: list[Any] = []
 
         def noted(*names: Any) -> Any:
@@ -129,7 +129,7 @@ class Predicates:
                 assert_never(predicate)
 
     def notes(self, predicate: Predicate) -> list[str]:
-        """Say where the values are of types that a predicate never compares."""
+        """Return remarks about values of types that a predicate never compares."""
         match predicate:
             case language.Leaf(fact):
                 value = self.value(fact)
@@ -168,7 +168,7 @@ class Predicates:
                 assert_never(predicate)
 
     def _missing(self, predicate: Predicate) -> list[str]:
-        """Say which of several names have no value; that the only one has none shows without."""
+        """Return which of several names have no value. A single name is obvious without a remark."""
         names = dict.fromkeys(self.names(predicate))
         return [f"{quoted(name)} is missing" for name in names if len(names) > 1 and self.value(name) is None]
 
@@ -176,7 +176,7 @@ class Predicates:
         return relation not in self._sent and relation not in self._needs.stored
 
     def _about_elements(self, some: language.Some, array: Any) -> list[str]:
-        """Say which element meets the condition, or why none can."""
+        """Return which element meets the condition, or why none can."""
         if array is None:
             return []
         if type(array) is not list:
@@ -191,7 +191,7 @@ class Predicates:
         return [f"`{some.fact}[{first}]` meets it: {_element(array[first])}"]
 
     def _about_strings(self, anywhere: language.Anywhere) -> list[str]:
-        """Say which string meets the condition, or why none can."""
+        """Return which string meets the condition, or why none can."""
         strings = self.value(language.STRINGS)
         if len(strings) > ELEMENTS_MAX:
             return [f"the event has {len(strings)} strings, more than are looked at"]
@@ -204,7 +204,7 @@ class Predicates:
 def future_of(predicate: Predicate, now_us: int, *, verdict: bool) -> Future:
     """Return the verdict of a predicate, and until when it is known to stay if nothing else happens.
 
-    Of predicates, only `some` can ask for the time: in a comparison about each element.
+    Of all predicates, only `some` can depend on time: through a comparison about each element.
     """
     inside = walk(predicate.inner) if isinstance(predicate, language.Some) else ()
     compared = [node for node, _ in inside if isinstance(node, language.Compare)]
@@ -215,15 +215,14 @@ def future_of(predicate: Predicate, now_us: int, *, verdict: bool) -> Future:
 
 
 def _variables(node: Condition) -> Iterator[str]:
-    """Yield the names of the variables that a condition on elements looks up."""
+    """Yield the names of the variables that a condition about elements uses."""
     yield from (name for name in facts_of(node) if name.startswith("$"))
     for child in children(node):
         yield from _variables(child)
 
 
 def _element(value: Any) -> str:
-    text = msgspec.json.encode(shown(value).value).decode()
-    return text if len(text) <= _ELEMENT_CHARS_MAX else f"{text[:_ELEMENT_CHARS_MAX]}…"
+    return cut(msgspec.json.encode(shown(value).value).decode(), _ELEMENT_CHARS_MAX)
 
 
 _ELEMENT_CHARS_MAX: Final = 200
@@ -243,7 +242,7 @@ def _mismatch(leaf: language.Leaf, value: Any) -> list[str]:
         case "matches" if kind != "a string":
             return [f"{_is(leaf.fact, value)}, not a string"]
         case op if op in _TYPED_LISTS and isinstance(constant, tuple):
-            # They are of one type.
+            # The constants are of one type.
             if {*map(json_type, constant[:1])} <= {kind}:
                 return []
             return [f"{_is(leaf.fact, value)}, compared with {_plural(constant)}"]
@@ -263,9 +262,9 @@ def _said(value: Any) -> str:
         case bool():
             return f"the boolean {str(value).lower()}"
         case int() | float():
-            return f"the number {_cut(str(value))}"
+            return f"the number {cut(str(value), _NUMBER_CHARS_MAX)}"
         case str():
-            # As `quoted`, which cuts and escapes, but in the quotes of JSON.
+            # Cut and escaped like `quoted`, but in JSON's quotes.
             return f'the string "{quoted(value)[1:-1]}"'
         case tuple() if value:
             return f"an array of {_plural(value)}"
@@ -276,10 +275,6 @@ def _said(value: Any) -> str:
 _NUMBER_CHARS_MAX: Final = 60
 
 
-def _cut(digits: str) -> str:
-    return digits if len(digits) <= _NUMBER_CHARS_MAX else f"{digits[:_NUMBER_CHARS_MAX]}…"
-
-
 def _plural(elements: tuple[LeafValue, ...] | list[Any]) -> str:
-    # They are of one type.
+    # The elements are of one type.
     return " and ".join([json_type(element).split(" ")[1] + "s" for element in elements[:1]])

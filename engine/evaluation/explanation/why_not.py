@@ -1,9 +1,9 @@
-"""The smallest set of predicates that would turn a verdict if they changed their truths at this event.
+"""Finds the smallest set of predicates that would turn a verdict if they changed their truths at this event.
 
 A set counts if the verdict turns when exactly these predicates change, and also at some event that changes
-all of them and differs only in the facts that they name. The search is best first: it branches on whether a
-predicate of the cheapest set changes or stays, and the bound of a branch is the cost of its cheapest set. It
-takes exponential time at worst, so it is bounded.
+all of them and differs only in the facts that they use. The search is best-first branch and bound: it
+branches on whether a predicate of the cheapest set changes or stays. The bound of a branch is the cost of its
+cheapest set. The search takes exponential time at worst, so its steps are limited.
 """
 
 from heapq import heappop, heappush
@@ -18,35 +18,35 @@ from engine.evaluation.explanation.predicates import Predicates
 from engine.language.condition import Condition
 
 STEPS_MAX: Final = 30_000
-"""The most nodes and predicates that are looked at to find the sets of all rules of one explanation, besides
-a few times each."""
+"""The maximum number of nodes and predicates visited for all rules of one explanation, besides a few visits
+of each."""
 
 _NEARLY: Final = 1e-9
 
 
 class Steps:
-    """What is left of the work of one explanation."""
+    """The remaining steps of one explanation."""
 
     def __init__(self) -> None:
         self.left = STEPS_MAX
 
     def take(self, steps: int) -> bool:
-        """Take some steps. Return whether any were left."""
+        """Use up some steps. Return whether any are left."""
         self.left -= steps
         return self.left > 0
 
 
 class Turning(NamedTuple):
-    """What would turn a verdict."""
+    """The set of predicates that would turn a verdict."""
 
     predicates: tuple[Condition, ...] | None
-    """In the order of the condition; None if no set does, as far as was searched."""
+    """In the order of the condition; None if no set was found."""
     is_smallest: bool
-    """Whether the search has ended, so that no smaller set does."""
+    """Whether the search is complete, so no smaller set exists."""
 
 
 def why_not(root: Node, predicates: Predicates, steps: Steps) -> Turning:
-    """Return the smallest set that turns the verdict, as far as the steps that are left suffice."""
+    """Return the smallest set that turns the verdict, as far as the remaining steps suffice."""
     search = _Search(PredicateTree(root), predicates, steps)
     found, is_smallest = search.run()
     if found is None:
@@ -60,16 +60,16 @@ class _Search:
         self._possible = PossibleEvents(tree, predicates, steps.take)
         self._steps = steps
         self._branches: list[tuple[int, int, int, frozenset[int], frozenset[int], tuple[int, ...]]] = []
-        """A heap: the bound, then the largest set first, then the order; what changes, what stays, and the
-        cheapest set of the rest."""
+        """A heap of: the bound, minus the number of changed predicates, a serial number, the changed
+        predicates, the kept ones, and the cheapest set of the rest."""
         self._orders = count()
         self._best: frozenset[int] | None = None
-        """The smallest set that was found."""
+        """The smallest set found so far."""
         self._is_cut = False
-        """Whether a branch was left out."""
+        """Whether a branch was left out for lack of steps."""
 
     def run(self) -> tuple[frozenset[int] | None, bool]:
-        """Return the smallest set, or the best that was found; and whether it is the smallest."""
+        """Return the best set found, and whether it is certainly the smallest."""
         self._push(frozenset(), frozenset())
         while self._branches:
             bound, _, _, changed, kept, rest = heappop(self._branches)
@@ -93,7 +93,7 @@ class _Search:
             self._push(changed | {rest[0]}, kept)
             self._push(changed, kept | {rest[0]})
             return
-        # These predicates turn the verdict, but no event changes just their facts so. More may.
+        # These predicates turn the verdict, but no event changes exactly them. More of them may work.
         for number in range(len(self.tree.predicates)):
             if number not in changed and number not in kept:
                 self._push(changed | {number}, kept)

@@ -1,1 +1,1 @@
-"""What an event's facts are: names, values, and what is looked up in them once for each event."""
+"""The facts of an event: names, values, and look-ups that all rules share."""

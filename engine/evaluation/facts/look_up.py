@@ -1,6 +1,6 @@
-"""Looks names up: at each object, the longest run of the parts that remain which is one of its keys leads on.
+"""Looks up dotted names: in each object, the longest run of the remaining parts that is a key is followed.
 
-The parts of a name stand between its dots. There is no going back to a shorter run.
+There is no backtracking to a shorter run.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,33 +12,33 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from engine.language.condition import STRINGS
 
 Look: TypeAlias = Callable[[Any], Any]
-"""Gives the value that a name has in fields or vars, or None if it is missing."""
+"""Returns the value of a name in fields or vars, or None if it is missing."""
 
 Runs: TypeAlias = "tuple[tuple[str, Runs], ...]"
-"""The runs that can lead on from an object, the longest first, each with those that follow it."""
+"""The runs to try in an object, the longest first, each with the runs to try after it."""
 
 RUNS_PARTS_MAX: Final = 16
-"""Of names with more parts, runs are made when they are looked up. They are quadratic in the parts."""
+"""Names with more parts have no precomputed runs, whose number is quadratic in the parts."""
 
 _KEY_CHARS: Final = 64
-"""To try one key of an object takes about as long as to make a run of so many characters."""
+"""Trying one key of an object takes about as long as building a run of this many characters."""
 
 
 ELEMENTS_MAX: Final = 10_000
-"""Longer arrays are taken to have no elements, as `some` does."""
+"""Longer arrays count as empty, as for `some`."""
 
 OF_ELEMENTS: Final = "\ud800"
-"""Stands between the names of an array and of a fact of its elements. No name has half a surrogate pair."""
+"""Separates the name of an array from that of a fact of its elements. No name has a lone surrogate."""
 
 _SHOWN: Final = "the strings of the event"
-"""What messages call the fact STRINGS."""
+"""The name of the fact STRINGS in messages."""
 
 ELEMENT: Final = "it"
-"""The name of an element that is no object."""
+"""The name of an element that is not an object."""
 
 
 class Name(NamedTuple):
-    """A name split into what a look-up needs."""
+    """A parsed name, ready to be looked up."""
 
     of_vars: bool
     whole: str
@@ -62,18 +62,18 @@ def value_of(name: Name, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> 
 
 
 def element_fact(array: str, name: str) -> str:
-    """Return the name by which a fact of the elements of an array is told from the facts of the event."""
+    """Return a name for a fact of the elements of an array, distinct from all facts of the event."""
     return name if name.startswith("$") else f"{array}{OF_ELEMENTS}{name}"
 
 
 def split_elements(fact: str) -> tuple[str, str]:
-    """Return the name of the array, and that in its elements; the second is empty for a fact of the event."""
+    """Return the name of the array and the name in its elements; the latter is empty for an event's fact."""
     array, _, name = fact.partition(OF_ELEMENTS)
     return array, name
 
 
 def strings_in(values: Any) -> list[str]:
-    """Return the strings in a value, at any depth, in their order; the names of members do not count."""
+    """Return the strings in a value, at any depth, in order. Names of members are not included."""
     found: list[str] = []
     pending = [values]
     while pending:
@@ -89,17 +89,17 @@ def strings_in(values: Any) -> list[str]:
 
 
 def fields_of_element(element: Any) -> Mapping[str, Any]:
-    """Return the values in which names are looked up in an element of an array."""
+    """Return the object in which names are looked up for an element of an array."""
     return element if type(element) is dict else {ELEMENT: element}
 
 
 def fact_shown(fact: str) -> str:
-    """Return a fact as messages show it: `files[].name` for one of the elements of `files`."""
+    """Return the name of a fact in messages: `files[].name` for one of the elements of `files`."""
     return fact.replace(STRINGS, _SHOWN).replace(OF_ELEMENTS, "[].")
 
 
 def field_names(name: str) -> tuple[str, ...]:
-    """Return the names of the fields that may hold a fact: of `a.b`, they are `a` and `a.b`."""
+    """Return the names of the fields that may hold a fact: `a` and `a.b` for `a.b`."""
     return tuple(accumulate(name.split("."), "{}.{}".format))
 
 
@@ -177,7 +177,7 @@ def _runs(steps: tuple[str, ...]) -> Runs:
 
 
 def _look_far(values: Any, rest: str) -> Any:
-    """Return the value of a name of many parts, without making more runs than are looked up."""
+    """Return the value of a name of many parts. Only the runs that are tried are built."""
     found = values
     while True:
         if rest in found:

@@ -1,8 +1,8 @@
-"""Look-ups in large values, shared by rules: done once for an event, or once for the context of a batch.
+"""Look-ups in large values, done once for an event or for the context of a batch, and shared by all rules.
 
-Small values are searched directly. For a large value, results are cached until `forget`: the set of the
-elements of an array, the texts of `contains` in a string, the canonical text of an array or object. The cache
-recognizes values by identity, so `forget` must be called before their owner can change them.
+Small values are searched directly. For large values, the cache keeps until `forget` the set of the elements
+of an array, the literals of `contains` found in a string, and the canonical text of an array or object. It
+recognizes values by identity, so call `forget` before their owner can change them.
 """
 
 from collections.abc import Mapping
@@ -16,19 +16,19 @@ from engine.patterns.lines import Line
 from engine.patterns.sets import PatternSets
 
 WALKED_MAX: Final = 64
-"""Up to this length, searching a value costs less than a cache."""
+"""Up to this length, searching a value costs less than caching."""
 
 SEARCHED_APART_MAX: Final = 8
-"""Up to this many literals are searched for one by one in any text."""
+"""Up to this many literals are always searched for one by one."""
 
 SEARCHED_CHARS_MAX: Final = 1 << 14
-"""Literals are also searched for one by one if characters of the text times literals are at most this."""
+"""Literals are also searched for one by one if text length times number of literals is at most this."""
 
 _SEARCH_CHARS: Final = 64
-"""The time to start a search, in characters."""
+"""The cost of starting a search, in characters."""
 
 SETS_MEMORY_BYTES_MAX: Final = 64 * 1024 * 1024
-"""RE2's memory for one set of literals. Every state that a set can have fits in it."""
+"""RE2's memory for one set of literals. All states of a set fit into it."""
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 _PLAIN: Final = "number or boolean"
@@ -46,7 +46,7 @@ _KINDS: Final[Mapping[type, object]] = {
 
 
 class Lookups:
-    """The look-ups of one detector by fact, and the relations of the current context and of the detector."""
+    """The look-ups of a detector by fact, and the relations of the current context and of the detector."""
 
     def __init__(self, stored: Mapping[str, Any] = _NOTHING) -> None:
         self._stored = stored
@@ -57,10 +57,10 @@ class Lookups:
         self.used: list[Lookup] = []
         """The look-ups with cached results."""
         self.changed: set[Lookup] = set()
-        """Those whose new literals are not compiled yet."""
+        """The look-ups with literals that are not compiled yet."""
 
     def of(self, fact: str) -> "Lookup":
-        """Return the look-up of a fact. All rules about the fact share it."""
+        """Return the look-up of a fact, which all rules share."""
         lookup = self._by_fact.get(fact)
         if lookup is None:
             lookup = self._by_fact[fact] = Lookup(self.used)
@@ -81,14 +81,14 @@ class Lookups:
             del self._with_literals[fact]
 
     def relations(self, sent: Mapping[str, Any]) -> Relations:
-        """Return the relations of a context: the same object as long as the context is the same."""
+        """Return the relations of a context, the same object while the context is the same."""
         relations = self.read
         if relations is None or relations.sent is not sent:
             relations = self.read = Relations(sent, self._stored)
         return relations
 
     def forget(self) -> None:
-        """Drop all cached results and the values that they belong to."""
+        """Drop all cached results and their values."""
         self.read = None
         for lookup in self.used:
             lookup.forget()
@@ -96,7 +96,7 @@ class Lookups:
 
 
 class Lookup:
-    """The look-up in the values of one fact."""
+    """The look-up in values of one fact."""
 
     def __init__(self, used: "list[Lookup]") -> None:
         self._used = used
@@ -112,7 +112,7 @@ class Lookup:
     # -- for rules -------------------------------------------------------------------------------------
 
     def contains(self, value: Any, wanted: Any) -> bool:
-        """Return whether a text contains `wanted`, or whether an array has an element that equals it."""
+        """Return whether a text contains `wanted`, or an array has an element equal to it."""
         if type(value) is list:
             return self.holds(value, wanted)
         if type(value) is not str or type(wanted) is not str:
@@ -122,14 +122,14 @@ class Lookup:
         return wanted in self.found(value)
 
     def holds(self, array: list[Any], wanted: Any, wanted_by: "Lookup | None" = None) -> bool:
-        """Return whether `array` has an element equal to `wanted`, which is a value of `wanted_by`'s fact."""
+        """Return whether `array` has an element equal to `wanted`, a value of the fact of `wanted_by`."""
         if len(array) <= WALKED_MAX:
             if type(wanted) is str:
                 return wanted in array
             if type(wanted) is not list and type(wanted) is not dict:
                 return holds(array, wanted)
         if type(wanted) is str and not self._switch_to(array):
-            # A single search costs less than building a set.
+            # A single search costs less than building the set.
             return wanted in array
         kind = _KINDS[type(wanted)]
         if kind is _NESTED:
@@ -139,7 +139,7 @@ class Lookup:
         return key in self.elements(array, kind)
 
     def equals(self, value: Any, other: Any, other_by: "Lookup") -> bool:
-        """Return whether two arrays or objects are equal. `other` is a value of `other_by`'s fact."""
+        """Return whether two arrays or objects are equal. `other` is a value of the fact of `other_by`."""
         if type(value) is not type(other) or len(value) != len(other):
             return False
         if not self._switch_to(value):
@@ -207,7 +207,7 @@ class Lookup:
                 self._sets.remove(literal)
 
     def compile_new(self) -> None:
-        """Compile the sets of literals, where there are enough to be searched for together."""
+        """Compile the sets of literals if there are enough to search for them together."""
         if self._sets is None and len(self.literals) > SEARCHED_APART_MAX:
             self._sets = PatternSets(SETS_MEMORY_BYTES_MAX)
             for literal in self.literals:
@@ -222,7 +222,7 @@ class Lookup:
         self._canonical = self._found = self._strings = None
 
     def _switch_to(self, value: Any) -> bool:
-        """Make a value the current one. Tell whether it already was."""
+        """Make a value the current one. Return whether it already was."""
         if self._value is value:
             return True
         if self._value is None:
@@ -259,6 +259,6 @@ def _elements(array: list[Any], kind: object) -> frozenset[Any]:
 
 
 def _add_to(sets: PatternSets, literal: str) -> None:
-    """Add a literal, as the pattern that matches exactly it."""
+    """Add a literal as a pattern that matches exactly it."""
     escaped = [char if char.isalnum() or not char.isascii() else f"\\x{ord(char):02x}" for char in literal]
     sets.add(literal, "".join(escaped), Line.NONE if "\n" in literal else Line.ANY, is_whole=True)

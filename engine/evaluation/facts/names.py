@@ -1,4 +1,4 @@
-"""Looks up many names in an event at once: goes through the names or the values, whichever are fewer."""
+"""Looks up many names in an event at once, by iterating over the names or the values, whichever are fewer."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Generic, TypeVar
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 LOOKED_UP_MAX: Final = 8
-"""So few facts are looked up one by one."""
+"""Up to this many facts are looked up one by one."""
 
 
 class _Branch(Generic[T]):
@@ -33,15 +33,15 @@ class _Branch(Generic[T]):
         self.above = above
         """The branches of the shorter prefixes."""
         self.item: T | None = None
-        """That of the name which is this prefix, if there is one."""
+        """The item of the name that equals the prefix, if any."""
         self.steps: dict[str, _Branch[T]] = {}
         """The branches one step further."""
         self.runs: dict[str, _Branch[T]] = {}
-        """Those several steps further, by the steps between the two; from the root, only those that go on."""
+        """The branches several steps further, by those steps; at the root, only those with further steps."""
 
 
 class FactNames(Generic[T]):
-    """Items by fact: of fields, of vars, whose names begin with `$`, and of the elements of arrays."""
+    """Items by fact: of fields, of vars (`$` names), and of elements of arrays."""
 
     __slots__ = ("_arrays", "_inside", "of_fields", "of_vars")
 
@@ -51,11 +51,11 @@ class FactNames(Generic[T]):
         self._inside: dict[str, FactNames[T]] = {}
         """The items in the elements of each array."""
         self._arrays: FactNames[FactNames[T]] | None = None
-        """The same, to find the arrays of an event."""
+        """The same by the array's fact, to find the arrays in an event."""
 
     @property
     def of_elements(self) -> bool:
-        """Whether there are facts of elements, which an event may have several times."""
+        """Whether there are facts of elements, of which an event may have several values."""
         return bool(self._inside)
 
     def add(self, fact: str, item: T) -> None:
@@ -85,7 +85,7 @@ class FactNames(Generic[T]):
         (self.of_vars if name.of_vars else self.of_fields).remove(name)
 
     def found_in(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[tuple[T, Any]]:
-        """Return each item whose fact has a value in an event, with the value; in elements, with each."""
+        """Return each item whose fact has a value in the event, with the value; of elements, one for each."""
         found = self.of_fields.found_in(fields)
         if sent:
             found += self.of_vars.found_in(sent)
@@ -101,7 +101,7 @@ class FactNames(Generic[T]):
 
 
 class Names(Generic[T]):
-    """Items by name: either names of fields or names of vars."""
+    """Items by name: of fields only, or of vars only."""
 
     __slots__ = ("_dotted", "_far", "_plain", "_root")
 
@@ -110,7 +110,7 @@ class Names(Generic[T]):
         """Items by name without dots."""
         self._dotted: dict[str, T] = {}
         self._root: _Branch[T] = _Branch()
-        """The items of `_dotted` again, in a tree by the steps of their names."""
+        """The items of `_dotted` as a tree by the steps of their names."""
         self._far: dict[str, tuple[Name, T]] = {}
         """The items of names that are looked up one by one."""
 
@@ -162,7 +162,7 @@ class Names(Generic[T]):
         return bool(self._plain or self._dotted or self._far)
 
     def found_in(self, values: Mapping[str, Any]) -> list[tuple[T, Any]]:
-        """Return each item whose name leads to a value, with the value; see `look_up`."""
+        """Return each item whose name has a value, with the value; see `look_up`."""
         found = _common(self._plain, values)
         if self._dotted:
             found += _common(self._dotted, values)
@@ -175,14 +175,14 @@ class Names(Generic[T]):
 
 
 def few_looks(items: Mapping[str, T]) -> list[tuple[T, Look]] | None:
-    """Return each item with the look-up of its fact; None for many facts, or for others than of fields."""
+    """Return the items with the look-ups of their facts. None if many, or not all of fields."""
     if len(items) > LOOKED_UP_MAX or any(fact[:1] == "$" or OF_ELEMENTS in fact for fact in items):
         return None
     return [(item, split_name(fact).look) for fact, item in items.items()]
 
 
 def _is_far(name: Name) -> bool:
-    """Whether a name has too many steps for the tree, or leads to all strings."""
+    """Return whether a name has too many steps for the tree, or stands for all strings."""
     return len(name.steps) > RUNS_PARTS_MAX or name.whole == STRINGS
 
 
@@ -192,7 +192,7 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 
 def _common(names: Mapping[str, T], values: Mapping[str, Any]) -> list[tuple[T, Any]]:
     found = []
-    # Of so few, a loop collects them in half the time of a comprehension.
+    # For so few items, a loop takes half the time of a comprehension.
     if len(names) <= len(values):
         for name, item in names.items():
             value = values.get(name)
@@ -206,7 +206,7 @@ def _common(names: Mapping[str, T], values: Mapping[str, Any]) -> list[tuple[T, 
 
 
 def _reached(names: Mapping[str, T], values: Mapping[str, Any]) -> list[tuple[T, Any]]:
-    """Return the same with those names that lead to `null`."""
+    """Like `_common`, including names whose value is `null`."""
     if len(names) <= len(values):
         return [(item, values[name]) for name, item in names.items() if name in values]
     return [(names[name], value) for name, value in values.items() if name in names]
@@ -219,9 +219,9 @@ def _find_behind(
     found: list[tuple[T, Any]],
     excluded: frozenset[_Branch[T]],
 ) -> None:
-    """Add the items behind a branch whose names lead to values in an object, but are no fields as a whole.
+    """Add the items behind a branch whose names lead to values in an object, but are not fields as a whole.
 
-    To what is behind the excluded branches, longer runs of an object around this one lead.
+    Excluded branches are reached by longer runs from an enclosing object.
     """
     reached = _common(branch.steps, values)
     longer = _reached(branch.runs, values) if branch.runs else None
@@ -240,7 +240,7 @@ def _find_behind(
 
 
 def _behind(reached: Iterable[tuple[_Branch[T], Any]]) -> dict[_Branch[T], list[_Branch[T]]]:
-    """Return the branches that are reached, by those before them."""
+    """Return the reached branches, grouped by each of their ancestors."""
     behind: dict[_Branch[T], list[_Branch[T]]] = {}
     for each, _ in reached:
         for before in each.above:

@@ -1,7 +1,7 @@
-"""Bounds the work of the patterns of one event: one bound for all of them, one for those that explode.
+"""Bounds the work of patterns at one event: one bound for all patterns, one for exploding patterns.
 
-Which patterns are not tried depends only on the event and the patterns of the enabled rules, not on the order
-or the shortcuts of matching. So replaying an event gives the same verdicts.
+Which patterns are skipped depends only on the event and the patterns of the enabled rules, not on the order
+or the shortcuts of matching. So a replay of the event gives the same verdicts.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,8 +23,8 @@ _CHARACTER_BYTES_MAX: Final = 4
 class PatternWork:
     """The patterns of a detector by fact.
 
-    `begin` must be called with each event before any pattern is tried on it. It gives the facts on which no
-    pattern, or no exploding one, is tried. These patterns match nothing there, and message 2004 reports it.
+    Call `begin` with each event before trying a pattern on it. It returns the facts on which all patterns, or
+    all exploding ones, are skipped. Skipped patterns match nothing, and message 2004 reports it.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -32,11 +32,11 @@ class PatternWork:
         self._facts: dict[str, FactPatterns] = {}
         self._names: FactNames[tuple[str, FactPatterns]] = FactNames()
         self._asked: WeakValueDictionary[str, FactPatterns] = WeakValueDictionary()
-        """The patterns of each fact in `_facts`, and of each fact that a compiled rule still refers to."""
+        """The patterns of all facts in `_facts`, and of facts that a compiled rule still refers to."""
         self._count = self._exploding = 0
-        """The numbers of all patterns and of exploding ones, summed over the facts."""
+        """The number of all patterns, and of exploding ones, summed over the facts."""
         self.changed: set[FactPatterns] = set()
-        """Those whose new patterns are not compiled yet."""
+        """Facts' patterns of which new ones are not compiled yet."""
         self._cut = _NONE
         self._untried = _NONE
         self._reached = False
@@ -44,17 +44,17 @@ class PatternWork:
         self._walked: list[FactPatterns] = []
         """Those that keep an array of an event."""
         self.bounded = False
-        """Whether `begin` must be called. Otherwise there are too few patterns to reach a bound."""
+        """Whether `begin` must be called. If not, there are too few patterns to reach a bound."""
 
     def add(self, fact: str, pattern: str) -> None:
-        """Add a pattern that an enabled rule tries on a fact, or count one more use of it."""
+        """Add a pattern that an enabled rule tries on a fact, or count another use of it."""
         patterns = self._facts[fact] = self.of(fact)
         self._names.add(fact, (fact, patterns))
         self._change(patterns, partial(patterns.add, pattern))
         self._see_facts()
 
     def remove(self, fact: str, pattern: str) -> None:
-        """Undo one `add` of the same fact and pattern."""
+        """Undo one `add` with the same fact and pattern."""
         self._end()
         patterns = self._facts[fact]
         self._change(patterns, partial(patterns.remove, pattern))
@@ -64,17 +64,17 @@ class PatternWork:
         self._see_facts()
 
     def of(self, fact: str) -> FactPatterns:
-        """Return the patterns of a fact. All callers share them."""
+        """Return the patterns of a fact, which all callers share."""
         known = self._asked.get(fact)
         if known is None:
             known = self._asked[fact] = FactPatterns(self._limits)
         return known
 
     def finder(self, fact: str, pattern: str) -> Callable[[str], bool]:
-        """Return the test whether the pattern is found in a text of the fact, at the event that has begun.
+        """Return a function that tests whether the pattern matches a text of the fact at the current event.
 
-        The pattern is tried once on each text, however many rules use it. Of a literal, which the code of the
-        rule looks for, the test tells whether the text is short enough.
+        The pattern is tried once on each text, however many rules use it. If the pattern is a literal, the
+        rule's code searches for it, and the function only tests whether the text is short enough.
         """
         if literal_of(pattern) is not None:
             return _fits(compile_pattern(pattern, self._limits))
@@ -96,10 +96,10 @@ class PatternWork:
             self._walked.pop().forget_elements()
 
     def begin(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> frozenset[str]:
-        """Return the facts on which no pattern, or no exploding one, is tried at this event.
+        """Begin an event. Return the facts on which all patterns, or all exploding ones, are skipped.
 
-        Facts are admitted in the order of their work, the least first, and then of their names. The first
-        fact that takes the sum past the bound is cut, and so are all facts after it.
+        Facts are admitted in order of their work, the least first, then of their names. The fact whose work
+        exceeds the bound is skipped, and so are all facts after it.
         """
         self._end()
         if not self.bounded:
@@ -112,7 +112,7 @@ class PatternWork:
                 bytes_at_most += patterns.bytes_a_char * len(value)
                 if patterns.exploding:
                     work_at_most += patterns.work_at_most(value)
-        # The upper estimates are cheap, and nearly always within the bounds.
+        # The upper estimates are cheap, and nearly always within bounds.
         if bytes_at_most <= bytes_max and work_at_most <= work_max:
             return _NONE
         texts = [(*named, text) for named, text in self._names.found_in(fields, sent) if type(text) is str]
@@ -138,7 +138,7 @@ class PatternWork:
         return reached
 
     def is_untried(self, fact: str) -> bool:
-        """Return whether no pattern at all is tried on that fact at the event that has begun."""
+        """Return whether all patterns are skipped on that fact at the current event."""
         return fact in self._untried
 
     def _change(self, patterns: FactPatterns, change: Callable[[], None]) -> None:
@@ -156,13 +156,13 @@ class PatternWork:
         self._looks = few_looks(self._facts)
 
     def _values(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[tuple[FactPatterns, Any]]:
-        """Return the patterns of each fact with a value of it in the event, or with None."""
+        """Return the patterns of each fact with its value in the event, which may be None."""
         if self._looks is not None:
             return [(patterns, look(fields)) for patterns, look in self._looks]
         return [(patterns, value) for (_, patterns), value in self._names.found_in(fields, sent)]
 
     def _end(self) -> None:
-        """Lift what is not tried at the previous event."""
+        """End the previous event: stop skipping patterns."""
         if not self._cut and not self._untried:
             return
         for fact in self._cut | self._untried:
@@ -172,13 +172,13 @@ class PatternWork:
 
 
 def _fits(compiled: CompiledPattern) -> Callable[[str], bool]:
-    """Return the test whether a text is short enough for a pattern."""
+    """Return a function that tests whether a text is short enough for a pattern."""
     surely = min(compiled.text_chars_max, compiled.text_bytes_max // _CHARACTER_BYTES_MAX)
     return lambda text: len(text) <= surely or not compiled.too_long(text)
 
 
 def _sums(amounts: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Add the amounts of each fact. Elements of an array give several."""
+    """Add up the amounts of each fact. Elements of an array give several."""
     found: dict[str, int] = {}
     for fact, amount in amounts:
         found[fact] = found.get(fact, 0) + amount

@@ -1,4 +1,4 @@
-"""Relations, the addresses of facts, and networks: those of rules, and those of relations."""
+"""Relations, and networks of IP addresses: those that rules name, and those in relations."""
 
 from collections.abc import Container, Iterable, Mapping
 from functools import lru_cache
@@ -12,39 +12,39 @@ ADDRESSES_KEPT: Final = 4_096
 NETWORKS_KEPT: Final = 256
 _NOTHING: Final[Mapping[str, Any]] = {}
 _PLAIN_MAX: Final = 1 << 60
-"""Larger numbers are not used as keys: those that a caller computes could all have the same hash."""
+"""Larger numbers are not used as keys, because a caller could compute many with the same hash."""
 
 _parsed = lru_cache(ADDRESSES_KEPT)(address_number)
 
 
 def address(value: Any) -> int | None:
-    """Return the number of an IP address, or None for any other value."""
+    """Return an IP address as a number, or None for any other value."""
     return _parsed(value) if type(value) is str and len(value) <= ADDRESS_CHARS_MAX else None
 
 
 def network_key(number: int) -> Any:
-    """Return the hashable form of the number of a network."""
+    """Return the hashable form of a network's number."""
     return number if number < _PLAIN_MAX else key_of(number)
 
 
 class _HasAddresses(Protocol):
     def have(self, address: int) -> bool:
-        """Return whether an address lies in a network of these."""
+        """Return whether an address is in one of these networks."""
 
 
 class Networks:
-    """Some networks. An address costs one look-up for each different length of their prefixes."""
+    """A set of networks. An address costs one look-up for each distinct length of their prefixes."""
 
     __slots__ = ("_keys", "_shifts")
 
     def __init__(self, texts: Iterable[str]) -> None:
-        """Take networks as texts. What is none is left out."""
+        """Take networks as texts. Other texts are ignored."""
         networks = [found for text in texts if (found := network_of(text)) is not None]
         self._shifts = sorted({network.shift for network in networks})
         self._keys = {network_key(network.key) for network in networks}
 
     def have(self, address: int) -> bool:
-        """Return whether an address lies in one of them."""
+        """Return whether an address is in one of them."""
         keys = self._keys
         for shift in self._shifts:
             number = address >> shift
@@ -60,7 +60,7 @@ def networks_of(texts: tuple[str, ...]) -> Networks:
 
 
 class _Stored(Protocol):
-    """A relation as a detector stores it."""
+    """A relation stored by a detector."""
 
     @property
     def rows(self) -> Container[Any]:
@@ -68,11 +68,11 @@ class _Stored(Protocol):
 
     @property
     def networks(self) -> _HasAddresses:
-        """Those of them that are networks."""
+        """Its tuples that are networks."""
 
 
 class Relations:
-    """The relations that an event sees: those of its context, and the stored ones that are not among them.
+    """The relations that an event sees: those in its context, and stored ones with other names.
 
     Each is read at most once.
     """
@@ -85,7 +85,7 @@ class Relations:
         self._networks: dict[str, _HasAddresses] = {}
 
     def lies_in(self, relation: str, address: int) -> bool:
-        """Return whether an address lies in a network of the relation: in a tuple of one text."""
+        """Return whether an address is in a network of the relation, given as a tuple of one text."""
         if relation not in self._networks:
             self._networks[relation] = self._networks_of(relation)
         return self._networks[relation].have(address)
@@ -105,13 +105,13 @@ class Relations:
         return self._read[relation]
 
     def holds(self, relation: str, *values: Any) -> bool:
-        """Return whether the relation contains the tuple of `values`; never if one of them is missing."""
+        """Return whether the relation contains the tuple of `values`; False if one of them is missing."""
         row = tuple([value if type(value) is str else part_of_key(key_of(value)) for value in values])
         return None not in row and row in self._tuples(relation)
 
 
 def _tuples(sent: Any) -> frozenset[Any]:
-    """Return the tuples of a relation that a caller sent, or none if it is malformed."""
+    """Return the tuples of a relation in a context; none if it is malformed."""
     if type(sent) is not list:
         return frozenset()
     rows = [element if type(element) is list else [element] for element in sent]

@@ -1,16 +1,16 @@
-"""The values of facts as explanations and examples show them: cut where they are long."""
+"""Values of facts as explanations and examples show them: long ones are truncated."""
 
 from typing import Any, Final, NamedTuple
 
 VALUE_CHARS_MAX: Final = 1_000
-"""About the most characters of a value that are shown. An integer is never cut."""
+"""The approximate maximum length of a shown value. An integer is never cut."""
 
 _BETWEEN_CHARS: Final = 2
 """The characters between two members."""
 
 
 class Shown(NamedTuple):
-    """A value as it is shown, and whether it was cut."""
+    """A value as shown, and whether it was cut."""
 
     value: Any
     is_cut: bool
@@ -29,7 +29,7 @@ class _Cutting:
         self.is_cut = False
 
     def part(self, value: Any) -> Any:
-        """Return what of a value fits into the room that is left."""
+        """Return as much of a value as fits into the room that is left."""
         match value:
             case str():
                 return self._text(value)
@@ -45,7 +45,7 @@ class _Cutting:
                 for name, member in value.items():
                     if not self._start_member():
                         break
-                    # The name first: a long member leaves no room.
+                    # The name comes first, because a long member leaves no room.
                     shown_name = self._text(name)
                     found[shown_name] = self.part(member)
                 return found
@@ -62,7 +62,7 @@ class _Cutting:
         return part
 
     def _start_member(self) -> bool:
-        """Take the room for what stands between two members. Return whether any is left for the next one."""
+        """Subtract the separator of two members. Return whether room is left for the next one."""
         self._room -= _BETWEEN_CHARS
         has_room = self._room > 0
         self.is_cut |= not has_room

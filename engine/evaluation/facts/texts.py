@@ -1,4 +1,4 @@
-"""Finds the texts of an event that patterns are matched against, and arrays, where they may be too large."""
+"""Finds values of an event that may be too large: texts with patterns, and arrays."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -8,12 +8,12 @@ from engine.evaluation.facts.names import FactNames, few_looks
 
 
 class Sizes:
-    """Some facts, and up to which size their values of one type are looked at: texts or arrays."""
+    """Some facts with values of one type, texts or arrays, and the maximum size that is looked at."""
 
     def __init__(
         self, kind: type[str] | type[list[Any]], bounds: Mapping[str, int], sizes: Mapping[str, int]
     ) -> None:
-        """Take the bound of each fact, and the largest size of a value that is surely within it."""
+        """Take the bound of each fact, and the largest size that is certainly within it."""
         self._kind, self._bounds = kind, bounds
         self._looks = few_looks(sizes)
         self._names: FactNames[tuple[str, int]] = FactNames()
@@ -24,7 +24,7 @@ class Sizes:
         return len(self._bounds)
 
     def are_small(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
-        """Tell quickly whether all values are surely within their bounds: nearly always they are."""
+        """Return quickly whether all values are certainly within their bounds, as they nearly always are."""
         kind = self._kind
         if self._looks is None:
             found = self._names.found_in(fields, sent)
@@ -36,7 +36,7 @@ class Sizes:
         return True
 
     def largest_in(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[tuple[str, int, Any]]:
-        """Return the facts that have such a value, sorted, each with its bound and its largest value."""
+        """Return the facts with such a value, sorted, each with its bound and its largest value."""
         largest: dict[str, Any] = {}
         for (fact, _), value in self._names.found_in(fields, sent):
             # Elements of an array may give several.
@@ -54,6 +54,6 @@ def texts(bounds: Iterable[tuple[str, int]], chars_max: int) -> Sizes:
 
 
 def arrays(facts: Iterable[str]) -> Sizes:
-    """Return the arrays whose elements rules ask about."""
+    """Return the arrays whose elements rules use."""
     bounds = dict.fromkeys(sorted(facts), ELEMENTS_MAX)
     return Sizes(list, bounds, bounds)

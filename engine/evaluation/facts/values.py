@@ -1,6 +1,6 @@
-"""Events and their values at evaluation: typed equality, and keys.
+"""Values of events at evaluation: typed equality, and keys.
 
-None stands for a missing value, whether the event has JSON `null` or does not have the fact at all.
+None stands for a missing value: the event has JSON `null`, or not the fact at all.
 """
 
 from collections.abc import Mapping
@@ -14,25 +14,25 @@ Event = tuple[Mapping[str, Any], float, Mapping[str, Any] | None]
 
 TRUE_KEY: Final = ("true",)
 FALSE_KEY: Final = ("false",)
-"""Booleans as keys. In Python `True == 1`; here they differ."""
+"""The keys of booleans. In Python, `True == 1`; as JSON values, they differ."""
 
 
 KEY_CHARS_MAX: Final = 256
-"""The keys of longer texts are their SHA-256."""
+"""The key of a longer text is its SHA-256."""
 
 LONG_TEXT: Final = "text"
 _LARGE_NUMBER: Final = "number"
 _PLAIN_NUMBER_MAX: Final = 1 << 16
 _DECIMAL_NUMBER_MAX: Final = 1 << 60
-"""Floats of this size and larger are whole. Python refuses to write numbers of thousands of digits."""
+"""Floats from here on are whole. Python refuses to convert numbers of thousands of digits to decimal."""
 
 _DOUBLE: Final = Struct("<cd")
 _DOUBLE_MARK: Final = b"f"
-"""The first byte of the key of a double. That of other numbers is a digit or a minus sign."""
+"""The first byte of the key of a double. The keys of other numbers begin with a digit or a minus sign."""
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Return whether two JSON values are equal: of one type, numbers by value, arrays and objects deeply."""
+    """Return whether two JSON values are equal: types must be equal, numbers by value, containers deeply."""
     kind = type(left)
     if kind is int or kind is float:
         other = type(right)
@@ -52,11 +52,11 @@ def holds(array: Any, value: Any) -> bool:
 
 
 def key_of(value: Any) -> Any:
-    """Return the hashable form of a scalar, in which `1` equals `1.0` but not `true`; None for other values.
+    """Return the hashable form of a scalar, with `1` equal to `1.0` but not to `true`; None for other values.
 
-    Python hashes a number to a number that anyone can predict. So a caller could send thousands for which a
-    dict or set looks in the same places, one after another. Of small whole numbers there are too few for
-    that. All others are represented by bytes, whose hash nobody can predict: their digits, or the double.
+    Python's hashes of numbers are predictable, so a caller could send thousands that collide in a dict or
+    set. Small whole numbers are too few for that. All others are represented by bytes, whose hash is not
+    predictable: their digits, or the double.
     """
     kind = type(value)
     if kind is str:
@@ -75,7 +75,7 @@ def key_of(value: Any) -> Any:
 
 
 def slice_key_of(value: Any) -> Any:
-    """Return the `key_of` a scalar for storage: for a long text its digest, so that keys stay small."""
+    """Return `key_of` a scalar for storage. A long text has its digest, so that keys stay small."""
     if type(value) is str and len(value) > KEY_CHARS_MAX:
         return (LONG_TEXT, _digest(value))
     return key_of(value)
@@ -88,9 +88,9 @@ _RECENT_MAX: Final = 4
 
 
 def _digest(text: str) -> str:
-    """Return the SHA-256 of a text, computed once for all paths of one event with this key.
+    """Return the SHA-256 of a text, computed once for all paths with this key at one event.
 
-    The cache compares texts by identity: comparing equal texts would take about as long as the digest.
+    The cache compares by identity, because comparing equal texts takes about as long as the digest.
     """
     for known, digest in _RECENT[0]:
         if known is text:
@@ -101,11 +101,11 @@ def _digest(text: str) -> str:
 
 
 MOST_DOUBLED: Final = (1 << 1024) - (1 << 970) - 1
-"""The largest integer for which there is a double. A larger one is rounded past their range."""
+"""The largest integer that can be converted to a double. Larger ones overflow."""
 
 
 def double(value: Any) -> float | None:
-    """Return a number as a double, or None for what is no number or past a double's range."""
+    """Return a number as a double; None for other values, and for numbers out of range."""
     kind = type(value)
     if kind is float:
         return value  # type: ignore[no-any-return]
@@ -118,7 +118,7 @@ def double(value: Any) -> float | None:
 
 
 def scaled(value: Any, times: float) -> float | None:
-    """Return a number times another, as doubles, or None where `double` does."""
+    """Return the product of a number and a factor, as doubles; None where `double` returns it."""
     number = double(value)
     return None if number is None else number * times
 
@@ -126,13 +126,13 @@ def scaled(value: Any, times: float) -> float | None:
 def part_of_key(key: Any) -> Any:
     """Return the form of a key, or of None, inside a tuple of keys.
 
-    The hash of a tuple of numbers can be predicted, even if these are small. The hash of bytes cannot.
+    The hash of a tuple of numbers is predictable, even of small ones. The hash of bytes is not.
     """
     return b"%d" % key if type(key) is int or type(key) is float else key
 
 
 def scalar_of(key: Any) -> Any:
-    """Return the scalar of a key or of a part of a key. The key is not that of a long text."""
+    """Return the scalar of a key or a part of a key, which is not that of a long text."""
     if type(key) is bytes:
         return _DOUBLE.unpack(key)[1] if key.startswith(_DOUBLE_MARK) else int(key)
     if type(key) is not tuple:
@@ -141,11 +141,11 @@ def scalar_of(key: Any) -> Any:
 
 
 def canonical(value: Any) -> str:
-    """Return the canonical text of a JSON value: two values are equal exactly if their texts are."""
+    """Return the canonical text of a JSON value: values are equal if and only if their texts are."""
     kind = type(value)
     if kind is list:
         if _SIMPLE.issuperset(map(type, value)):
-            # Python refuses to write integers of more than some thousands of digits.
+            # Python refuses to convert integers of thousands of digits to decimal.
             with suppress(ValueError):
                 return repr(value)
         return "[" + ", ".join(map(canonical, value)) + "]"

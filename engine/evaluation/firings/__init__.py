@@ -1,1 +1,1 @@
-"""The feed of a detector: the numbered firings of its rules with `notify`, as far back as there is room."""
+"""The feed of a detector: numbered firings of its rules with `notify`, bounded in number and size."""

@@ -5,8 +5,8 @@ were suppressed: the next action reports how many, so the entry stays until then
 bounds on keys and bytes, like slices; beyond a bound, the entry whose rule has not fired for longest is
 evicted.
 
-An entry is a list like a slice: the order of its last firing among all, nothing, the number that `bounds`
-gives it, the time from which the rule may act again, and the number of suppressed actions.
+An entry is a list like a slice: the rank of its last firing among all, nothing, the number for `bounds`, the
+time from which the rule may act again, and the number of suppressed actions.
 """
 
 from collections import Counter
@@ -40,13 +40,13 @@ from engine.evaluation.times import FOREVER, NEVER
 
 FREE_US: Final = FIRST
 HELD_BACK: Final = FIRST + 1
-"""The places of the two in an entry."""
+"""The places of these two in an entry."""
 
 ENTRY_BYTES: Final = SLICE_BYTES + 2 * PLACE_BYTES
 """The size of an entry without its key."""
 
 _NO_TEXT: Final = "\ud800"
-"""Tells the digest of an array or object from that of a text, none of which has half a surrogate pair."""
+"""Distinguishes the digest of an array or object from that of a text. No text has a lone surrogate."""
 
 
 _EMPTY: Final[dict[Hashable, Slice]] = {}
@@ -54,7 +54,7 @@ _EMPTY: Final[dict[Hashable, Slice]] = {}
 
 
 class _Plan(NamedTuple):
-    """The parts that are computed once per rule."""
+    """The data that are computed once per rule."""
 
     every_us: int
     names: tuple[Name, ...]
@@ -63,10 +63,10 @@ class _Plan(NamedTuple):
 
 
 class AtMostOnce:
-    """The entries with which the rules of a detector act at most once in a time."""
+    """The entries of a detector's rules that act at most once in some time."""
 
     path: Final = ("",)
-    """The name of these entries beside the paths of slices; no fact has it."""
+    """The name of these entries among the paths of slices; it is not a fact."""
     memories: Final[Mapping[int, Any]] = {}
 
     def __init__(self, histories: Histories, compared: Collection[str]) -> None:
@@ -74,17 +74,17 @@ class AtMostOnce:
         self._histories, self._compared = histories, compared
         self.shards: list[MutableMapping[Hashable, Slice]] = [_EMPTY] * SHARDS
         self.touched: list[Hashable] = []
-        """The keys of the last events, while a bound is near."""
+        """The keys of the latest events, while a bound is near."""
         self.held_back: Counter[int] = Counter()
-        """How many actions of each rule were suppressed in all, by priority."""
+        """The total number of suppressed actions of each rule, by priority."""
         self.held_at: dict[int, list[Rule]] = {}
-        """The suppressed rules that are compared, by the number of the event; the detector takes them."""
+        """The suppressed rules that are compared, by the number of the event. The detector removes them."""
         self._plans: dict[int, _Plan] = {}
         """The rules that act at most once, by priority."""
         self._entries: Counter[int] = Counter()
-        """How many entries each rule has."""
+        """The number of entries of each rule."""
         self.last = 0
-        """The order of the last firing."""
+        """The rank of the last firing."""
         self._changed: set[int] = set()
         """The rules whose entries `settle` drops."""
         histories.bound(self)
@@ -95,7 +95,7 @@ class AtMostOnce:
     # -- rules ----------------------------------------------------------------------------------------------
 
     def put(self, before: Rule | None, rule: Rule) -> None:
-        """Take an added or changed rule. Its entries are dropped if what its actions depend on changed."""
+        """Add or update a rule. Its entries are dropped if what its actions depend on has changed."""
         if before is not None and _asked(before) != _asked(rule):
             self._forget(rule.priority)
         if rule.acts_at_most_once:
@@ -103,7 +103,7 @@ class AtMostOnce:
             self._plans[rule.priority] = _Plan(rule.every_us, names, part_of_key(rule.priority))
 
     def remove(self, priority: int) -> None:
-        """Forget a rule that is removed."""
+        """Drop a removed rule."""
         self._forget(priority)
         del self.held_back[priority]
 
@@ -113,7 +113,7 @@ class AtMostOnce:
             self._changed.add(priority)
 
     def settle(self) -> None:
-        """Drop the entries of changed rules. Must be called before the next event."""
+        """Drop the entries of changed rules. Call this before the next event."""
         if not self._changed:
             return
         self._histories.renew()
@@ -125,7 +125,7 @@ class AtMostOnce:
     # -- events ---------------------------------------------------------------------------------------------
 
     def note(self, fired: Fired, fields: Mapping[str, Any], sent: Mapping[str, Any], stamp: int) -> Fired:
-        """Return the rules that act at an event; note suppressed ones that are compared for `held_at`."""
+        """Return the rules that act at an event; store suppressed ones that are compared in `held_at`."""
         acting = self.acting(fired, fields, sent, stamp)
         if acting is not fired and self._compared:
             ids = {rule.id for rule in acting}
@@ -143,7 +143,7 @@ class AtMostOnce:
         *,
         dry: bool = False,
     ) -> Fired:
-        """Return the rules that act of those that fire at an event, with the numbers of suppressed actions.
+        """Return which of the rules that fire at an event act, with the numbers of suppressed actions.
 
         With `dry`, nothing changes.
         """
@@ -158,7 +158,7 @@ class AtMostOnce:
             if acts is not None:
                 given.append(acts)
             as_before = as_before and acts is rule
-        # Return the same tuple for the same rules, so that results cached for it can be reused.
+        # Return the same tuple for the same rules, for which results may be cached.
         return fired if as_before else tuple(given)
 
     def _acts(self, rule: Rule, plan: _Plan, key: Hashable, stamp: int, *, dry: bool) -> Rule | None:
@@ -166,7 +166,7 @@ class AtMostOnce:
         is_free = entry is None or now_us >= entry[FREE_US]
         held_back = entry[HELD_BACK] if entry is not None else 0
         if not dry:
-            # Firings between two events are ordered one after another, after the slices of the first event.
+            # Firings between two events are ranked one after another, after the slices of the first event.
             order = max((stamp & EVENT) << WITHIN_BITS, self.last) + 1
             if entry is None:
                 self.restore(key, order, now_us + plan.every_us, 0)
@@ -188,7 +188,7 @@ class AtMostOnce:
         return NEVER if entry is None else entry[FREE_US]
 
     def copy_from(self, other: "AtMostOnce", events: Sequence[Event]) -> None:
-        """Copy the entries that some events need from a detector with these rules."""
+        """Copy the entries for some events from another detector with these rules."""
         for plan in self._plans.values() if len(other) else ():
             for key in {_key(plan, fields, sent or {}) for fields, _, sent in events}:
                 entry = other.find(key)
@@ -207,17 +207,17 @@ class AtMostOnce:
         self._histories.weigh(ENTRY_BYTES + key_bytes(key), 1)
 
     def find(self, key: Hashable) -> Slice | None:
-        """Return the entry of a key, if there is one."""
+        """Return the entry of a key, or None."""
         return self.shards[hash(key) % SHARDS].get(key)
 
     def drop(self, key: Hashable) -> None:
-        """Drop an entry. The rule then acts when it next fires for these values."""
+        """Drop an entry. Then the rule acts when it next fires for these values."""
         del self.shards[hash(key) % SHARDS][key]
         self._entries[_priority_in(key)] -= 1
         self._histories.weigh(-ENTRY_BYTES - key_bytes(key), -1)
 
     def last_seen(self, entry: Slice) -> int:
-        """Return the order of an entry's last firing among those of all, and among the events of slices."""
+        """Return the rank of an entry's last firing among all firings and events of slices."""
         return entry[SEEN]  # type: ignore[no-any-return]
 
     def first_until_us(self, entry: Slice) -> int:
@@ -225,7 +225,7 @@ class AtMostOnce:
         return FOREVER if entry[HELD_BACK] else entry[FREE_US] - 1
 
     def drop_expired(self, entry: Slice, now_us: int) -> tuple[bool, bool]:
-        """Tell whether an entry cannot matter any more, and whether it remains."""
+        """Return whether an entry can no longer matter, and whether it remains."""
         remains = self.first_until_us(entry) >= now_us
         return not remains, remains
 

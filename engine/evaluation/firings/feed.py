@@ -1,4 +1,4 @@
-"""The feed of a detector: a ring of its last firings, numbered from 1. Numbers are never reused."""
+"""The feed of a detector: a ring of its latest firings, numbered from 1. Numbers are never reused."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
@@ -13,7 +13,7 @@ _WIRE_NAMES: Final = {"rule_id": "ruleId"}
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a rule fired, in short."""
+    """A short reason for a firing."""
 
     version: int
     """The version of the rule at that time."""
@@ -53,7 +53,7 @@ class Firing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rena
         try:
             return _encode(self)
         except OverflowError:
-            # msgspec encodes no integers beyond 64 bits.
+            # msgspec does not encode integers beyond 64 bits.
             return json_bytes(msgspec.to_builtins(self, builtin_types=(int,)))
 
 
@@ -64,14 +64,14 @@ FEED_BYTES_MAX: Final = 32 * 1024 * 1024
 """The maximum size of the firings of a detector, as JSON."""
 
 PAGE_BYTES_MAX: Final = 1024 * 1024
-"""A page ends once its firings have so many bytes."""
+"""A page ends once its firings have this size."""
 
 
 class Page(NamedTuple):
     """Some firings, in order."""
 
     gap: tuple[int, int] | None
-    """The first and the last of the requested numbers that are gone."""
+    """The first and the last of the requested numbers that are no longer stored."""
     firings: list[bytes]
     """As JSON."""
     next: int
@@ -79,7 +79,7 @@ class Page(NamedTuple):
 
 
 class Feed:
-    """The last firings of a detector as JSON, bounded in number and in bytes."""
+    """The latest firings of a detector as JSON, bounded in number and size."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -131,11 +131,11 @@ class Feed:
         return Page(gap, firings, first + len(firings) - 1)
 
     def dump(self) -> tuple[int, list[bytes]]:
-        """Return what `restore` takes."""
+        """Return the arguments of `restore`."""
         return self.last, [*self._firings.values()]
 
     def restore(self, last: int, firings: Iterable[bytes]) -> None:
-        """Continue with the result of `dump`, as far as there is room for it."""
+        """Continue from the result of `dump`, within the bounds."""
         kept = [*firings]
         self._firings = dict(enumerate(kept, last - len(kept) + 1))
         self.last, self.bytes = last, sum(map(len, kept))

@@ -12,7 +12,7 @@ from engine.evaluation.timed.table import event_of
 from engine.evaluation.times import milliseconds
 
 FIRING_BYTES_MAX: Final = 16 * 1024
-"""A larger firing has neither values found nor witnesses."""
+"""Larger firings have neither values found nor witnesses."""
 
 
 class Told(NamedTuple):
@@ -31,7 +31,7 @@ Tell = Callable[[RuleSet, Sequence[Rule], Mapping[str, Any], Mapping[str, Any], 
 
 
 class Recorder:
-    """Appends the actions of a detector's rules to its feed."""
+    """Appends the firings of a detector's rules to its feed."""
 
     tell: ClassVar[Tell]
     """Explains firings; see `explanation.firings.explain_feeds`."""

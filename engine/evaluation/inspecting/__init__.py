@@ -1,1 +1,1 @@
-"""What callers ask about a detector, and the answers as JSON."""
+"""Requests for the state of a detector, and their answers as JSON."""

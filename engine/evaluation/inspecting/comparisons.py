@@ -1,6 +1,6 @@
-"""How the firings of a rule and its draft differ, as JSON, and explanations of events at which they did.
+"""Compares the firings of a rule and its draft, as JSON, and explains events at which they differ.
 
-Some differences are explained, or all while somebody looks.
+A sample of the differences is explained; all of them while somebody watches.
 """
 
 import json
@@ -27,43 +27,43 @@ from engine.language.json.writer import json_bytes
 
 DIFFERENCES_KEPT: Final = 500
 WATCHED_MAX: Final = 8
-"""The most comparisons of a detector that are watched at the same time."""
+"""The maximum number of a detector's comparisons that are watched at the same time."""
 
 EXPLAINED_NODES_MAX: Final = 400
-"""The most nodes that a rule and its draft have together if their differences are explained."""
+"""Differences are explained if a rule and its draft have at most this many nodes together."""
 EXPLAINED_ENTRIES_MAX: Final = 40_000
-"""The most times, values and panes that they may remember for one event, which are copied before it."""
+"""And if they remember at most this many times, values and panes, which are copied before each event."""
 EXPLAINED_EACH_SECOND: Final = 50
-"""The most differences that are explained in a second: each takes some hundred microseconds."""
+"""The maximum number of differences explained in a second; each takes some hundred microseconds."""
 
 SAMPLED_EACH_SECOND: Final = 1_000
-"""The most events in a second at which Samples keeps what a pair remembers: each takes some microseconds."""
+"""The maximum number of events in a second at which Samples copies state; each takes some microseconds."""
 EXPLAINED_BYTES_MAX: Final = 32 * 1024
-"""The most bytes of the trees that are kept with an example."""
+"""The maximum size of the trees kept with an example."""
 
 _TOO_MANY: Final = 1400
 
 
 class Difference(NamedTuple):
-    """An event at which only one of the two fired."""
+    """An event at which only the rule or only the draft fired."""
 
     kind: str
-    """Which: ONLY_RULE or ONLY_DRAFT."""
+    """ONLY_RULE or ONLY_DRAFT."""
     example: Example
     nodes: tuple[Node, Node] | None
-    """The conditions of the rule and of the draft before the event was recorded. None if there were too many
-    differences in that second, or if the conditions are too large."""
+    """The explained conditions of the rule and the draft, before the event was recorded. None if there were
+    too many differences in that second, or if the conditions are too large."""
 
 
 class _Quota:
-    """Bounds how often something is done in a second."""
+    """Limits how often something is done in a second."""
 
     def __init__(self, most: int, clock_s: Callable[[], float]) -> None:
         self._most, self._clock_s = most, clock_s
         self._second, self._done = 0, 0
 
     def take(self) -> bool:
-        """Count that it is to be done once more. Return whether it may be."""
+        """Count one more use. Return whether it is within the limit."""
         second = int(self._clock_s())
         if second != self._second:
             self._second, self._done = second, 0
@@ -72,7 +72,7 @@ class _Quota:
 
 
 class _Pair:
-    """A rule and its draft. What both remember is kept before an event, so that it can be explained after."""
+    """A rule and its draft. Their state is copied before an event, so that it can be explained later."""
 
     def __init__(self, detector: Detector, comparison: Comparison) -> None:
         self._detector, self._comparison = detector, comparison
@@ -87,20 +87,20 @@ class _Pair:
         )
         self._memories = dict.fromkeys(one for each in enabled for one in each.memories)
         self._before: tuple[Mapping[str, Any], Entries] | None = None
-        """The fields of the event that is evaluated next, and what is remembered before it."""
+        """The fields of the next event, and the state before it."""
 
     def keep(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> None:
-        """Keep what the event that is evaluated next may change, unless the conditions are large."""
+        """Copy the state that the next event may change, unless the conditions are large."""
         if self.is_small:
             entries = Entries(self._detector.events_seen + 1, fields, sent)
             entries.keep(self._memories)
             self._before = fields, entries
 
     def take_nodes(self, event: Event) -> tuple[Node, Node] | None:
-        """Return the conditions of the rule and the draft before an event, once; None if nothing was kept."""
+        """Return the explained rule and draft as before an event, once; None if nothing was copied."""
         fields, _, sent = event
         before, self._before = self._before, None
-        # `Detector.evaluate` does not have events observed, and an observed event may have been refused.
+        # `Detector.evaluate` calls no observers, and an observed event may have been refused.
         if before is None or before[0] is not fields:
             return None
         detector, comparison = self._detector, self._comparison
@@ -111,11 +111,11 @@ class _Pair:
 
 
 class Differences:
-    """Watches one comparison: an observer of its detector, and the watcher of the comparison."""
+    """Watches one comparison, as an observer of its detector."""
 
     def __init__(self, detector: Detector, comparison: Comparison, clock_s: Callable[[], float]) -> None:
         self.kept = deque[Difference](maxlen=DIFFERENCES_KEPT)
-        """The latest differences, the last one last."""
+        """The latest differences, the newest last."""
         self.looked_at_s = clock_s()
         self._detector, self._comparison, self._clock_s = detector, comparison, clock_s
         self._pair = _Pair(detector, comparison)
@@ -124,10 +124,10 @@ class Differences:
     def observe(
         self,
         fields: Mapping[str, Any],
-        timestamp_ms: float,  # noqa: ARG002 -- what is remembered does not depend on it
+        timestamp_ms: float,  # noqa: ARG002 -- the state does not depend on it
         sent: Mapping[str, Any],
     ) -> None:
-        """Keep what both remember, before this event may change it. Stop once nobody looks any more."""
+        """Copy the state before this event may change it. End if nobody has looked lately."""
         if self._comparison.watcher is not self or self.looked_at_s < self._clock_s() - LOOKED_AT_S:
             self._end()
         else:
@@ -145,9 +145,9 @@ class Differences:
 
 
 class Samples:
-    """Explains some differences of each comparison while nobody looks: the sampler of its detector.
+    """Explains some differences of each comparison while nobody watches: the sampler of its detector.
 
-    At one event, it keeps what one pair remembers: the pairs take turns.
+    At each event, it copies the state of one pair; the pairs take turns.
     """
 
     def __init__(self, detector: Detector, clock_s: Callable[[], float]) -> None:
@@ -157,10 +157,10 @@ class Samples:
     def observe(
         self,
         fields: Mapping[str, Any],
-        timestamp_ms: float,  # noqa: ARG002 -- as for Differences
+        timestamp_ms: float,  # noqa: ARG002 -- as in Differences
         sent: Mapping[str, Any],
     ) -> None:
-        """Keep what a pair remembers, before this event may change it."""
+        """Copy the state of one pair before this event may change it."""
         if not self._quota.take():
             return
         comparisons, seen = self._detector.shadows.comparisons, self._detector.events_seen
@@ -181,7 +181,7 @@ class _Sampler:
         self._comparison = comparison
 
     def differed(self, kind: str, example: Example, event: Event) -> None:
-        """Keep why only one fired."""
+        """Keep the explanation of why only one fired."""
         nodes = self.pair.take_nodes(event)
         if nodes is None:
             return
@@ -193,9 +193,9 @@ class _Sampler:
 
 
 def watch(detector: Detector, comparison: Comparison, clock_s: Callable[[], float]) -> Differences:
-    """Look at the differences of a comparison, which are kept from the first look on.
+    """Return the watcher of a comparison, which keeps differences from the first call on.
 
-    Raises Refusal 1400 if too many comparisons of the detector are looked at.
+    Raises Refusal 1400 if too many comparisons of the detector are watched.
     """
     watcher = comparison.watcher
     if isinstance(watcher, Differences):
@@ -213,7 +213,7 @@ def watch(detector: Detector, comparison: Comparison, clock_s: Callable[[], floa
 # -- as JSON ------------------------------------------------------------------------------------------------
 
 TREES_BYTES_MAX: Final = 4 * 1024 * 1024
-"""About the most bytes of the explanations in an answer; the differences after those have none."""
+"""The approximate maximum size of the explanations in an answer; later differences have none."""
 
 
 class ComparisonAsked(msgspec.Struct):
@@ -232,8 +232,8 @@ def comparison_asked(detector: Detector, payload: bytes) -> Done:
 def comparison_of(detector: Detector, rule_id: str, after: int | None = None) -> Done:
     """Return the comparison of a rule with its draft. Raises Refusal 1201 if there is none.
 
-    With `after`, its differences are watched, and those after the event with that number are included. Raises
-    Refusal 1400 then if too many are watched.
+    With `after`, watch the differences and include those after the event with that number. This raises
+    Refusal 1400 if too many are watched.
     """
     found = detector.comparison(rule_id)
     document: dict[str, Any] = {
@@ -256,7 +256,7 @@ def comparison_of(detector: Detector, rule_id: str, after: int | None = None) ->
 
 
 def _examples(comparison: Comparison, kind: str) -> list[dict[str, Any]]:
-    """Return the last examples of a kind, the last one first, with all that were explained."""
+    """Return the latest examples of a kind, the newest first, including all explained ones."""
     trees = {one.example.number: one for one in comparison.explained.get(kind, ())}
     examples = {one.number: one for one in comparison.examples[kind]}
     others = [one for number, one in examples.items() if number not in trees]

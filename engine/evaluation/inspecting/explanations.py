@@ -1,4 +1,4 @@
-"""Explanations, dry runs, and evaluations that explain what fired: bodies and answers as JSON."""
+"""Bodies and answers, as JSON, of explanations, dry runs, and evaluations with explained firings."""
 
 import logging
 from collections.abc import Callable
@@ -25,24 +25,24 @@ from engine.language.diagnostics import Entry, Refusal
 from engine.language.json.writer import json_bytes
 
 BYTES_MAX: Final = 16 * 1024 * 1024
-"""About the most bytes of an answer: conditions with long texts in them are repeated at each level. Of a rule
-that is asked for by its id, nodes are left out."""
+"""The approximate maximum size of an answer: conditions with long texts are repeated at each level. If one
+rule is asked for by its id, nodes are left out instead."""
 
 
 class ExplainBody(EvaluateBody):
-    """An event that is explained and not recorded; of one rule, if `ruleId` names it."""
+    """An event to explain without recording it; with `ruleId`, for one rule."""
 
     ruleId: str | msgspec.UnsetType = msgspec.UNSET  # noqa: N815 -- spelt as in actions
 
 
 def explain_body(detector: Detector, body: bytes) -> Done:
-    """Explain the event of a body. Raises Refusal; nothing is changed in any case."""
+    """Explain the event of a body. Raises Refusal. Never changes anything."""
     decoded = decode(body, ExplainBody, detector.limits)
     check_times([decoded.event], lambda _: "event.")
     rule_id = None if isinstance(decoded.ruleId, msgspec.UnsetType) else decoded.ruleId
     rules: list[bytes] = []
     left = BYTES_MAX
-    # Each rule is encoded before the next one is explained, so that the bound on bytes bounds the work, too.
+    # Encode each rule before explaining the next one, so that the bound on bytes bounds the work, too.
     with one_by_one(detector, *event_in(decoded), rule_id=rule_id) as (event, explained):
         for one in explained:
             document = json_bytes(rule_document(one))
@@ -62,7 +62,7 @@ def explain_body(detector: Detector, body: bytes) -> Done:
 _log = logging.getLogger(__name__)
 
 DRY_BATCH_NODES_MAX: Final = 4_000
-"""The most nodes of rules in the dry run of a batch, for which all rules are prepared anew."""
+"""The maximum number of nodes of all rules in the dry run of a batch, which prepares all rules anew."""
 
 
 def evaluate_explained_body(
@@ -74,7 +74,7 @@ def evaluate_explained_body(
 
 
 def dry_run_body(detector: Detector, body: bytes, *, explained: bool, detailed: bool = False) -> Done:
-    """Return what an evaluation of a body would answer. Raises Refusal; nothing is changed in any case."""
+    """Return the answer that an evaluation of a body would have. Raises Refusal. Never changes anything."""
     event = event_in(decode_evaluate(body, detector.limits))
     return _answer(dry_run(detector, *event, explained=explained, detailed=detailed))
 
@@ -87,9 +87,9 @@ def dry_run_batch_body(
     *,
     detailed: bool = False,
 ) -> Answer:
-    """Return what the evaluation of a batch would answer. Raises Refusal; nothing is changed in any case.
+    """Return the answer that the evaluation of a batch would have. Raises Refusal. Never changes anything.
 
-    The events are evaluated by a copy of the detector, which has only their keys.
+    A copy of the detector, with the state of only the events' keys, evaluates them.
     """
     events = events_in(decode_batch(body, detector.limits, form, between))
     check_nodes(detector, DRY_BATCH_NODES_MAX)
@@ -106,7 +106,7 @@ def _answer(firings: Firings) -> Done:
             if len(encoded) > BYTES_MAX:
                 encoded = _explained(actions[place], trimmed(node, BYTES_MAX))
             actions[place] = encoded
-        except Exception:  # noqa: BLE001 -- the event is evaluated, so its actions are answered
+        except Exception:  # noqa: BLE001 -- the event is evaluated, so the answer must have its actions
             _log.exception("an explanation could not be encoded")
         left -= len(actions[place])
         if left < 0:

@@ -1,7 +1,7 @@
-"""What a detector holds: the whole in numbers, and pages of its keys, its memories and its rules.
+"""The contents of a detector: figures, and pages of its keys, memories and rules.
 
-Each call is bounded, so that it delays no event by more than a few milliseconds: the keys of a large detector
-are read in several calls.
+Each call is bounded, so that it delays events by at most a few milliseconds. Reading the keys of a large
+detector takes several calls.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -14,25 +14,24 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.facts.shown import shown
 from engine.evaluation.facts.values import LONG_TEXT, scalar_of
 from engine.evaluation.paths import Path, fact_of, order_of
+from engine.evaluation.rule_book.changes.keeping import text_of
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.slices.histories import Histories
 from engine.evaluation.slices.slices import ENTRY_BYTES, PLACE_BYTES, SEEN, Remembered, Slices
 from engine.evaluation.stamps import EVENT, UNSET
 from engine.evaluation.times import FOREVER, milliseconds
-from engine.language.nodes import TermNode
 from engine.language.text.printer import format as format_condition
-from engine.language.text.printer import format_term
 
 SLICES_AT_ONCE: Final = 4_096
 RULES_AT_ONCE: Final = 2_000
-"""About the most slices, and the most rules, that are read in one call."""
+"""The approximate maximum numbers of slices and of rules read in one call."""
 PATHS_SHOWN: Final = 100
 RELATIONS_SHOWN: Final = 100
 USERS_SHOWN: Final = 20
 
 
 def overview(detector: Detector) -> dict[str, Any]:
-    """Return the detector in numbers."""
+    """Return the figures of a detector."""
     histories, rule_set = detector.histories, detector.rule_set
     keyed = keyed_slices(histories)
     return {
@@ -65,7 +64,7 @@ def overview(detector: Detector) -> dict[str, Any]:
 
 
 def _counted_since(detector: Detector) -> dict[str, Any]:
-    """Return where the count of firings began: how many events came before, and the time of the last one."""
+    """Return where the counts of firings begin: the number of events before, and the time of the last one."""
     event, clock_us = detector.verdicts.since
     return {"event": event, **({} if clock_us is None else {"clock_ms": milliseconds(clock_us)})}
 
@@ -74,21 +73,21 @@ def _counted_since(detector: Detector) -> dict[str, Any]:
 
 
 class KeyPlace(NamedTuple):
-    """Where reading the keys continues: the number of a path, and of a shard of its slices or a key in it."""
+    """Where reading keys continues: the number of a path, and of a shard of its slices or a key in it."""
 
     path: int = 0
     slot: int = 0
 
 
 class SeenKey(NamedTuple):
-    """A live key. Keys are sorted by when they were seen last, the latest first."""
+    """A live key. Keys are sorted by their last event, the latest first."""
 
     event: int
     """The number of the last event that had the key."""
     path: int
     key: dict[str, Any]
     memories: int
-    """How many memories hold something for it."""
+    """The number of memories with an entry for it."""
 
 
 def seen_keys(
@@ -96,14 +95,14 @@ def seen_keys(
 ) -> tuple[list[SeenKey], KeyPlace | None]:
     """Read some keys, from a place on. Return those seen most recently, and where to continue.
 
-    `before` has the event and path of the last key on the previous page. A key has the prefix if the value of
-    one of its facts begins with it.
+    `before` has the event and the path of the last key on the previous page. A key matches the prefix if the
+    value of one of its facts starts with it.
     """
     keyed = keyed_slices(histories)
     if place.path >= len(keyed):
         return [], None
     slices = keyed[place.path]
-    # Of keys seen at one event, that of the lower path comes first.
+    # Among keys seen at the same event, the one with the lower path comes first.
     end = before[0] + (place.path > before[1])
     latest: list[tuple[int, Hashable]] = []
     lowest, shard, read = -1, place.slot, 0
@@ -112,7 +111,7 @@ def seen_keys(
         for key, slice_ in slices.shards[shard].items():
             event = slice_[SEEN] & EVENT
             if lowest < event < end and fits(slices, key, prefix):
-                # An event has one key of a path, so no two keys are compared.
+                # An event has one key for a path, so keys are never compared.
                 if len(latest) < limit:
                     heappush(latest, (event, key))
                 else:
@@ -127,8 +126,8 @@ def seen_keys(
 
 
 RANK_BITS: Final = 48
-"""A slot is the number of a shard and, in so many bits, the rank of a key in it. Two keys hardly ever share
-one; a shard has thousands of keys."""
+"""A slot is the number of a shard and this many bits of the rank of a key in it. A shard has thousands of
+keys, which rarely share a rank."""
 
 _RANKS: Final = (1 << RANK_BITS) - 1
 
@@ -136,10 +135,10 @@ _RANKS: Final = (1 << RANK_BITS) - 1
 def listed_keys(
     histories: Histories, prefix: str, limit: int, place: KeyPlace
 ) -> tuple[list[SeenKey], KeyPlace | None]:
-    """Read some live keys, from a place on, in an order of this process. Return them and where to continue.
+    """Read some live keys, from a place on. Return them, and where to continue.
 
-    A key has the prefix if the value of one of its facts begins with it. All keys that stay alive are found,
-    each once, whatever events come between two calls.
+    The order holds for this process only. A key matches the prefix if the value of one of its facts starts
+    with it. All keys that stay alive are found, each once, whatever events come between two calls.
     """
     keyed = keyed_slices(histories)
     if place.path >= len(keyed):
@@ -159,9 +158,9 @@ def keys_from(
     tried_max: int,
     is_listed: Callable[[Hashable], bool] = lambda _: True,
 ) -> tuple[list[Hashable], int | None]:
-    """Return up to `limit` keys from a slot on that are listed, and the slot where to continue, if any.
+    """Return up to `limit` listed keys from a slot on, and the slot where to continue, if any.
 
-    At most `tried_max` keys with the prefix are tried.
+    Tries at most `tried_max` keys that match the prefix.
     """
     found: list[Hashable] = []
     end, read = len(slices.shards) << RANK_BITS, 0
@@ -181,9 +180,9 @@ def keys_from(
 
 
 def _following(slices: Slices, slot: int, prefix: str, count: int) -> list[tuple[int, Hashable]]:
-    """Return the next keys of a shard from a slot on, each with its own slot.
+    """Return the next keys of a shard from a slot on, each with its slot.
 
-    Keys have an order of their own: those that come or go do not move others between two calls.
+    The order depends only on the keys, so keys that come or go between two calls do not move others.
     """
     shard = slot >> RANK_BITS
     slots = [
@@ -195,7 +194,7 @@ def _following(slices: Slices, slot: int, prefix: str, count: int) -> list[tuple
 
 
 def keyed_slices(histories: Histories) -> list[Slices]:
-    """Return the slices of each path with keys, in an order that is the same in every process."""
+    """Return the slices of each path with keys, in the same order in every process."""
     return sorted([one for path, one in histories.slices.items() if path], key=lambda one: order_of(one.path))
 
 
@@ -207,7 +206,7 @@ def seen_key(slices: Slices, path: int, key: Hashable) -> SeenKey:
 
 
 def fits(slices: Slices, key: Hashable, prefix: str) -> bool:
-    """Return whether the value of one of the facts of a key begins with a text."""
+    """Return whether the value of one of the facts of a key starts with a prefix."""
     return not prefix or any(_text(part).startswith(prefix) for part in _parts(slices, key))
 
 
@@ -216,18 +215,18 @@ def _parts(slices: Slices, key: Any) -> tuple[Any, ...]:
 
 
 def is_known(slices: Slices, key: Hashable) -> bool:
-    """Return whether all values of a key are known, and not only the digest of a long text."""
+    """Return whether all values of a key are known, not only the digest of a long text."""
     return not any(map(_is_digest, _parts(slices, key)))
 
 
 def key_of(slices: Slices, key: Hashable) -> dict[str, Any]:
-    """Return the values of a key by name."""
+    """Return the values of a key by fact."""
     parts = _parts(slices, key)
     return {fact_of(step): _value(part) for step, part in zip(slices.path, parts, strict=True)}
 
 
 def _value(part: Any) -> Any:
-    """Return the value of a key, of a long text only its digest."""
+    """Return the value of a part of a key; of a long text, its digest."""
     if _is_digest(part):
         return f"SHA-256 {part[1]}"
     return shown(scalar_of(part)).value
@@ -245,11 +244,10 @@ def _text(part: Any) -> str:
 
 
 def memories(detector: Detector, after: int, limit: int) -> list[dict[str, Any]]:
-    """Return memories, without the first `after`, and the rules that read them.
+    """Return a page of memories after the first `after`, and the rules that read each.
 
-    Each has the text of the first node that reads it. The numbers of keys and bytes are those of about
-    SLICES_AT_ONCE keys, and beyond that an estimate from these. Rules are searched for among the first
-    RULES_AT_ONCE.
+    Each has the text of the first node that reads it. The numbers of entries and bytes are extrapolated from
+    about SLICES_AT_ONCE keys. Only the first RULES_AT_ONCE rules are searched for readers.
     """
     rule_set = detector.rule_set
     page = list(islice(detector.histories.memories.values(), after, after + limit))
@@ -261,7 +259,7 @@ def memories(detector: Detector, after: int, limit: int) -> list[dict[str, Any]]
                 of_memory.append(enabled.rule.id)
     return [
         {
-            "text": _part_text(remembered.node),
+            "text": text_of(remembered.node),
             "per": _per(remembered.slices.path),
             "since_event": remembered.born & EVENT,
             **_held(remembered),
@@ -273,7 +271,7 @@ def memories(detector: Detector, after: int, limit: int) -> list[dict[str, Any]]
 
 
 def _held(remembered: Remembered) -> dict[str, int]:
-    """Return for how many keys a memory holds something, and its bytes; without keys, for 1 if it does."""
+    """Return the number of keys with an entry in a memory (without keys, 0 or 1), and its bytes."""
     slices, memory = remembered.slices, remembered.memory
     read = entries = size = 0
     shards = [shard.values() for shard in slices.shards] if slices.path else [[slices.root]]
@@ -302,11 +300,11 @@ def _per(path: Path) -> list[str]:
 
 
 SHARE_UNITS: Final = 10**15
-"""Shares of time are compared as whole numbers of this unit, so that a text can name one exactly."""
+"""Shares of time are compared as integers in this unit, so that a text can represent one exactly."""
 
 
 def rules(detector: Detector, prefix: str, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
-    """Return the rules after a priority whose names have a prefix, with their costs, and where to go on."""
+    """Return rules after a priority whose names have a prefix, with their costs, and where to continue."""
     looked_at, place = _look(detector, after)
     fitting = [live for live in looked_at if live.rule.name.startswith(prefix)]
     costs = _Costs(detector)
@@ -321,8 +319,8 @@ def costliest(
 ) -> tuple[list[tuple[int, int, dict[str, Any]]], int | None]:
     """Read some rules after a priority. Return the costliest of them, and where to continue.
 
-    Each comes with its share of the time in SHARE_UNITS and its priority; `before` has those of the last rule
-    on the previous page.
+    Each has its share of the time, in SHARE_UNITS, and its priority. `before` has those of the last rule on
+    the previous page.
     """
     looked_at, place = _look(detector, after)
     costs = _Costs(detector)
@@ -331,20 +329,20 @@ def costliest(
         rank = round((costs.time_share(live) or 0.0) * SHARE_UNITS), live.rule.priority
         if (-rank[0], rank[1]) > (-before[0], before[1]) and live.rule.name.startswith(prefix):
             following.append((*rank, live))
-    # Those of equal shares stay in order of priority.
+    # Rules with equal shares stay in order of priority.
     most = nsmallest(limit, following, key=lambda one: -one[0])
     return [(share, priority, costs.document(live)) for share, priority, live in most], place
 
 
 def _look(detector: Detector, after: int) -> tuple[list[LiveRule], int | None]:
-    """Return the rules that one call reads after a priority; the last one's priority if more may follow."""
+    """Return the rules after a priority that one call reads, and the last priority if more may follow."""
     following = (live for live in detector.live.values() if live.rule.priority > after)
     found = list(islice(following, RULES_AT_ONCE))
     return found, found[-1].rule.priority if len(found) == RULES_AT_ONCE else None
 
 
 class _Costs:
-    """What each rule cost, at the time of one call."""
+    """The cost of each rule at the time of one call."""
 
     def __init__(self, detector: Detector) -> None:
         self._detector = detector
@@ -352,13 +350,13 @@ class _Costs:
         self._total_ns = sum(self._samples.time_ns.values()) if self._indexed else _estimated_ns(detector)
 
     def time_share(self, live: LiveRule) -> float | None:
-        """Return the share of a rule in the time of all; None for one that is off, or before any sample."""
+        """Return a rule's share of the time; None if it is disabled, or before the first sample."""
         if not live.rule.enabled or not self._total_ns:
             return None
         return min(1.0, self._detector.rule_set.time_ns(live.rule.priority) / self._total_ns)
 
     def document(self, live: LiveRule) -> dict[str, Any]:
-        """Return a rule with what it cost, as plain data."""
+        """Return a rule with its costs, as plain data."""
         time_share = self.time_share(live)
         held_back = self._detector.at_most_once.held_back[live.rule.priority]
         return {
@@ -384,13 +382,9 @@ class _Costs:
 
 
 def _estimated_ns(detector: Detector) -> float:
-    """Return the estimated time of an event while rules are not indexed: they are few then."""
+    """Return the estimated time of an event while rules are not indexed, when they are few."""
     return sum(map(detector.rule_set.time_ns, detector.rule_set.enabled))
 
 
 FIRST: Final = (FOREVER, -1)
-"""The `before` of the first page of keys, and of rules by cost."""
-
-
-def _part_text(part: Any) -> str:
-    return format_term(part) if isinstance(part, TermNode) else format_condition(part)
+"""The value of `before` for the first page of keys, and of rules by cost."""

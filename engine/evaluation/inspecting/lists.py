@@ -1,4 +1,4 @@
-"""Requests for the rules of a detector, all or a page of them, and for its feed; their answers as JSON."""
+"""Requests for the rules of a detector and for its feed, and their answers as JSON."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -13,26 +13,26 @@ from engine.language.diagnostics import Entry, Refusal
 from engine.language.json.writer import json_bytes
 
 LIST_BYTES_MAX: Final = 64 * 1024 * 1024
-"""The most bytes of a list of all rules."""
+"""The maximum size of a list of all rules."""
 PAGE_BYTES_MAX: Final = 1024 * 1024
-"""The size at which a page ends. It has one rule at least, however large that is."""
+"""A page ends at this size, but has at least one rule."""
 
 
 class RulesAsked(msgspec.Struct, frozen=True):
-    """Which rules are asked for: at most `limit` after a priority; all of them if `limit` is 0."""
+    """Which rules are requested: at most `limit` after a priority; all of them if `limit` is 0."""
 
     after: int = 0
     limit: int = 0
     source: bool = False
-    """Whether a page has the conditions as text, too."""
+    """Whether a page includes the conditions as text."""
     name: str | None = None
-    """Only rules of this name are in a page, if it is given."""
+    """If given, a page has only rules with this name."""
 
 
 def rules_of(detector: Detector, detector_id: str, payload: bytes) -> Done:
-    """Return the rules that a payload asks for, by priority: `{"rules": […]}`.
+    """Return the requested rules, by priority: `{"rules": […]}`.
 
-    Raises Refusal 1400 if all are asked for and they are larger than LIST_BYTES_MAX.
+    Raises Refusal 1400 if all rules are requested and are larger than LIST_BYTES_MAX.
     """
     asked = msgspec.json.decode(payload, type=RulesAsked)
     if not asked.limit:
@@ -51,7 +51,7 @@ def rules_of(detector: Detector, detector_id: str, payload: bytes) -> Done:
 
 def _whole(detector: Detector, detector_id: str) -> list[bytes]:
     rules = detector.rules()
-    # Escapes make up to six bytes of a character, so this is judged before anything so large is built.
+    # Escapes turn a character into up to six bytes, so check the size before building anything so large.
     left = LIST_BYTES_MAX - sum(rule.bytes_as_json() for rule in rules)
     if left < 0:
         raise _too_large()
@@ -80,18 +80,18 @@ def _listed(rules: Iterable[bytes]) -> Done:
 # -- the feed -----------------------------------------------------------------------------------------------
 
 FIRINGS_PAGE_MAX = 1_000
-"""The most firings of a page."""
+"""The maximum number of firings of a page."""
 
 
 class FiringsAsked(msgspec.Struct):
-    """At most `limit` firings, from the one after the number `after`; None for those still to come."""
+    """At most `limit` firings after the number `after`; None for those still to come."""
 
     after: int | None = None
     limit: int = FIRINGS_PAGE_MAX
 
 
 def firings_of(detector: Detector, payload: bytes) -> Done:
-    """Return a page of the feed: `{"firings": […], "next"}`. Raises Refusal 1006 for a number to come."""
+    """Return a page of the feed: `{"firings": […], "next"}`. Raises Refusal 1006 for a future number."""
     asked, feed = msgspec.json.decode(payload, type=FiringsAsked), detector.feed
     if asked.after is not None and asked.after > feed.durable:
         raise Refusal(Entry(1006, f"after: expected at most {feed.durable}, the number of the newest firing"))

@@ -1,6 +1,6 @@
 """Requests for the state of a detector, and their answers as JSON; and standing verdicts.
 
-A standing verdict is what a condition would be at an event now that has only the keys.
+A standing verdict is the verdict of a condition at an event now that has only the keys.
 """
 
 from collections.abc import Hashable, Mapping
@@ -41,10 +41,10 @@ from engine.language.json.writer import json_bytes
 
 
 def standing(detector: Detector, rule_id: str, key: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the standing verdict of a rule for values of its keys, by name, as plain data.
+    """Return the standing verdict of a rule for the values of its keys, as plain data.
 
-    Of a timed rule, it says when the rule fires by time if no event comes: `fires_ms`.
-    Raises Refusal 1201 for the rule.
+    For a timed rule, `fires_ms` is when it fires by time if no event comes. Raises Refusal 1201 for an
+    unknown rule.
     """
     rule = detector.rule(rule_id)
     document: dict[str, Any] = {"ruleId": rule.id, "name": rule.name, "enabled": rule.enabled}
@@ -62,9 +62,9 @@ def standing(detector: Detector, rule_id: str, key: Mapping[str, Any]) -> dict[s
 
 
 def standing_node(detector: Detector, live: LiveRule, key: Mapping[str, Any]) -> Node:
-    """Explain a rule at an event at the detector's clock that has only these keys. Nothing is recorded.
+    """Explain a rule at an event at the detector's clock that has only these keys. Record nothing.
 
-    Values that are not of the rule's own keys are left out.
+    Values of keys that the rule does not have are ignored.
     """
     given, _, sent = _event(live, key)
     try:
@@ -80,7 +80,7 @@ def _event(live: LiveRule, key: Mapping[str, Any]) -> Event:
 
 
 def _without_times(node: Node) -> Node:
-    """Return a node without times, which mean nothing before the first event."""
+    """Return a node without times, which are meaningless before the first event."""
     inner, future = tuple(map(_without_times, node.nodes)), Future(node.future.verdict)
     return replace(node, nodes=inner, future=future, witness_us=None, since_us=None)
 
@@ -88,17 +88,17 @@ def _without_times(node: Node) -> Node:
 # -- the keys for which a rule is true ----------------------------------------------------------------------
 
 NODES_AT_ONCE: Final = 200
-"""About the most nodes that are explained in one call, which takes some milliseconds."""
+"""The approximate maximum number of nodes explained in one call, which takes some milliseconds."""
 
 
 def true_keys(
     detector: Detector, rule_id: str, prefix: str, limit: int, place: KeyPlace
 ) -> tuple[list[SeenKey], KeyPlace | None]:
-    """Read some live keys of a rule, from a place on.
+    """Read some live keys of a rule, from a place on. Return those for which it is true, and where to go on.
 
-    Return those for which it is true, in an order of this process, and where to continue. A key has
-    the prefix if the value of one of its facts begins with it. Keys of which only a digest is known are left
-    out. Raises Refusal 1201 for an unknown rule, and 1400 if nothing is remembered for all its keys together.
+    The order holds for this process only. A key matches the prefix if the value of one of its facts starts
+    with it. Keys of which only a digest is known are left out. Raises Refusal 1201 for an unknown rule, and
+    1400 if the rule remembers nothing for all its keys together.
     """
     detector.rule(rule_id)
     live = detector.live[rule_id]
@@ -132,7 +132,7 @@ def true_keys(
 
 
 def _paths_of(live: LiveRule, names: list[str]) -> list[Path]:
-    """Return the paths of a rule's memories that have all its keys and no others."""
+    """Return the paths of a rule's memories that have exactly its keys."""
     parts = requirements_of(live.rule.condition, live.births)
     paths = dict.fromkeys(use.path for use in parts.memories)
     return [path for path in paths if {*map(fact_of, path)} == set(names)]
@@ -145,11 +145,11 @@ def _has(slices: Slices, key: dict[str, Any]) -> bool:
 # -- requests -----------------------------------------------------------------------------------------------
 
 PAGE: Final = 100
-"""The most entries of one page."""
+"""The default number of entries of a page."""
 
 
 class StateAsked(msgspec.Struct):
-    """What is asked: the whole in numbers, a page of a list, or the tree of a rule."""
+    """What is requested: the figures, a page of a list, or the tree of a rule."""
 
     about: Literal["all", "keys", "seen", "nodes", "rules", "costs", "rule", "true"] = "all"
     prefix: str = ""
@@ -158,7 +158,7 @@ class StateAsked(msgspec.Struct):
     """The last entry before the page: the event and the path of a key, the number of a node or a rule, or the
     cost and the number of a rule."""
     place: KeyPlace = KeyPlace()
-    """Where reading all keys, all rules, or the keys of a rule continues."""
+    """Where reading keys or rules continues."""
     rule_id: str = ""
     key: dict[str, Scalar] = {}
 
@@ -167,14 +167,13 @@ class Ranked(msgspec.Struct):
     """The part of a long list that one call has read, and where the next call continues."""
 
     entries: list[tuple[int, int, msgspec.Raw]]
-    """Two numbers to sort by, and the entry as it is shown. Of a key, they are the event at which it was seen
-    last and its path; of a rule, its cost and its number. The highest first number comes first; among equal
-    ones, the lowest second number."""
+    """Two numbers to sort by, and the entry as shown. For a key: its last event and its path. For a rule: its
+    cost and its number. The highest first number comes first; among equal ones, the lowest second number."""
     place: KeyPlace | None = None
 
 
 def state_of(detector: Detector, payload: bytes) -> Done:
-    """Return what is asked for. Raises Refusal 1201 for the rule, and 1400 if its keys cannot be listed."""
+    """Return what is requested. Raises Refusal 1201 for an unknown rule, 1400 if keys cannot be listed."""
     asked = msgspec.json.decode(payload, type=StateAsked)
     return Done(json_bytes(_document(detector, asked)))
 
@@ -218,7 +217,7 @@ def _keys(found: list[SeenKey], place: KeyPlace | None) -> dict[str, Any]:
 
 
 def after_of(text: str) -> tuple[int, int]:
-    """Return `StateAsked.after` for the text that a page gave."""
+    """Parse the `after` that a page returned."""
     number, _, path = text.partition("-")
     return int(number), int(path or 0)
 

@@ -1,4 +1,4 @@
-"""Timelines: which conditions of a rule were true at the last events, for as long as somebody looks."""
+"""Timelines: which conditions of a rule were true at the latest events. They are kept while requested."""
 
 import time
 from collections import deque
@@ -24,13 +24,13 @@ EVENTS_KEPT: Final = 500
 ROWS_MAX: Final = 32
 TIMELINES_MAX: Final = 8
 LOOKED_AT_S: Final = 30.0
-"""A timeline ends when nobody has looked at it for this long."""
+"""A timeline ends when nobody has requested it for this long."""
 
 SHARE: Final = 0.1
-"""The share of a processor that the timelines of a detector may take in the long run. An explanation takes
-a hundred times as long as an evaluation, so without a limit, looking at timelines would hold up events."""
+"""The share of a processor that the timelines of a detector may take in the long run. An explanation takes a
+hundred times as long as an evaluation, so without a limit, timelines would delay events."""
 BURST_S: Final = 0.5
-"""The most processor time that they may take at once."""
+"""The maximum processor time that they may take at once."""
 
 _TOO_MANY: Final = 1400
 
@@ -39,18 +39,18 @@ class Moment(NamedTuple):
     """An event on a timeline."""
 
     number: int
-    """The number of the event in the detector, which also grows when a timeline starts anew."""
+    """The number of the event in the detector. It continues when a timeline starts anew."""
     time_us: int
     verdict: bool
     """Whether the rule fires."""
     verdicts: tuple[bool | None, ...]
     """The verdicts of the rows; None for a condition under a key that the event does not have."""
     key: Mapping[str, Any]
-    """The slice that the event belongs to, under the outermost `per`."""
+    """The slice of the event under the outermost `per`."""
 
 
 class Timeline:
-    """A rule at the last events. With `key`, only at the events that have these values."""
+    """A rule at the latest events; with `key`, only at events with these values."""
 
     def __init__(self, condition: Condition, key: Mapping[str, Any]) -> None:
         self.condition = condition
@@ -59,15 +59,15 @@ class Timeline:
         """The temporal conditions with the keys around them, outer ones first."""
         self.moments = deque[Moment](maxlen=EVENTS_KEPT)
         self.looked_at_s: float
-        """Set at each look."""
+        """Set at each request."""
         self._key = [(split_name(name), value) for name, value in key.items()]
 
     def concerns(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
-        """Whether an event has the key."""
+        """Return whether an event has the key."""
         return all(equal(value_of(name, fields, sent), value) for name, value in self._key)
 
     def add(self, number: int, node: Node, time_us: int) -> None:
-        """Add an event at which the condition is as explained."""
+        """Add an event with its explained condition."""
         nodes = dict(_nodes(node, ()))
         verdicts = {row: each.verdict for row, each in nodes.items()}
         key = next((each.key for each in nodes.values() if each.key), {})
@@ -94,9 +94,9 @@ class Timelines:
         self._timelines: dict[tuple[str, str], Timeline] = {}
 
     def look(self, rule_id: str, key: Mapping[str, Any]) -> Timeline:
-        """Return a timeline, which begins now unless somebody has looked at it lately.
+        """Return a timeline. It begins now unless it was requested lately.
 
-        Raises Refusal 1201 for an unknown rule, and 1400 if too many are looked at.
+        Raises Refusal 1201 for an unknown rule, and 1400 if there are too many timelines.
         """
         rule = self._detector.rule(rule_id)
         self._end_unseen()
@@ -113,7 +113,7 @@ class Timelines:
         return timeline
 
     def observe(self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any]) -> None:
-        """Add an event to the timelines that it concerns, as far as there is time to explain it."""
+        """Add an event to its timelines, as long as there is processor time left to explain it."""
         self._end_unseen()
         self._add_credit()
         for (rule_id, _), timeline in self._timelines.items():
@@ -154,7 +154,7 @@ class Timelines:
 
 
 def _nodes(node: Node, keys: Keys) -> Iterator[tuple[tuple[Condition, Keys], Node]]:
-    """Yield a node and all inside it, each with its condition and the keys around it, as `walk` does."""
+    """Yield a node and all nodes inside it, each with its condition and the keys around it, like `walk`."""
     yield (node.condition, keys), node
     inside = (*keys, node.condition.step) if isinstance(node.condition, Keyed) else keys
     for number, inner in enumerate(node.nodes):

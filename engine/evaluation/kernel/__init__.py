@@ -1,1 +1,1 @@
-"""Evaluates events: decides what is true, and then commits what that writes."""
+"""Evaluates events: decides all verdicts, and then commits the changes of state."""

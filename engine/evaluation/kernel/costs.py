@@ -1,4 +1,4 @@
-"""Estimates what a rule costs at an event that is evaluated for it, and what it remembers."""
+"""Estimates the time that a rule takes at an event, and the state it keeps."""
 
 from collections import Counter
 from typing import Final, NamedTuple
@@ -16,28 +16,28 @@ from engine.language.terms import Term, terms_in
 PATTERN_NS: Final = 1_400
 _RULE_NS: Final = 2
 _ELEMENTS: Final = 5
-"""How many elements an array is taken to have."""
+"""The assumed number of elements of an array."""
 _EQUALITY_NS: Final = 5
 _LEAF_NS: Final = 18
 _KEY_NS: Final = 15
 _KEYED_NS: Final = 115
-"""The time to find a slice and to write into it."""
+"""The time to find a slice and write to it."""
 _AFTER_FIRST: Final = 0.3
-"""The share of events at which a member of `all` that is not the first is evaluated."""
+"""The share of events at which a member of `all` after the first is evaluated."""
 
 
 class Estimate(NamedTuple):
-    """What a rule may cost by itself, roughly."""
+    """The approximate costs of a rule by itself."""
 
     event_ns: int
-    """The time at an event, if every event is evaluated for the rule."""
+    """The time at an event, if the rule is evaluated at every event."""
     memories: dict[tuple[str, ...], int]
-    """The most stamps, values or panes that are remembered for each key. The names of the keys are in order,
-    the outermost first."""
+    """The maximum number of stamps, values or panes kept for each key, by the names of the keys, the
+    outermost first."""
 
 
 def estimate_of(condition: Condition) -> Estimate:
-    """Estimate what a rule costs."""
+    """Estimate the costs of a rule."""
     memories: Counter[tuple[str, ...]] = Counter()
     event_ns = _RULE_NS + _time_ns(condition)
     for use in requirements_of(condition).memories:
@@ -47,7 +47,7 @@ def estimate_of(condition: Condition) -> Estimate:
 
 
 def key_bytes_max(condition: Condition) -> int:
-    """Return the most that a key of 16 characters takes for what a condition itself remembers, in bytes."""
+    """Return the maximum size of a condition's own state for a key of 16 characters, in bytes."""
     taken = SLICE_BYTES + key_bytes("0123456789abcdef")
     for part in parts_of(condition):
         operator = remembering(part)

@@ -13,26 +13,26 @@ from engine.language.limits import Limits
 from engine.patterns.compiled_pattern import compile_pattern
 
 RELATIONS_NAMED_MAX: Final = 16
-"""The most missing relations that the messages about an event name."""
+"""The maximum number of missing relations named in the messages about an event."""
 
 NAME_CHARS_SHOWN: Final = 255
 """Messages shorten longer names of facts and relations."""
 
 WARNING_BYTES_MAX: Final = 256 + 6 * NAME_CHARS_SHOWN
-"""The most bytes of a warning about a relation or a text, as JSON."""
+"""The maximum size of a warning about a relation or a text, as JSON."""
 
 
 class Needs:
-    """The needs of some rules, each counted."""
+    """The needs of some rules, with use counts."""
 
     def __init__(self, limits: Limits, histories: Histories, stored: Mapping[str, Any]) -> None:
-        """Take the bounds, the memories, and the relations that are stored, by name; others change these."""
+        """Take the limits, the memories, and the stored relations by name; others change the latter two."""
         self.limits, self.histories = limits, histories
         self.stored = stored
         self.patterns = PatternWork(limits)
         self.lookups = Lookups(stored)
         self.relations: Counter[str] = Counter()
-        """The relations, each with the number of rules that use it."""
+        """The relations, and the number of rules that use each."""
         self._arrays: Counter[str] = Counter()
         self._bounds: Counter[tuple[str, int]] = Counter()
         self._found_texts: Sizes | None = None
@@ -42,28 +42,28 @@ class Needs:
 
     @property
     def texts(self) -> Sizes:
-        """The facts whose texts patterns are matched against."""
+        """The facts with patterns."""
         if self._found_texts is None:
             self._found_texts = texts(self._bounds, self.limits.pattern_text_chars_max)
         return self._found_texts
 
     @property
     def arrays(self) -> Sizes:
-        """The arrays whose elements rules ask about."""
+        """The arrays whose elements rules use."""
         if self._found_arrays is None:
             self._found_arrays = arrays(self._arrays)
         return self._found_arrays
 
     @property
     def unstored(self) -> list[str]:
-        """The names of the relations in rules that are not stored, sorted."""
+        """The names of relations in rules that are not stored, sorted."""
         if self._unstored is None:
             self._unstored = sorted(name for name in self.relations if name not in self.stored)
         return self._unstored
 
     @property
     def warning_bytes_worst(self) -> int:
-        """The most bytes of warnings in the result of one event."""
+        """The maximum size of the warnings about one event."""
         relations = min(len(self.relations), RELATIONS_NAMED_MAX + 1)
         return (relations + len(self.texts) + len(self._arrays)) * WARNING_BYTES_MAX
 
@@ -75,7 +75,7 @@ class Needs:
         return self._may_warn
 
     def need(self, parts: Requirements) -> None:
-        """Add what a rule needs."""
+        """Add the needs of a rule."""
         self.relations.update(parts.relations)
         for fact, text in parts.literals:
             self.lookups.add(fact, text)
@@ -101,14 +101,14 @@ class Needs:
         self._found_texts = self._found_arrays = self._unstored = self._may_warn = None
 
     def compile_new(self) -> None:
-        """Compile the texts that added rules search for, so that no event has to."""
+        """Compile the patterns and literals of added rules, so that no event has to."""
         for changed in (self.patterns.changed, self.lookups.changed):
             while changed:
                 changed.pop().compile_new()
 
 
 def uncount(counts: Counter[Any], item: Any) -> None:
-    """Count an item once less, and drop it at 0."""
+    """Decrement the count of an item, and drop it at 0."""
     counts[item] -= 1
     if not counts[item]:
         del counts[item]

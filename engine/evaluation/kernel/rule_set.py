@@ -1,8 +1,8 @@
 """The enabled rules of a detector, and the functions that evaluate events for them.
 
-Few rules are all evaluated at every event, by one function that is generated for them. Many are *indexed*:
-rules and memories see only the events that meet their triggers. Both read and write the same slices, so
-changing from one to the other moves nothing.
+Few rules are all evaluated at every event, by one generated function. Many rules are *indexed*: rules and
+memories see only events that meet their triggers. Both ways read and write the same slices, so changing from
+one to the other moves nothing.
 """
 
 from collections import Counter
@@ -25,23 +25,23 @@ from engine.language.condition import Condition
 from engine.language.limits import Limits
 
 INDEXED_FROM: Final = 1_000
-"""With so many nodes, rules are indexed. One function takes 20 to 30 ns for each of them, and an index some
+"""With this many nodes, rules are indexed. One function takes 20 to 30 ns for each node, an index some
 microseconds for an event."""
 
 FUSED_BELOW: Final = 700
-"""Indexed rules stay so until they have fewer nodes than this: rules that come and go do not make each change
-expensive."""
+"""Indexed rules stay indexed until they have fewer nodes than this, so that rules that come and go do not
+make each change expensive."""
 
 TEXT_TEST_NODES: Final = 4
-"""What a test such as `startswith` counts as."""
+"""A test such as `startswith` counts as this many nodes."""
 ELEMENTS: Final = 10
-"""How many elements an array is taken to have, each of which decides what `some` asks."""
+"""The assumed number of elements of an array in `some`."""
 PATTERN_NODES: Final = 150
-"""A pattern takes the time of this many other nodes; an index tries all patterns of a fact together."""
+"""A pattern counts as this many nodes. An index tries all patterns of a fact together."""
 
 
 class EnabledRule(NamedTuple):
-    """An enabled rule with what its evaluation needs."""
+    """An enabled rule, and what its evaluation needs."""
 
     rule: Rule
     births: Births
@@ -50,35 +50,35 @@ class EnabledRule(NamedTuple):
 
 
 class RuleSet(Needs):
-    """The enabled rules by priority."""
+    """The enabled rules of a detector by priority."""
 
     def __init__(self, limits: Limits, histories: Histories, stored: Mapping[str, Any]) -> None:
         super().__init__(limits, histories, stored)
         self.note: Note | None = None
-        """Takes rules that fire, if they notify or act at most once in some time. It is set before there are
-        any, if at all."""
+        """Called with firing rules that notify or act at most once in some time. Set before there are any
+        rules, if at all."""
         self._noted: set[int] = set()
         """The priorities of those rules."""
         self.timing = Timing(histories, self)
         self.enabled: dict[int, EnabledRule] = {}
         self.plans: dict[int, Any] = {}
-        """What explanations have worked out for a rule once, by priority."""
+        """What explanations keep for each rule, by priority."""
         self.uses: Counter[Remembered] = Counter()
-        """How many nodes of rules read each memory."""
+        """The number of nodes of rules that read each memory."""
         self.nodes = 0
-        """The number of nodes in all conditions. Those of a memory count once, however many rules share it; a
-        `not` never."""
-        self._dear = 0
-        """How many nodes more the dear ones count as."""
+        """The number of nodes of all conditions. A memory's nodes count once, however many rules share it; a
+        `not` does not count."""
+        self._extra_nodes = 0
+        """The nodes that expensive conditions count as, in addition."""
         self._action_bytes = 0
-        """The most bytes of the actions of all rules."""
+        """The maximum size of the actions of all rules."""
         self._functions: Functions | None = None
         self._fields_read: frozenset[str] | None = None
         self.samples = Samples()
         self._members: Members | None = None
         """None unless rules are indexed."""
         self._stream: IndexedStream | None = None
-        """None until it is needed after a change of the rules."""
+        """None after a change of the rules, until it is needed."""
 
     @property
     def indexed(self) -> bool:
@@ -87,13 +87,13 @@ class RuleSet(Needs):
 
     @property
     def answer_bytes_worst(self) -> int:
-        """The most bytes of actions and warnings in the result of one event."""
+        """The maximum size of actions and warnings in the result of one event."""
         return self._action_bytes + self.warning_bytes_worst
 
     # -- rules ----------------------------------------------------------------------------------------------
 
     def add(self, rule: Rule, births: Births, parts: Requirements) -> None:
-        """Add an enabled rule, whose histories have these births, and what it requires then."""
+        """Add an enabled rule with the births of its histories, and its requirements."""
         memories = []
         for use in parts.memories:
             remembered = self.histories.acquire(use)
@@ -103,7 +103,7 @@ class RuleSet(Needs):
             self.uses[remembered] += 1
         self.need(parts)
         self.nodes += parts.nodes
-        self._dear += _dear(parts)
+        self._extra_nodes += _extra_nodes(parts)
         self._action_bytes += rule.action_bytes_max
         self.enabled[rule.priority] = EnabledRule(rule, births, tuple(memories))
         self._note_if_wanted(rule)
@@ -120,7 +120,7 @@ class RuleSet(Needs):
         self._noted.discard(priority)
         parts = requirements_of(rule.condition, births)
         self.nodes -= parts.nodes
-        self._dear -= _dear(parts)
+        self._extra_nodes -= _extra_nodes(parts)
         self._action_bytes -= rule.action_bytes_max
         for use, remembered in zip(parts.memories, memories, strict=True):
             self.uses[remembered] -= 1
@@ -134,7 +134,7 @@ class RuleSet(Needs):
         self._rules_changed()
 
     def replace(self, rule: Rule, births: Births, parts: Requirements) -> None:
-        """Replace a rule by one that goes on with some of the same histories; see `add`."""
+        """Replace a rule by one that keeps some of the same histories; see `add`."""
         old, births_before, _ = self.enabled[rule.priority]
         before = requirements_of(old.condition, births_before).memories
         for use in parts.memories:
@@ -158,7 +158,7 @@ class RuleSet(Needs):
             self._noted.add(rule.priority)
 
     def exchange(self, one: Rule, other: Rule) -> None:
-        """Replace two rules by two that have each other's conditions and histories."""
+        """Exchange the conditions and histories of two rules, which are passed as they are afterwards."""
         first, second, enabled = one.priority, other.priority, self.enabled
         for priority in (first, second):
             self._unindex(priority)
@@ -173,9 +173,9 @@ class RuleSet(Needs):
             self.timing.rules_changed()
 
     def choose(self, *, indexed: bool | None = None) -> None:
-        """Index rules, or cease to, by how many nodes they have; or as they were when they were saved."""
+        """Index the rules or stop indexing them, by their number of nodes or as given, after a restore."""
         if indexed is None:
-            nodes = self.nodes + self._dear
+            nodes = self.nodes + self._extra_nodes
             indexed = nodes >= (FUSED_BELOW if self.indexed else INDEXED_FROM)
         if indexed and not self.indexed:
             self._members = Members(self, self.samples)
@@ -199,7 +199,7 @@ class RuleSet(Needs):
             self._members.remove_rule(rule, uses, memories)
 
     def relation_changed(self, name: str) -> None:
-        """Have events see a relation that was stored, changed or deleted."""
+        """Apply the change of a stored relation, which may be new or deleted."""
         self._unstored = self._may_warn = None
         self.lookups.forget()
         if self._members is not None:
@@ -208,9 +208,9 @@ class RuleSet(Needs):
     # -- what rules cost ------------------------------------------------------------------------------------
 
     def time_ns(self, priority: int) -> float:
-        """Return the time that a rule took at the sampled events, with its part of the memories it shares.
+        """Return the time that a rule took at the sampled events, with its share of its memories' time.
 
-        As long as rules are not indexed, it is the estimated time at one event.
+        While rules are not indexed, return the estimated time at one event.
         """
         rule, _, memories = self.enabled[priority]
         if self._members is None:
@@ -233,7 +233,7 @@ class RuleSet(Needs):
         rule_ns: Mapping[int, float],
         memory_ns: Mapping[Remembered, float],
     ) -> None:
-        """Go on from earlier samples of the same rules, which are given by priority."""
+        """Continue from earlier samples of the same rules, by priority."""
         numbers = {} if self._members is None else self._members.memories
         of_memories = {numbers[each]: time_ns for each, time_ns in memory_ns.items() if each in numbers}
         self.samples.restore(events, ran, {**rule_ns, **of_memories})
@@ -241,18 +241,18 @@ class RuleSet(Needs):
     # -- events ---------------------------------------------------------------------------------------------
 
     def observe_many(self) -> Any:
-        """Return the function that evaluates many events. Any change of the rules makes it invalid."""
+        """Return the function that evaluates many events. Any change of the rules invalidates it."""
         return self._few().observe_many if self._members is None else self._many(self._members).observe_many
 
     def observe_given(self) -> Any:
-        """Return the same for events that it checks itself, with an `Intake`.
+        """Return the function for events that it checks itself, with an `Intake`.
 
-        None if it costs less to check them before.
+        None if checking them beforehand takes less time.
         """
         return self._few().observe_given if self._members is None and self._few().takes_given else None
 
     def fields_read(self) -> frozenset[str]:
-        """Return the names of the fields that may hold what the rules read."""
+        """Return the names of the fields that may contain what the rules read."""
         if self._fields_read is None:
             rules = [(rule.condition, births) for rule, births, _ in self.enabled.values()]
             uses = Uses(rules, besides=self._read_to_act())
@@ -260,7 +260,7 @@ class RuleSet(Needs):
         return self._fields_read
 
     def _read_to_act(self) -> Iterator[str]:
-        """Yield the facts that rules act by, besides those of their conditions."""
+        """Yield the facts that decide about actions, apart from conditions."""
         for rule, *_ in self.enabled.values():
             yield from rule.every_by or ()
 
@@ -279,10 +279,10 @@ class RuleSet(Needs):
         return self._few().code
 
     def decider(self, conditions: Sequence[tuple[Condition, Births]]) -> Any:
-        """Return what decides conditions at events that are not recorded: a bit for each that is true.
+        """Return a function that decides conditions at events that are not recorded: a bit for each true one.
 
-        It takes what `decide` takes. The conditions, each with the births of its histories, are parts of a
-        rule. Any change of the rules makes it invalid.
+        It takes the arguments of `decide`. The conditions, each with the births of its histories, are parts
+        of a rule. Any change of the rules invalidates it.
         """
         return Functions(conditions, self, _Bits()).decide
 
@@ -314,13 +314,13 @@ class RuleSet(Needs):
 
 
 class _Bits(dict[int, int]):
-    """Has each number for itself."""
+    """Maps each number to itself."""
 
     def __missing__(self, bits: int) -> int:
         return bits
 
 
-def _dear(parts: Requirements) -> int:
-    """Return how many nodes more the dear ones of a rule count as."""
+def _extra_nodes(parts: Requirements) -> int:
+    """Return the nodes that the expensive conditions of a rule count as, in addition."""
     tests = TEXT_TEST_NODES * len(parts.text_tests)
     return PATTERN_NODES * len(parts.patterns) + tests + ELEMENTS * parts.of_elements

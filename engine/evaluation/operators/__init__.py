@@ -1,6 +1,6 @@
-"""The operators of the language: what each remembers, and when it is true.
+"""The operators of the language: the state that each keeps, and when it is true.
 
-Importing this package imports the files of all operators, each of which enters its operators in the table.
+Importing this package imports the files of all operators, which register their operators in the table.
 """
 
 from importlib import import_module

@@ -1,7 +1,6 @@
 """`compare`: the values of two terms exist and satisfy a comparison."""
 
-import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import count
 from math import inf, nan
@@ -14,27 +13,15 @@ from engine.evaluation.operators.term_interface import Kind, Motion
 from engine.evaluation.paths import Path
 from engine.language.condition import Compare, Scalar
 from engine.language.nodes import TermNode
-from engine.language.operators import COMPARISONS
+from engine.language.operators import COMPARED, COMPARISONS, MIRRORED
 from engine.language.terms import Abs, CountTerm, Div, Fact, SumTerm, Term, terms_in
-
-MIRRORED: Final = {"gt": "lt", "gte": "lte", "lt": "gt", "lte": "gte", "eq": "eq", "neq": "neq"}
-"""The comparison that is true for swapped operands."""
-
-COMPARED: Final[Mapping[str, Callable[[float, float], bool]]] = {
-    "gt": operator.gt,
-    "gte": operator.ge,
-    "lt": operator.lt,
-    "lte": operator.le,
-    "eq": operator.eq,
-    "neq": operator.ne,
-}
 
 _NUMBERS: Final = frozenset({Kind.COMPUTED, Kind.DOUBLE, Kind.NUMBER})
 _ORDERS: Final = frozenset({"gt", "gte", "lt", "lte"})
 
 
 class Names(NamedTuple):
-    """Returns the names by which the code of a comparison reads constants and terms."""
+    """The names by which the code of a comparison reads constants and terms."""
 
     constant: Callable[[object], str]
     """Returns the variable of a constant."""
@@ -104,13 +91,13 @@ class _Code:
         value = self.value(term)
         if value.kind in (Kind.COMPUTED, Kind.DOUBLE):
             return value.text
-        # Of a text, the test gives NaN.
+        # For a text, the test returns NaN.
         first, again = self._named(value)
         is_whole = f"type({again}) is int and LEAST_DOUBLED <= {again} <= MOST_DOUBLED"
         return f"(NAN if type({first}) is not float and not ({is_whole}) else {again} + 0.0)"
 
     def _named(self, value: _Value) -> tuple[str, str]:
-        """Return the expression for the first evaluation, and that for all further ones."""
+        """Return the expressions for the first evaluation and for later ones."""
         if value.text.isidentifier():
             return value.text, value.text
         name = f"v{next(self._variables)}"
@@ -211,7 +198,7 @@ def true_at(node: Compare, triggers: Triggers, path: Path) -> Found:
 
 
 def _present_at(term: Term, triggers: Triggers, path: Path) -> Found:
-    """Return triggers for the events at which a term has a value."""
+    """Return triggers for the events at which a term has a value; None for all events."""
     if not isinstance(term, TermNode):
         return None
     operator = term_operator(term)

@@ -1,6 +1,6 @@
-"""The interface of operators: what slices remember for them, and when that makes them true.
+"""The interface of operators: the state of slices, and when it makes an operator true.
 
-Code is given as Python expressions and statements. At an event, each memory has an *outcome*: the meaning of
+Code consists of Python expressions and statements. At an event, each memory has an *outcome*: the meaning of
 the event for it. All verdicts are decided from the outcomes and from the slices before the event. Then the
 event is committed: each outcome is written.
 """
@@ -32,7 +32,7 @@ class Constants(Protocol):
 
 
 class Names(Constants, Protocol):
-    """Additionally the names by which code reads the facts of an event."""
+    """Also the names by which code reads the facts of an event."""
 
     def fact(self, name: str) -> str:
         """Return the variable of a fact, which is None for a missing fact."""
@@ -81,30 +81,30 @@ class Writing(Constants, Protocol):
 
     @property
     def memory(self) -> str:
-        """The memory itself: an object with the method `resized`."""
+        """The memory: an object with the methods `weigh` and `resized`."""
 
     @property
     def keep(self) -> int:
-        """How many stamps or values of a record are needed. The number may grow after the code is made."""
+        """The number of stamps or values that a record needs. It may grow after the code is generated."""
 
     def lasts(self, latest: str) -> str:
-        """Return the expression for whether the record `entry` can still matter, by its latest stamp.
+        """Return the expression for whether the record `entry` can still matter, given its latest stamp.
 
-        If not, a new record begins, as if the old one had been dropped, so its size depends only on events.
+        If not, a new record begins, as if the old one had expired, so its size depends only on events.
         """
 
     def put(self, value: str) -> list[str]:
-        """Return the statements that make a value the entry, in a new slice if there is none."""
+        """Return the statements that set the entry, in a new slice if there is none."""
 
     def clear(self) -> list[str]:
-        """Return the statements that leave no entry. They may change the variable `entry`."""
+        """Return the statements that clear the entry. They may change the variable `entry`."""
 
 
 class Triggers(Protocol):
     """Finds sets of triggers, at least one of which an event must meet; None means all events."""
 
     def of(self, node: Node, path: Path) -> "Triggers":
-        """Return the finder for everything inside a part, whose history may be older."""
+        """Return the finder for the inside of a part, whose history may be older."""
 
     def true(self, node: Condition, path: Path) -> Found:
         """Return triggers for the events at which a condition is true."""
@@ -122,20 +122,20 @@ class Triggers(Protocol):
         """Return triggers for the events at which a fact is a number from `low` to `high`."""
 
     def holding(self, memory: "Memory", path: Path) -> Found:
-        """Return triggers for the events in whose slice a memory has an entry; None for nearly all events."""
+        """Return triggers for events whose slice has an entry of a memory; None if nearly all have one."""
 
     def union(self, parts: Iterable[Found]) -> Found:
         """Return triggers for the events that meet one of the parts."""
 
     def best(self, parts: Iterable[Found]) -> Found:
-        """Return the triggers of the part that fewest events meet, for events that meet all parts."""
+        """Return the triggers of the part that the fewest events meet, for events that meet all parts."""
 
 
 @dataclass(frozen=True)
 class Memory(ABC):
-    """A memory: what slices remember of a condition. Nodes with equal memories share one.
+    """A memory: the state that slices keep of a condition. Nodes with equal memories share one.
 
-    Fields that are conditions are its operands: their truth at an event decides the outcome.
+    Fields that are conditions are its operands: their truths at an event decide the outcome.
     """
 
     is_record: ClassVar[bool] = False
@@ -143,15 +143,15 @@ class Memory(ABC):
     renews: ClassVar[bool] = False
     """Whether the entry is the stamp of the latest event with a true outcome."""
     splits: ClassVar[bool] = True
-    """Whether rules of different births can share it, because each can find what came after its birth."""
+    """Whether rules of different births can share it, because it shows what came after each birth."""
 
     columns: ClassVar[tuple[str, ...]] = ("stamps",)
     """The columns in which entries are saved: `stamps`, `keys` (of scalars), `scalars` (unchanged),
     `integers` or `doubles`."""
 
     lasting: ClassVar[str] = "None"
-    """The outcome with which verdicts are decided while no further event comes, from what was written. It may
-    refer to `outcome`, that of the last event."""
+    """The outcome for later verdicts, while no further event comes. It may refer to `outcome`, that of the
+    last event."""
 
     @property
     @abstractmethod
@@ -162,8 +162,8 @@ class Memory(ABC):
     def by_exception(self) -> bool:
         """Whether slices store only exceptions, because the outcome is True at nearly every event.
 
-        The entry would be the stamp of the latest event with outcome True, so nothing is stored as long as
-        that is the slice's last event.
+        The entry would be the stamp of the latest event with outcome True. Nothing is stored while that is
+        the slice's last event.
         """
         return False
 
@@ -210,7 +210,7 @@ class Memory(ABC):
         return 0
 
     def length(self, entry: Any) -> int:
-        """Return how many stamps, values or sums a record has."""
+        """Return the number of stamps, values or sums in a record."""
         return len(entry)
 
     def copy(self, entry: Any) -> Any:
@@ -218,15 +218,15 @@ class Memory(ABC):
         return entry
 
     def serves(self, other: "Memory") -> bool:
-        """Return whether its entries contain enough for another memory."""
+        """Return whether its entries suffice for another memory."""
         return self == other
 
     def entry_for(self, other: "Memory", entry: Any) -> Any:
-        """Return the entry of another memory, which it `serves`, for one of its own."""
+        """Convert an entry to one of another memory that it `serves`."""
         raise AssertionError(entry, other)
 
     def parts(self, entry: Any) -> tuple[Collection[Any], ...]:
-        """Return the parts of an entry for each of the `columns`, all of the same length."""
+        """Return a part of an entry for each of the `columns`, all of the same length."""
         return ((entry,),)
 
     def entry_of(self, *parts: Sequence[Any]) -> Any:
@@ -238,7 +238,7 @@ class Memory(ABC):
         return 0
 
     def resize(self, entry: Any, keep: int, weigh: Callable[[int], None]) -> None:
-        """Weigh the growth of a record, and cut it to the `keep` stamps or values that are needed."""
+        """Report the growth of a record to `weigh`, and truncate it to the `keep` values that are needed."""
         raise AssertionError(entry, keep, weigh)
 
 
@@ -246,7 +246,7 @@ class Settled(NamedTuple):
     """The facts about a node at an event, for an explanation."""
 
     entry: Any
-    """The slice's entry: with this event, unless the form `looks_before` it."""
+    """The slice's entry, including this event, unless the form `looks_before` it."""
     seen: int
     """The stamp of the slice's last event before this one; right only if the slice has an entry."""
     born: int
@@ -278,12 +278,12 @@ class LookingBack(ABC, Generic[NodeT]):
         """Return the memory of a node."""
 
     def window_us(self, node: NodeT) -> int | None:
-        """Return how long an entry can matter to a node: by default, its window. None: forever."""
+        """Return how long an entry can matter to a node: by default, its window. None means forever."""
         window_us: int | None = getattr(node, "window_us", None)
         return window_us
 
     def lookback_us(self, node: NodeT) -> int | None:
-        """Return how far back events can matter to a node at an event; None without a bound."""
+        """Return how far back events can matter to a node at an event; None if unlimited."""
         window_us = self.window_us(node)
         return None if window_us is None else max(0, window_us)
 
@@ -308,9 +308,9 @@ class LookingBack(ABC, Generic[NodeT]):
         return None
 
     def next_us(self, node: NodeT, entry: Any, now_us: int, to: bool | None) -> int | None:  # noqa: ARG002
-        """Return the next time, from `now_us` on, just after which time may turn a node, whatever comes.
+        """Return the next time from `now_us` on just after which time may turn a node, whatever events come.
 
-        It may be too early; it is then requested again. If `to` is not None, turns to the other verdict may
+        It may be too early; then it is requested again. If `to` is not None, turns to the other verdict may
         be left out.
         """
         return next((turn_us for turn_us in self.turns_us(node, entry) if turn_us >= now_us), None)
@@ -324,7 +324,7 @@ class LookingBack(ABC, Generic[NodeT]):
     def turns_us(self, node: NodeT, entry: Any) -> Iterable[int]:
         """Return the times just after which time alone may turn a verdict or step a value, in order.
 
-        Time cannot turn it at any later time. The verdict is decided at each, so there may be too many.
+        There are no others. There may be too many, because the verdict is decided at each.
         """
         window_us = self.window_us(node)
         return () if window_us is None else (time_of(entry) + window_us,)
@@ -350,9 +350,9 @@ class Operator(LookingBack[NodeT]):
         return None
 
     def grows(self, node: NodeT) -> bool | None:  # noqa: ARG002 -- overridden
-        """Return whether a larger window can only make a node true, or only false; None if unknown.
+        """Return whether a larger window can only make a node true (True) or only false; None if unknown.
 
-        If known, its verdict uses the window only by `Reading.edge`.
+        If known, the verdict uses the window only in `Reading.edge`.
         """
         return None
 
@@ -366,7 +366,7 @@ class Operator(LookingBack[NodeT]):
     def witness_us(self, node: NodeT, at: Settled) -> int | None:
         """Return the time of the entry.
 
-        An event outside the window is never named, because it may have been forgotten.
+        An event outside the window is never returned, because it may have been dropped.
         """
         window_us = self.window_us(node)
         time_us = time_of(at.entry)
@@ -378,7 +378,7 @@ class Operator(LookingBack[NodeT]):
         return self.witness_us(node, at)
 
     def found(self, node: NodeT, at: Settled) -> float | None:  # noqa: ARG002 -- overridden
-        """Return the compared number, a count only as far as the comparison needs it; None without one.
+        """Return the compared number, of a count no more than the comparison needs; None without one.
 
         A sum beyond the range of a double is an infinity or NaN.
         """

@@ -1,7 +1,7 @@
 """The memories that several operators share, and the usual truth of conditions.
 
-The usual truth of a condition is that at an event that meets none of its triggers: `x == 1` is usually false,
-`not x == 1` usually true. It follows from the condition alone, so equal conditions have equal memories in
+The usual truth of a condition is its truth at an event that meets none of its triggers: `x == 1` is usually
+false, `not x == 1` usually true. It depends only on the condition, so equal conditions have equal memories in
 every detector.
 """
 
@@ -30,7 +30,7 @@ class MemoryOfTruth(Memory):
         """The condition."""
         return (self.inner,)
 
-    def outcome(self, operands: Sequence[str], names: Names) -> str:  # noqa: ARG002 -- as for other memories
+    def outcome(self, operands: Sequence[str], names: Names) -> str:  # noqa: ARG002 -- the truth suffices
         """Return the expression for the condition's truth."""
         return operands[0]
 
@@ -47,7 +47,7 @@ class MemoryOfTruth(Memory):
 class Latest(MemoryOfTruth):
     """The stamp of the latest event at which inner was true.
 
-    It suffices for every window, because it stays in each one longest (after Havelund and Rosu, "Synthesizing
+    It suffices for every window, because it stays inside longest (after Havelund and Rosu, "Synthesizing
     Monitors for Safety Properties", 2002).
     """
 
@@ -65,7 +65,7 @@ class Latest(MemoryOfTruth):
 
 
 def negated(inner: Condition) -> Condition:
-    """Return the condition that is true where another is false."""
+    """Return the negation of a condition."""
     return inner.inner if isinstance(inner, Not) else Not(inner)
 
 
@@ -90,7 +90,7 @@ class MemoryOfStamps(MemoryOfTruth):
 
 @dataclass(frozen=True)
 class MemoryOfFact(Memory):
-    """A record of the values of a fact at events, with `where` only at those at which that was true.
+    """A record of the values of a fact at events; with `where`, only at events at which that was true.
 
     The outcome of an event that does not count is None.
     """
@@ -141,31 +141,31 @@ def usual(node: Condition) -> bool | None:
 class _SomeEvent:
     """Finds only whether there are triggers."""
 
-    def of(self, node: Node, path: Path) -> "_SomeEvent":  # noqa: ARG002 -- the same in all histories
-        """Return the same."""
+    def of(self, node: Node, path: Path) -> "_SomeEvent":  # noqa: ARG002 -- for all histories
+        """Return itself."""
         return self
 
-    def true(self, node: Condition, path: Path) -> Found:  # noqa: ARG002 -- under all paths
+    def true(self, node: Condition, path: Path) -> Found:  # noqa: ARG002 -- for all paths
         """Return triggers if a condition is usually false."""
         return _SOME if usual(node) is False else None
 
-    def false(self, node: Condition, path: Path) -> Found:  # noqa: ARG002 -- the same
+    def false(self, node: Condition, path: Path) -> Found:  # noqa: ARG002 -- for all paths
         """Return triggers if a condition is usually true."""
         return _SOME if usual(node) is True else None
 
-    def present(self, fact: str) -> Found:  # noqa: ARG002 -- whatever the fact
+    def present(self, fact: str) -> Found:  # noqa: ARG002 -- for all facts
         """Return triggers."""
         return _SOME
 
-    def equal(self, fact: str, value: Scalar) -> Found:  # noqa: ARG002 -- the same
+    def equal(self, fact: str, value: Scalar) -> Found:  # noqa: ARG002 -- for all facts
         """Return triggers."""
         return _SOME
 
-    def within(self, fact: str, low: float, high: float) -> Found:  # noqa: ARG002 -- the same
+    def within(self, fact: str, low: float, high: float) -> Found:  # noqa: ARG002 -- for all facts
         """Return triggers."""
         return _SOME
 
-    def holding(self, memory: Memory, path: Path) -> Found:  # noqa: ARG002 -- under all paths
+    def holding(self, memory: Memory, path: Path) -> Found:  # noqa: ARG002 -- for all paths
         """Return triggers, unless nearly every slice has an entry."""
         return None if memory.by_exception else _SOME
 

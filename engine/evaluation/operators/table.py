@@ -14,7 +14,7 @@ from engine.language.terms import Term, terms_in
 OPERATORS: Final[dict[type, Operator[Any]]] = {}
 """The operators of the conditions that look back."""
 _CHOOSING: Final[dict[type, Choosing[Any]]] = {}
-"""Those operators that leave some nodes to others."""
+"""The operators that leave some nodes to others."""
 _TERMS: Final[dict[type, TermOperator[Any]]] = {}
 
 _Made = TypeVar("_Made", bound=Operator[Any])
@@ -22,7 +22,7 @@ _MadeTerm = TypeVar("_MadeTerm", bound=TermOperator[Any])
 
 
 def evaluates(*forms: Form) -> Callable[[type[_Made]], type[_Made]]:
-    """Enter the decorated operator. The forms of its nodes become a part of the language."""
+    """Register the decorated operator. The forms of its nodes become part of the language."""
 
     def entered(made: type[_Made]) -> type[_Made]:
         operator, types = made(), [form.make for form in forms]
@@ -36,7 +36,7 @@ def evaluates(*forms: Form) -> Callable[[type[_Made]], type[_Made]]:
 
 
 def remove(forms: Sequence[Form]) -> None:
-    """Undo what `evaluates` has entered."""
+    """Undo `evaluates`."""
     for form in forms:
         del OPERATORS[form.make]
         _CHOOSING.pop(form.make, None)
@@ -44,7 +44,7 @@ def remove(forms: Sequence[Form]) -> None:
 
 
 def values(*types: type[TermNode]) -> Callable[[type[_MadeTerm]], type[_MadeTerm]]:
-    """Enter the decorated operator for the terms of these types."""
+    """Register the decorated operator for terms of these types."""
 
     def entered(made: type[_MadeTerm]) -> type[_MadeTerm]:
         _TERMS.update(dict.fromkeys(types, made()))
@@ -75,12 +75,12 @@ def remembering(node: Node) -> LookingBack[Any]:
 
 
 def remembers(term: Term | TermNode) -> bool:
-    """Return whether a term itself has a memory."""
+    """Return whether the term itself has a memory."""
     return isinstance(_TERMS.get(type(term)), PastTerm)
 
 
 def parts_of(node: Condition) -> tuple[Node, ...]:
-    """Return the parts of a condition with memories, without those of the conditions inside.
+    """Return the parts of a condition with memories, apart from those of conditions inside it.
 
     These are the condition itself, or the terms that it compares.
     """

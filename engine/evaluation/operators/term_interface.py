@@ -1,7 +1,7 @@
 """The interface of terms: the code of their values, their memories, and how time alone changes them.
 
-The code of a number returns a non-finite one if the number is missing: then nothing computed from it is
-finite either, and no comparison with it is true. Other code returns None if a value is missing.
+The code of a missing number returns a non-finite number: everything computed from it is non-finite, too, and
+no comparison with it is true. Other code returns None for a missing value.
 """
 
 from abc import ABC, abstractmethod
@@ -32,15 +32,15 @@ class Motion(Enum):
 
     STILL = 0
     STRAIGHT = 1
-    """It changes in proportion to time, perhaps with a bend where something crosses 0."""
+    """It changes in proportion to time, perhaps with a bend when something crosses 0."""
     ONE_WAY = 2
-    """It only grows or only falls, until something crosses 0."""
+    """It only grows, or only falls, until something crosses 0."""
     BENT = 3
     """In some other way."""
 
 
 def together(motions: Sequence[Motion]) -> Motion:
-    """Return how a sum or difference changes, given the changes of its parts."""
+    """Return how a sum or difference changes, given the motions of its parts."""
     moving = [motion for motion in motions if motion is not Motion.STILL]
     if all(motion is Motion.STRAIGHT for motion in moving):
         return Motion.STRAIGHT if moving else Motion.STILL
@@ -78,17 +78,17 @@ class TermOperator(ABC, Generic[TermT]):
         """
 
     def present_at(self, term: TermT, triggers: Triggers, path: Path) -> Found:  # noqa: ARG002 -- overridden
-        """Return triggers for the events at which a term has a value; operands have their own."""
+        """Return triggers for the events at which a term has a value, disregarding its operands."""
         return None
 
     # -- explanations ---------------------------------------------------------------------------------------
 
     def motion(self, term: TermT, operands: Sequence[Motion]) -> Motion:  # noqa: ARG002 -- overridden
-        """Return how time changes a value, given how it changes those of its operands."""
+        """Return how time changes a value, given the motions of its operands."""
         return Motion.STILL
 
     def steps_us(self, term: TermT, now_us: int, compared: Term | None) -> Iterator[int]:  # noqa: ARG002
-        """Yield the times from one on just after which a value may step, because of the time of day alone.
+        """Yield the times from `now_us` on just after which the time of day may step a value.
 
         If it is `compared` with another term, steps that cannot change the comparison may be left out.
         """
@@ -102,7 +102,7 @@ class PastTerm(TermOperator[TermT], LookingBack[TermT]):
 
 
 def observed(node: ConditionNode) -> Condition:
-    """Return a condition that a term observes."""
+    """Return the condition that a term observes."""
     return cast("Condition", node)
 
 

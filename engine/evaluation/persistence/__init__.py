@@ -1,1 +1,1 @@
-"""Converts the state of a detector to bytes and back; reads older versions too."""
+"""Converts the state of a detector to bytes and back. Reads older versions, too."""

@@ -1,10 +1,9 @@
-"""Captures a detector between two events, so that a thread can pack it while the detector goes on.
+"""Captures a detector between two events, so that a thread can pack it while the detector continues.
 
-Immutable objects (rules, conditions, names, relations) are shared. Slices are copied later. Guards keep what
-they were when they were captured: a capture puts one in place of each shard. An event reaches a slice through
-the guard, which first keeps a copy for the capture. The packing thread has the other slices copied. Whoever
-is first wins: the event's copy comes before its change, and a copy that the thread makes later is discarded.
-So neither waits for the other.
+Immutable objects (rules, conditions, names, relations) are shared. Slices are copied later: a capture puts a
+guard in place of each shard. An event reaches a slice through the guard, which first keeps a copy for the
+capture. The packing thread has the other slices copied. The first copy wins: an event's copy is made before
+its change, and a later copy by the thread is discarded. So neither waits for the other.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, MutableMapping
@@ -31,26 +30,26 @@ from engine.language.nodes import Node
 
 
 class Guarded(Protocol):
-    """What is captured: slices in shards."""
+    """Slices in shards, which can be captured."""
 
     shards: list[MutableMapping[Hashable, Slice]]
 
     @property
     def memories(self) -> Mapping[int, Remembered]:
-        """What they have places for."""
+        """The memories that have places in them."""
 
 
 class Kept(dict[Hashable, Slice | None]):
-    """Copies of slices of one shard as they were when it was captured; None for keys that came later.
+    """Copies of the slices of one shard at its capture; None for keys that came later.
 
-    The guard keeps copies for as long as somebody holds this.
+    The guard keeps copies as long as this object exists.
     """
 
     __slots__ = ("__weakref__",)
 
 
 class Guard(MutableMapping[Hashable, Slice]):
-    """Stands in place of one shard. It gives way at its first use after the last capture has ended.
+    """Stands in place of a shard. At its first use after the last capture has ended, it removes itself.
 
     Only the evaluating thread uses it as a mapping.
     """
@@ -64,21 +63,21 @@ class Guard(MutableMapping[Hashable, Slice]):
         self._records: list[int] = []
 
     def begin(self, records: list[int]) -> Kept:
-        """Keep slices as they are now, from now on. They have records in these places.
+        """Begin a capture: keep the present slices, which have records in these places.
 
-        Memories that come or go later change all slices, so that copies have been made before.
+        Memories that are added or removed later change all slices, so copies exist by then.
         """
         kept, self._records = Kept(), records
         self._captures = (*self._captures, ref(kept))
         return kept
 
     def complete(self, kept: Kept) -> Iterator[None]:
-        """Keep every slice of a capture, one at a time. The packing thread calls this."""
-        # A dict is listed in one step.
+        """Keep every slice of a capture, one at a time. Called by the packing thread."""
+        # Listing a dict is atomic.
         for key in list(self._shard.keys()):
             if key not in kept:
                 slice_ = self._shard.get(key)
-                # If its key has been dropped meanwhile, the slice was kept before.
+                # If its key was dropped in the meantime, the slice was kept before.
                 if slice_ is not None:
                     kept.setdefault(key, copy_of(slice_, self._records))
             yield
@@ -99,7 +98,7 @@ class Guard(MutableMapping[Hashable, Slice]):
     # -- as a dict ------------------------------------------------------------------------------------------
 
     def get(self, key: Hashable, default: Any = None) -> Any:
-        """Return a slice, or else the default."""
+        """Return the slice of a key, or the default."""
         slice_ = self._shard.get(key)
         if slice_ is None:
             return default
@@ -127,7 +126,7 @@ class Guard(MutableMapping[Hashable, Slice]):
 
 
 def guard(slices: Guarded) -> list[tuple[Guard, Kept]]:
-    """Put guards in place of the shards that have slices, and return what they keep from now on."""
+    """Put guards in place of the shards that have slices. Return what they keep for this capture."""
     guards, records = [], records_of(slices)
     for number, shard in enumerate(slices.shards):
         if shard:
@@ -138,20 +137,20 @@ def guard(slices: Guarded) -> list[tuple[Guard, Kept]]:
 
 
 def copy_of(slice_: Slice, records: Iterable[int]) -> Slice:
-    """Return a copy that shares nothing that changes. Its records are in these places, and elsewhere."""
+    """Return a copy that shares no mutable objects. In the list, records are in these places."""
     copied = slice_[:]
     for place in records:
         if copied[place]:
             copied[place] = copied[place].copy()
     if copied[MORE] is not None:
-        # A stamp is a number, and a record has a method to copy it.
+        # A stamp is a number, and a record has a `copy` method.
         more = copied[MORE].copy()
         copied[MORE] = {at: one if type(one) is int else one.copy() for at, one in more.items()}
     return copied
 
 
 def records_of(slices: Guarded) -> list[int]:
-    """Return the places of lists that have records."""
+    """Return the places of records in lists."""
     return [place for place, one in slices.memories.items() if one.has_place and one.memory.is_record]
 
 
@@ -159,7 +158,7 @@ def records_of(slices: Guarded) -> list[int]:
 
 
 class Saved(Counted, Protocol):
-    """The parts of a Detector that a snapshot holds."""
+    """The parts of a Detector that a snapshot contains."""
 
     priority_highest: int
     live: dict[str, LiveRule]
@@ -171,14 +170,14 @@ class Saved(Counted, Protocol):
     feed: Feed
 
     def install(self, rule: Rule, births: Births) -> None:
-        """Add a rule whose histories have these births."""
+        """Add a rule with the births of its histories."""
 
     def settle_rules(self, *, indexed: bool | None = None) -> None:
         """Choose how the rules are evaluated."""
 
 
 class CapturedMemory(NamedTuple):
-    """A memory under a path, named by a node that reads it."""
+    """A memory under a path, identified by a node that reads it."""
 
     memory: Memory
     node: Node
@@ -192,26 +191,26 @@ class CapturedSlices(NamedTuple):
     path: Path
     width: int
     memories: dict[int, CapturedMemory]
-    """By place."""
+    """The memories by place."""
     root: Slice | None
     """The slice of a path without keys."""
     shards: list[tuple[Guard, Kept] | None]
-    """Those with keys. Whoever has packed a shard puts None in its place, which ends its capture."""
+    """The shards of a path with keys. Packing a shard replaces it by None, which ends its capture."""
 
 
 class CapturedWatch(NamedTuple):
-    """What waits for its time of one timed rule."""
+    """The waiting slices of one timed rule."""
 
     priority: int
     rest: int
-    """The stamp of the time at which all its slices are looked at."""
+    """The stamp of the time at which all its slices are checked."""
     is_late: bool
     several: bool
     """Whether a key is a tuple of parts."""
     shards: list[dict[Hashable, Entry]]
     """Nobody changes them."""
     long: Mapping[Hashable, tuple[Any, ...]]
-    """The values of keys of which only a digest is known."""
+    """The values of keys with long texts, which the keys have only as digests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,19 +222,19 @@ class Captured:
     """In order of priority."""
     slices: list[CapturedSlices]
     relations: Mapping[str, StoredRelation]
-    """By name. They never change."""
+    """By name. They are immutable."""
     versions: tuple[list[Any], list[Any]] = ([], [])
-    """Those that the rules have, and earlier ones; see `saved.py`."""
+    """The current versions of the rules, and earlier ones; see `saved.py`."""
     waiting: list[CapturedWatch] = field(default_factory=list)
-    """The slices of timed rules that wait for their time."""
+    """The waiting slices of timed rules."""
     feed: tuple[int, list[bytes]] = (0, [])
-    """The number of the newest firing, and the firings that are kept."""
+    """The number of the newest firing, and the firings in the feed."""
     acted: list[tuple[Guard, Kept] | None] = field(default_factory=list)
-    """The entries of rules that act at most once in a time, by shard; see `slices`."""
+    """The entries of rules that act at most once in some time, by shard, like `CapturedSlices.shards`."""
     last_acted: int = 0
-    """The order of the last firing of these rules."""
+    """The serial number of the last firing of these rules."""
     figures: Figures | None = None
-    """What was counted and measured; only snapshots have it."""
+    """Counts and measurements; only in snapshots."""
 
 
 def capture(detector: Saved) -> Captured:

@@ -1,8 +1,8 @@
-"""Columns: how numbers, keys and the entries of memories become bytes, and are read again; conditions, too.
+"""Converts columns of numbers, keys and entries of memories to bytes and back; conditions, too.
 
 A column of numbers is a byte string of little-endian 64-bit integers, or doubles. Stamps are two columns:
-times in microseconds, and event numbers. Keys are scalars. Integers beyond 64 bits have an extension type,
-so keys of any size survive. Long texts as keys have another, which holds their digest.
+times in microseconds, and event numbers. Keys are scalars. Integers beyond 64 bits have an extension type, so
+keys of any size survive. Long texts as keys have another one, with their digest.
 """
 
 import sys
@@ -27,16 +27,16 @@ from engine.language.nodes import Node, TermNode
 from engine.language.validation.document import condition_from_stored
 
 BIG_INTEGER: Final = 1
-"""The extension type of an integer beyond 64 bits: its decimal digits."""
+"""The extension type of an integer beyond 64 bits, as decimal digits."""
 
 LONG_TEXT_TYPE: Final = 2
-"""The extension type of a long text as a key: its SHA-256."""
+"""The extension type of a long text as a key, as its SHA-256."""
 
 ANY_TEXT: Final = "surrogatepass"
-"""Callers in the same process may use texts with surrogates as keys."""
+"""Keys of callers in the same process may be texts with surrogates."""
 
 AT_ONCE: Final = 512
-"""The most keys, or numbers, in a piece."""
+"""The maximum number of keys, or numbers, in a piece."""
 
 _ARRAY_16_FROM: Final = 16
 _BIN_32: Final = Struct(">BI")
@@ -51,7 +51,7 @@ def packer() -> Any:
 
 
 def unpack(data: bytes) -> Any:
-    """Unpack a document, or whatever contains it."""
+    """Unpack a document."""
     return msgpack.unpackb(data, ext_hook=_unpack_extension, strict_map_key=False, unicode_errors=ANY_TEXT)
 
 
@@ -61,16 +61,16 @@ class EntryColumns:
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self._slices, self._lengths = array("q"), array("q")
-        """The numbers of the slices that have entries, and how much each entry holds."""
+        """The numbers of the slices that have entries, and the length of each entry."""
         self._columns: list[list[Any]] = [[] for _ in memory.columns]
 
     def add_stamps(self, first: int, stamps: Sequence[int]) -> None:
-        """Add the entries of slices from the first on, if they are stamps; NEVER where there is none."""
+        """Add stamps as the entries of consecutive slices, beginning with `first`; NEVER means no entry."""
         self._slices.extend([place for place, stamp in enumerate(stamps, first) if stamp != NEVER])
         self._columns[0] += [stamp for stamp in stamps if stamp != NEVER]
 
     def add(self, slice_number: int, entry: Any) -> int:
-        """Add an entry, and return how much it holds."""
+        """Add an entry, and return its length."""
         self._slices.append(slice_number)
         parts = self._memory.parts(entry)
         for column, part in zip(self._columns, parts, strict=True):
@@ -84,7 +84,7 @@ class EntryColumns:
         return bool(self._slices)
 
     def packed(self) -> Iterator[bytes]:
-        """Yield an array: the slices, the lengths of records, and each column."""
+        """Yield an array of the slices, the lengths of records, and each column."""
         pack = packer()
         yield pack.pack_array_header(2 + len(self._columns))
         yield from numbers(self._slices)
@@ -101,7 +101,7 @@ class EntryColumns:
 
 
 def entries_in(memory: Memory, saved: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-    """Yield the slices of saved entries, and the entries."""
+    """Yield the slices of saved entries, with the entries."""
     slices, lengths = map(numbers_unpacked, saved[:2])
     columns: list[Any] = []
     for kind, column in zip(memory.columns, saved[2:], strict=True):
@@ -133,7 +133,7 @@ def numbers(
 
 
 def numbers_packed(column: Iterable[int] | Iterable[float]) -> bytes:
-    """Return numbers as little-endian 64-bit integers, or doubles if they are in an array of those."""
+    """Return numbers as little-endian 64-bit integers, or doubles if they are in an array of doubles."""
     column = column if isinstance(column, array) else array("q", column)
     if sys.byteorder == "big":
         column = column[:]
@@ -150,14 +150,14 @@ def numbers_unpacked(data: bytes, kind: str = "q") -> Any:
 
 
 def stamps_packed(column: Sequence[int]) -> Iterator[bytes]:
-    """Yield an array of two columns: the times of stamps, and their numbers."""
+    """Yield an array of two columns: the times of stamps, and their event numbers."""
     yield packer().pack_array_header(2)
     yield from numbers(column, of=lambda some: [stamp >> NUMBER_BITS for stamp in some])
     yield from numbers(column, of=lambda some: [stamp & EVENT for stamp in some])
 
 
 def stamps_unpacked(columns: list[bytes]) -> list[int]:
-    """Return the stamps of such an array."""
+    """Undo `stamps_packed`."""
     return list(map(stamp_of, *map(numbers_unpacked, columns)))
 
 
@@ -165,7 +165,7 @@ def stamps_unpacked(columns: list[bytes]) -> list[int]:
 
 
 def keys(column: Sequence[Any], *, several: bool) -> Iterator[bytes]:
-    """Yield an array of keys in pieces. Each is an array itself if a slice has `several`."""
+    """Yield an array of keys in pieces. If a slice has `several` keys, each element is an array itself."""
     packed = packer()
     yield packed.pack_array_header(len(column))
     for first in range(0, len(column), AT_ONCE):
@@ -175,12 +175,12 @@ def keys(column: Sequence[Any], *, several: bool) -> Iterator[bytes]:
             if several
             else [key if type(key) is str else _scalar(key) for key in some]
         )
-        # The portion is packed as an array, whose header is dropped.
+        # The portion is packed as an array, without its header.
         yield portion[1 if len(some) < _ARRAY_16_FROM else 3 :]
 
 
 def scalars_packed(column: Sequence[Any]) -> Iterator[bytes]:
-    """Yield an array of texts, numbers and booleans as they are, in pieces."""
+    """Yield an array of texts, numbers and booleans, unchanged, in pieces."""
     packed = packer()
     yield packed.pack_array_header(len(column))
     for first in range(0, len(column), AT_ONCE):
@@ -188,10 +188,10 @@ def scalars_packed(column: Sequence[Any]) -> Iterator[bytes]:
 
 
 def keys_unpacked(column: list[Any], *, several: bool) -> list[Any]:
-    """Return the keys of such an array."""
+    """Undo `keys`."""
     if several:
         return [tuple([part_of_key(_key(part)) for part in key]) for key in column]
-    # Nearly all keys are texts, and need no conversion.
+    # Nearly all keys are texts, which need no conversion.
     return column if {*map(type, column)} <= {str} else list(map(_key, column))
 
 
@@ -200,7 +200,7 @@ def _key(value: Any) -> Any:
 
 
 def _scalar(key: Any) -> Any:
-    """Return one part of a key."""
+    """Return one part of a key in packed form."""
     if type(key) is bytes:
         return scalar_of(key)
     if type(key) is not tuple:
@@ -226,7 +226,7 @@ def _unpack_extension(code: int, data: bytes) -> int | tuple[str, str]:
 
 _SHORT_BYTES: Final = 1024
 _READ_LATELY: Final = 1024
-"""This many short conditions stay in memory once they are read: a few megabytes."""
+"""This many short conditions are cached after they are read, which takes a few megabytes."""
 
 
 def condition_bytes(condition: Condition) -> bytes:
@@ -235,7 +235,7 @@ def condition_bytes(condition: Condition) -> bytes:
 
 
 def stored_condition(data: bytes) -> Condition:
-    """Return a condition that was validated when it was stored. Limits lowered since then do not apply."""
+    """Return a condition that was validated when it was stored. Later, lower limits do not apply."""
     return _read_lately(data) if len(data) <= _SHORT_BYTES else _read(data)
 
 
@@ -244,14 +244,14 @@ def _read(data: bytes) -> Condition:
 
 
 _decoder: Final = msgspec.json.Decoder(float_hook=float)
-"""Python takes less time than the decoder for numbers near the ends of a double's range."""
+"""For numbers near the ends of a double's range, Python takes less time than the decoder."""
 
-# A document repeats the conditions of its rules, and a process often activates the same detectors again.
+# A document repeats the conditions of its rules, and a process often reactivates the same detectors.
 _read_lately: Final = lru_cache(_READ_LATELY)(_read)
 
 
 def part_bytes(part: Node) -> bytes:
-    """Return a part as JSON: a condition, or a comparison of a term with 0."""
+    """Return a part as JSON: a condition, or a term in a comparison with 0."""
     whole: Any = part
     return condition_bytes(Compare(whole, "eq", 0) if isinstance(part, TermNode) else whole)
 
@@ -266,7 +266,7 @@ def stored_part(data: bytes) -> Node:
 
 
 def path_document(path: Path) -> list[Any]:
-    """Return a path: for each key its name, or [name, condition as JSON, birth] if it has a `where`."""
+    """Return a path: each key as its name, or as [name, condition as JSON, birth] if it has a `where`."""
     return [
         step if isinstance(step, str) else [step.fact, condition_bytes(step.where), step.birth]
         for step in path
@@ -274,7 +274,7 @@ def path_document(path: Path) -> list[Any]:
 
 
 def stored_path(saved: list[Any]) -> Path:
-    """Return the path of such a list."""
+    """Undo `path_document`."""
     return tuple(
         [step if type(step) is str else Filter(step[0], stored_condition(step[1]), step[2]) for step in saved]
     )

@@ -1,7 +1,7 @@
-"""What a detector has counted and measured since its first event: how often rules fired, and what they cost.
+"""What a detector has counted and measured since its first event: firings of rules, and their costs.
 
-Verdicts do not depend on it, so only snapshots contain it, and two detectors that differ in nothing else have
-equal dumps.
+Verdicts do not depend on these figures. Only snapshots contain them, so detectors that differ in nothing else
+have equal dumps.
 """
 
 from array import array
@@ -23,7 +23,7 @@ from engine.evaluation.persistence.columns import (
     stored_part,
     stored_path,
 )
-from engine.evaluation.rule_book.verdicts import CountedSince, Verdicts
+from engine.evaluation.rule_book.verdicts import CountedSince, VerdictChecksum
 from engine.evaluation.slices.histories import Histories
 from engine.language.nodes import Node
 
@@ -34,14 +34,14 @@ class Counted(Protocol):
     clock_us: int | None
     events_seen: int
     histories: Histories
-    verdicts: Verdicts
+    verdicts: VerdictChecksum
     rule_set: RuleSet
     at_most_once: AtMostOnce
     behind_us: int | None
 
 
 class MemoryTime(NamedTuple):
-    """How long a memory took, which is named by a node that reads it."""
+    """The time that a memory took; it is identified by a node that reads it."""
 
     node: Node
     path: Path
@@ -51,22 +51,22 @@ class MemoryTime(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """A copy of the figures of a detector. Rules are given by priority."""
+    """A copy of the figures of a detector. Rules are identified by priority."""
 
     since: CountedSince
     fired: Mapping[int, int]
     held_back: Mapping[int, int]
-    """How many actions of each rule were held back."""
+    """The number of suppressed actions of each rule."""
     samples: int
-    """The number of events at which the other figures were measured."""
+    """The number of events at which the other figures were sampled."""
     ran: Mapping[int, int]
-    """At how many of these events a rule was evaluated."""
+    """The number of these events at which each rule was evaluated."""
     rule_ns: Mapping[int, float]
-    """The time that a rule took at them, without its memories."""
+    """The time that each rule took at them, without its memories."""
     memory_ns: list[MemoryTime]
     """The time that the updates of memories took at them."""
     behind_us: int | None = None
-    """How far the clock was behind the server's when an event or a tick came last; None if not known."""
+    """How far the clock was behind the server's at the last event or tick; None if unknown."""
 
 
 def figures_of(detector: Counted) -> Figures:
@@ -90,13 +90,13 @@ def figures_of(detector: Counted) -> Figures:
 
 
 def restore_figures(detector: Counted, figures: Figures) -> None:
-    """Have a detector that was just loaded count on from the figures."""
+    """Make a newly loaded detector continue from the figures."""
     detector.verdicts.restore(figures.since, figures.fired)
     detector.at_most_once.held_back.update(figures.held_back)
     detector.behind_us = figures.behind_us
     memory_ns: Any = defaultdict(float)
     for node, path, birth, time_ns in figures.memory_ns:
-        # Nodes of one memory had several before version 11, and some of these had no rule any more.
+        # Before version 11, a memory had several nodes, and some of them belong to no rule any more.
         with suppress(KeyError):
             memory_ns[detector.histories.of(node, path, birth)] += time_ns
     detector.rule_set.restore_samples(figures.samples, figures.ran, figures.rule_ns, memory_ns)
@@ -126,7 +126,7 @@ def _columns(entries: Mapping[int, int]) -> list[bytes]:
 
 
 def load_figures(detector: Counted, document: Any) -> None:
-    """Have a loaded detector count on from the figures of its document; from now on, if it has none."""
+    """Make a loaded detector continue from the figures in its document; start now if it has none."""
     stored = document.get("figures")
     if stored is None:
         since = (

@@ -1,31 +1,30 @@
-"""Migrates documents of versions 7 to 10 to version 11; `saved.py` describes that.
+"""Migrates documents of versions 7 to 10 to version 11, which `saved.py` describes.
 
-Until version 10, each node had a memory for each birth of its rules, which held times without the numbers of
+Until version 10, each node had a memory for each birth of its rules, with times, but without the numbers of
 events:
 
     previous_us: the time of the last event
     tables:   for each path, by slot: the key (nil: free), the last event and its time; the slice's first
-              event and its time if it is younger than the memories that are read with these
-    memories: [node, path, birth, content]. Without a path the content is [time, event up to which it is
-              complete]. With a path it has that event, `whole_at`; the slots and times of its `few` entries,
+              event and its time, if it is younger than the memories read with these
+    memories: [node, path, birth, content]. Without a path, the content is [time, event up to which it is
+              complete]. With a path, it has that event, `whole_at`; the slots and times of its `few` entries,
               or its pages; and in `ticks` the slots that are complete up to a later event. Records have their
-              slots and lengths, and one after another what they hold: times; values and times; or panes,
-              sums and perhaps counts
+              slots and lengths, and then the contents of all: times; values and times; or panes, sums and
+              perhaps counts
     joined:   [node, path, birth, birth of the memory that rules of the first birth read, time up to which
               they ignore it]
-    starts:   [path, birth, window, slots, how many times each has, these times]: first events after births
+    starts:   [path, birth, window, slots, number of times of each, these times]: first events after births
 
-Now nodes and births share memories, and stamps tell what came after a birth. The numbers in them were not
-saved. These are as good: an entry gets that after the youngest birth that saw it, and a rule is born at the
-latest time of any entry that it did not see. The last event of a slice gets the time of its latest entry:
-only `previous` asks for it, and has an entry then.
+Now nodes and births share memories, and stamps tell what came after a birth. Their event numbers were not
+saved, but can be replaced: an entry gets the number after the youngest birth that saw it, and a rule's birth
+is the latest time of any entry that it did not see. The last event of a slice gets the time of its latest
+entry: only `previous` reads it, and then has an entry.
 """
 
 from collections.abc import Iterator, Mapping
 from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple, cast
 
-from engine.evaluation.operators.compare import COMPARED
 from engine.evaluation.operators.table import operator_of, remembering
 from engine.evaluation.paths import ANY_BIRTH, Path
 from engine.evaluation.persistence.columns import (
@@ -45,6 +44,7 @@ from engine.evaluation.stamps import UNSET, stamp_of, time_of
 from engine.evaluation.times import NEVER
 from engine.language import condition as language
 from engine.language.condition import Condition
+from engine.language.operators import COMPARED
 
 PAGE_SLOTS: Final = 256
 
@@ -52,26 +52,26 @@ Name = tuple[Condition, Path, int]
 """A node, its path and a birth."""
 
 Held = list[tuple[int, Any]]
-"""What a memory holds in a slot: times, oldest first, each perhaps with a value."""
+"""The times in a slot of a memory, oldest first, each perhaps with a value."""
 
 
 class Reading(NamedTuple):
-    """How rules of a birth read a memory by one node."""
+    """What rules of one birth read through one node."""
 
     node: Condition
     birth: int
     held: Mapping[int, Any]
-    """By slot."""
+    """The contents by slot."""
 
 
 def migrated(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a document of version 7 to 10 as one of version 11."""
+    """Convert a document of versions 7 to 10 to version 11."""
     old = _Old(document)
     readings: dict[MemoryName, dict[Name, Reading]] = {}
     for _, _, condition, enabled, *_, birth in document["rules"]:
         if enabled:
             for use in requirements_of(stored_condition(condition), Births(birth)).memories:
-                # There were no terms.
+                # These versions had no terms.
                 node, path = cast("Condition", use.node), use.path
                 of_memory = readings.setdefault(use.name, {})
                 if (node, path, birth) not in of_memory:
@@ -121,7 +121,7 @@ def _slices(path: Path, memories: list[Any], old: "_Old") -> list[Any]:
 
 
 class _Merge:
-    """The one memory that takes the place of those of several nodes and births."""
+    """The memory that replaces those of several nodes and births."""
 
     def __init__(
         self, name: MemoryName, readings: list[Reading], old: "_Old", born_us: dict[int, int]
@@ -129,7 +129,7 @@ class _Merge:
         self._name, self.readings, self._old, self._born_us = name, readings, old, born_us
 
     def entries(self) -> Iterator[tuple[int, Any]]:
-        """Yield the slots with an entry, and the entries. Have births not see what they did not see."""
+        """Yield the slots with an entry, and the entries. Hide from births what they did not see."""
         for slot in {slot: None for reading in self.readings for slot in reading.held}:
             held = [(reading, reading.held.get(slot, ())) for reading in self.readings]
             if isinstance(self.readings[0].node, language.Sum | language.Avg):
@@ -138,12 +138,12 @@ class _Merge:
                 yield slot, self._stamped(slot, held)
 
     def _panes(self, records: list[Any]) -> Any:
-        # Only means had counts, and only means ask for them.
+        # Only means had counts, and only means read them.
         panes, sums, *counts = max(records, key=len)
         return self._name.memory.entry_of(panes, sums, *(counts or ([1] * len(panes),)))
 
     def _stamped(self, slot: int, held: list[tuple[Reading, Held]]) -> Any:
-        """Return the entry that has what all nodes read. What one holds is the end of what others do."""
+        """Return an entry with everything that the nodes read. Shorter contents are ends of longer ones."""
         longest = max([one for _, one in held], key=len)
         numbers = [
             1 + self._youngest([one for one, seen in held if len(seen) >= left], at_us)
@@ -151,7 +151,7 @@ class _Merge:
         ]
         seen = self._old.seen(self._name.path, slot)
         if any(one and _only_next(reading) for reading, one in held):
-            # `previous` asks whether that event was the last one.
+            # `previous` tests whether that event was the last one.
             numbers[-1] = seen
         if self._name.birth == ANY_BIRTH:
             for reading, one in held:
@@ -162,11 +162,11 @@ class _Merge:
         return memory.entry_of(*[values if kind == "keys" else stamps for kind in memory.columns])
 
     def _youngest(self, readings: list[Reading], time_us: int) -> int:
-        """Return the youngest birth that saw an entry, or 0. Readers may be younger than what has expired."""
+        """Return the youngest birth that saw an entry, or 0. Readers may be younger than expired entries."""
         return max([0, *(one.birth for one in readings if not self._expired(one, time_us))])
 
     def _hide(self, reading: Reading, held: Held, longest: Held, *, is_last: bool) -> None:
-        """Have a birth come after the latest of the events that it did not see."""
+        """Move a birth after the latest of the events that it did not see."""
         operator = operator_of(reading.node)
         assert operator is not None
         if len(held) >= min(operator.keep(reading.node), len(longest)):
@@ -177,7 +177,7 @@ class _Merge:
             born_us[reading.birth] = max(born_us.get(reading.birth, time_us), time_us)
 
     def _expired(self, reading: Reading, time_us: int) -> bool:
-        """Return whether an entry is past the window of a node."""
+        """Return whether an entry is outside the window of a node."""
         operator = operator_of(reading.node)
         window_us = None if operator is None else operator.window_us(reading.node)
         return window_us is not None and time_us + window_us < self._old.clock_us
@@ -189,7 +189,7 @@ def _only_next(reading: Reading) -> bool:
 
 
 class _Old:
-    """What an older document holds."""
+    """The contents of an older document."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         self.clock_us = document["clock_us"] or 0
@@ -228,7 +228,7 @@ class _Old:
         return {slot: one for slot, one in begun.items() if one}
 
     def _held(self, name: Name) -> Iterator[tuple[int, Any]]:
-        """Yield what a memory holds by slot, as it was read after the last event."""
+        """Yield the contents of a memory by slot, as read after the last event."""
         node, path, _ = name
         content = self._memories[name]
         if isinstance(content, dict) and "slots" in content:
@@ -253,7 +253,7 @@ class _Old:
     def _clocked(
         self, node: Condition, path: Path, whole_at: int, times_us: dict[int, int], ticks: dict[int, int]
     ) -> Iterator[tuple[int, int]]:
-        """Yield the times that were not written, because they are those of a slice's first or last event."""
+        """Yield times that were not written, because they equal those of a slice's first or last event."""
         table = self.tables[path]
         for slot, key in enumerate(table["keys"]):
             if key is None:
@@ -279,7 +279,7 @@ def _entries(saved: list[bytes]) -> dict[int, int]:
 
 
 def _times(content: dict[str, Any]) -> dict[int, int]:
-    """Return the times of a column by slot, from its pages, if they are not few."""
+    """Return the times of a column by slot, which are in pages unless they are few."""
     if "few" in content:
         return _entries(content["few"])
     pages, _ = map(numbers_unpacked, content["counts"])
@@ -293,7 +293,7 @@ def _times(content: dict[str, Any]) -> dict[int, int]:
 
 
 def _records(content: dict[str, Any]) -> Iterator[tuple[int, Any]]:
-    """Yield the slots of records, and what each holds: `Held`, or columns of panes, sums, perhaps counts."""
+    """Yield the slots of records and their contents: `Held`, or columns of panes, sums, perhaps counts."""
     slots, lengths = numbers_unpacked(content["slots"]), numbers_unpacked(content["lengths"])
     if "times" in content:
         times_us = numbers_unpacked(content["times"])
@@ -312,7 +312,7 @@ def _spans(slots: Any, lengths: Any, column: Any) -> Iterator[tuple[int, Any]]:
 
 
 def _begun(held: Held, since_us: int, starts: Any) -> Held:
-    """Return the start of a run for a birth: if the run is older, the slice's first event after the birth."""
+    """Return the start of a run for a birth: for an older run, the slice's first event after the birth."""
     ((start_us, _),) = held
     if start_us > since_us:
         return held
@@ -328,7 +328,7 @@ def _is_run(node: Condition) -> bool:
 
 
 def _is_clocked(node: Condition) -> bool:
-    """Return whether events that met no trigger had changed a memory, once rules were indexed."""
+    """Return whether events that met no trigger changed a memory while rules were indexed."""
     match node:
         case language.Once(operand) | language.OnceWithin(operand):
             written = True
@@ -344,7 +344,7 @@ def _is_clocked(node: Condition) -> bool:
 
 
 def _has_triggers(node: Condition, truth: bool) -> bool:
-    """Return whether all events at which a condition has this truth met a trigger of it."""
+    """Return whether all events at which a condition has this truth met a trigger."""
     match node:
         case language.Not(inner):
             return _has_triggers(inner, not truth)
@@ -362,7 +362,7 @@ def _has_triggers(node: Condition, truth: bool) -> bool:
         case language.Aggregate():
             return truth and _comparison_has_triggers(node)
         case _:
-            # Predicates, keys, `previous` and `earlier`: what is missing was no trigger.
+            # Predicates, keys, `previous` and `earlier`: missing values were not triggers.
             return truth
 
 

@@ -1,4 +1,4 @@
-"""Packs a captured detector as a msgpack document, in pieces of less than a millisecond.
+"""Packs a captured detector as a msgpack document, in pieces that take less than a millisecond each.
 
 `saved.py` describes the document. Between two pieces, the packing thread lets the evaluating thread run.
 """
@@ -29,19 +29,19 @@ from engine.evaluation.times import FOREVER
 from engine.language.json.writer import json_bytes
 
 _RULES: Final = 4096
-"""The most rules that are looked at in a piece."""
+"""The maximum number of rules visited in a piece."""
 
 _VERSIONS: Final = 256
-"""The most versions of rules in a piece."""
+"""The maximum number of versions of rules in a piece."""
 
 _FIRINGS: Final = 256
-"""The most firings in a piece."""
+"""The maximum number of firings in a piece."""
 
 _COPIED: Final = 256
 """After copying this many slices, a piece ends."""
 
 _SLICES: Final = 256
-"""The most slices whose stamps are added in a piece."""
+"""The maximum number of slices whose stamps are added in a piece."""
 
 _ADDED: Final = 256
 """After adding this many stamps, values or panes of records, a piece ends."""
@@ -80,7 +80,7 @@ def packed(captured: Captured) -> Iterator[bytes]:
 
 
 def _rows_of_rules(captured: Captured) -> Generator[bytes, None, dict[str, list[tuple[Any, Any]]]]:
-    """Return the sections that have rows for some rules only, each by id or priority."""
+    """Return the sections that have rows for some rules only, by rule id or priority."""
     rows: dict[str, list[tuple[Any, Any]]] = {"sources": [], "described": [], "acting": [], "kept": []}
     for number, live in enumerate(captured.rules):
         rule = live.rule
@@ -105,7 +105,7 @@ def _by_rule(rows: list[tuple[Any, Any]]) -> Iterator[bytes]:
 
 
 def _some(rows: Sequence[Any], at_once: int) -> Iterator[bytes]:
-    """Yield an array of small rows, so many in a piece."""
+    """Yield an array of small rows, `at_once` in a piece."""
     pack = packer()
     yield pack.pack_array_header(len(rows))
     for first in range(0, len(rows), at_once):
@@ -113,7 +113,7 @@ def _some(rows: Sequence[Any], at_once: int) -> Iterator[bytes]:
 
 
 def _acted(captured: Captured) -> Iterator[bytes]:
-    """Yield the order of the last firing, and the entries of each shard by column."""
+    """Yield the serial number of the last firing, and the entries of each shard by column."""
     pack = packer()
     yield pack.pack_array_header(2) + pack.pack(captured.last_acted)
     yield pack.pack_array_header(len(captured.acted))
@@ -175,16 +175,16 @@ def _completed(
     for copied, _ in enumerate(guard.complete(kept), 1):
         if not copied % _COPIED:
             yield b""
-    # Events may add keys until `kept` is gone. A dict is listed in one step.
+    # Events may add keys as long as `kept` exists. Listing a dict is atomic.
     found = list(kept.items())
     yield b""
     return [(key, slice_) for key, slice_ in found if slice_ is not None]
 
 
 def _portion(slices: CapturedSlices, all_keys: list[Any], left: list[Slice]) -> Iterator[bytes]:
-    """Yield some slices by column: keys, last events, and the entries of each memory that has any.
+    """Yield some slices by column: keys, last events, and the entries of each memory.
 
-    The slices are taken from the list, so that their memory is freed in pieces, too.
+    The slices are removed from the list one by one, so that their memory is freed in pieces, too.
     """
     memories = slices.memories
     columns = {
@@ -212,7 +212,7 @@ def _portion(slices: CapturedSlices, all_keys: list[Any], left: list[Slice]) -> 
                 if added >= _ADDED:
                     added = 0
                     yield b""
-    # The same state is the same bytes, whatever slices came to remember first.
+    # Equal states have equal bytes, whichever slices got their entries first.
     columns = {place: columns[place] for place in sorted(columns) if columns[place]}
     pack = packer()
     yield pack.pack_array_header(3)
@@ -225,7 +225,7 @@ def _portion(slices: CapturedSlices, all_keys: list[Any], left: list[Slice]) -> 
 
 
 def _waiting(captured: list[CapturedWatch]) -> Iterator[bytes]:
-    """Yield a map of what waits for its time by the priority of the rule, in pieces."""
+    """Yield a map of waiting slices by the priority of their rule, in pieces."""
     pack = packer()
     yield pack.pack_map_header(len(captured))
     for one in captured:

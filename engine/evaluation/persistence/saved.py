@@ -1,4 +1,4 @@
-"""Loads a detector from a msgpack document: its rules, and what they remember by key.
+"""Loads a detector from a msgpack document: its rules, and their state by key.
 
 `capturing.py` and `packing.py` write the document. This is version 13:
 
@@ -6,51 +6,51 @@
     indexed:  whether rules were indexed
     rules:    [id, name, condition as JSON, enabled, notify, priority, birth, time of the last event before it
               (nil: none)] in order of priority
-    sources:  conditions as they were written, by rule id, where that is not the canonical text. Absent if
+    sources:  conditions as they were written, by rule id, if different from the canonical text. Absent if
               there are none
-    kept:     by priority, what a change of the rule's condition has kept: [a part, as the node of a memory;
-              path; birth; time of the last event before it (nil: none)]. A `where` is the key of its slices
-              without one. Absent if there is none
-    described: [description, labels as JSON] by priority, of the rules that have either. Absent if none has
-    acting:   [timed, every_secs (nil: it acts whenever it is true), every_by (nil: its keys)] by priority, of
-              the rules that have any of these. Absent if none has
-    versions: [those that rules have: priority, number, time in µs of the change that made it (nil: not
-              known), id and name of the token of who made it; earlier ones: the same, and the rule as JSON].
-              Absent from documents before them
-    shadows:  the shadow rules by priority, each with that of the rule that it is a draft of, or nil. Absent
-              if there are none, as are `comparisons`
-    comparisons: [priority of the rule, events before it began, time of the last of them (nil: none), time
-              until which the draft may differ because it has seen less (nil: it has not), how often both
-              fired, only the rule, only the draft]
-    acted:    the order of the last firing of a rule with every_secs, and [keys, orders of the last firings,
-              times in µs from which their rules may act again, numbers of actions that were held back] for
-              each shard of entries; see `firings/at_most_once.py`. A key is the rule's priority and the
-              values of the names, nil where one is missing; an array or object is as a long text. Absent
-              before the first
-    feed:     number of the newest firing; the firings that are kept, as JSON, oldest first. Absent before the
-              first
+    kept:     by priority, the histories that a change of the rule's condition has kept: [a part, like the
+              node of a memory; path; birth; time of the last event before it (nil: none)]. The part of a
+              `where` is the key of its slices, without the `where`. Absent if there are none
+    described: [description, labels as JSON] by priority, for rules that have either. Absent if none has
+    acting:   [timed, every_secs (nil: no limit), every_by (nil: the rule's keys)] by priority, for rules that
+              have any of these. Absent if none has
+    versions: [current ones: priority, number, time in µs of the change that made it (nil: unknown), id and
+              name of the token that made it; earlier ones: the same, and the rule as JSON]. Absent from older
+              documents
+    shadows:  the shadow rules by priority, each with the priority of the rule that it is a draft of, or nil.
+              Absent if there are none, like `comparisons`
+    comparisons: [priority of the rule, events before the comparison, time of the last of them (nil: none),
+              time until which the draft may differ because it has seen less (nil: it has seen enough), how
+              often both fired, only the rule, only the draft]
+    acted:    the serial number of the last firing of a rule with every_secs, and [keys, serial numbers of the
+              last firings, times in µs from which their rules may act again, numbers of suppressed actions]
+              for each shard of entries; see `firings/at_most_once.py`. A key is the rule's priority and the
+              values of the names, nil if missing; an array or object is stored like a long text. Absent
+              before the first firing
+    feed:     number of the newest firing; the firings in the feed, as JSON, oldest first. Absent before the
+              first firing
     relations: the stored relations; see `relations/builder.py`. Absent if there are none
-    slices:   [path, width of the lists, memories, portions]. The path has for each key its name, or
+    slices:   [path, width of the lists, memories, portions]. The path has each key as its name, or as
               [name, condition as JSON, birth] if it has a `where`
-        memories: [a node that reads it, as JSON, a term as a comparison with 0; birth; place; how much of a
-              record is kept] by place. Places from the width on are not in the lists
+        memories: [a node that reads it, as JSON, a term as a comparison with 0; birth; place; maximum length
+              of a record] by place. Places from the width on are not in the lists
         portions: [keys, stamps of last events, entries by place of the memory]: the slices of a shard. A key
-              is an array if the path has several. Without a path there is one slice, and no key
-        entries: [number of the slice of each, how much each holds (empty unless they are records), columns].
-              Of a memory that is kept by exception, they are what is kept; see `slices/slices.py`
-    waiting:  the slices that wait for their time, by the priority of their timed rule: [when all are looked
-              at (nil: never), portions, and true if a slice may remember something from before the rule
-              waited for any]. Absent if there is no such rule
-        portions: [keys, numbers of the slices' first events, when each is looked at (FOREVER: never), the
-              values of keys of which only a digest is known, by place]
+              is an array if the path has several. Without a path, there is one slice, and no key
+        entries: [number of the slice of each, length of each (empty unless they are records), columns]. In a
+              memory kept by exception, they are the exceptions; see `slices/slices.py`
+    waiting:  the waiting slices, by the priority of their timed rule: [time at which all are checked (nil:
+              never), portions, and true if a slice may have state from before the rule waited for any].
+              Absent if there is no such rule
+        portions: [keys, numbers of the slices' first events, times at which each is checked (FOREVER: never),
+              the values of keys with long texts, by place]
     figures:  since: [events before the count of firings began, time of the last of them]; fired: priorities
-              of rules, and how often these fired; held_back: priorities, and how many actions were held back;
-              ran: the number of sampled events, priorities, and at how many of the events these were
-              evaluated; rule_ns: priorities, and the time that these took; memory_ns: [a node, path, birth,
-              time that the memory took]; behind_us: how far the clock was behind the server's at the last
-              event or tick (nil: not known). Only in snapshots
+              of rules, and how often they fired; held_back: priorities, and numbers of suppressed actions;
+              ran: the number of sampled events, priorities, and at how many of the events the rules were
+              evaluated; rule_ns: priorities, and the time that the rules took; memory_ns: [a node, path,
+              birth, time that the memory took]; behind_us: how far the clock was behind the server's at the
+              last event or tick (nil: unknown). Only in snapshots
 
-`columns.py` says what columns are, and the memories of operators, which they have.
+`columns.py` describes columns. The memories of operators define which columns they have.
 """
 
 from typing import Any, Final
@@ -80,16 +80,16 @@ from engine.evaluation.times import FOREVER
 
 STATE_VERSION: Final = 13
 """Version 12 lacks `acting`, `feed` and `waiting`, and version 11 also `kept`, `described`, `versions` and
-`relations`. Both are read as they are."""
+`relations`. Both are read without migration."""
 _MIGRATED_BEFORE: Final = 11
 OLDEST_VERSION: Final = 7
-"""Release 0.1.0 wrote versions 7 to 10, always the lowest that would do. Older documents cannot be read."""
+"""Release 0.1.0 wrote versions 7 to 10, the lowest that sufficed. Older documents cannot be read."""
 
 unpack: Final = columns.unpack
 
 
 def dump(detector: Saved) -> bytes:
-    """Return the bytes from which `load` restores an equivalent detector."""
+    """Return bytes from which `load` restores an equivalent detector."""
     return b"".join(packed(capture(detector)))
 
 
@@ -153,7 +153,7 @@ def _born(birth: int, born_us: int | None) -> int:
 
 def _load_slices(detector: Saved, path: Path, width: int, memories: list[Any], portions: list[Any]) -> None:
     histories = detector.histories
-    # They are saved in this order.
+    # Keep the order in which they were saved.
     slices = histories.slices[path] = histories.slices.pop(path)
     by_place: dict[int, Remembered] = {}
     for condition, birth, place, keep in memories:

@@ -1,1 +1,1 @@
-"""Relations that are stored with a detector: sets of tuples that conditions ask about."""
+"""Relations stored with a detector: sets of tuples that conditions use."""

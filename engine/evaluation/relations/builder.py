@@ -1,4 +1,4 @@
-"""Builds a relation from pieces, apart from the detector that will have it; from a saved state, too."""
+"""Builds a relation from pieces, independently of its detector; also from a saved state."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,14 +25,14 @@ from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
 
 RELATION_BYTES: Final = 2_048
-"""The estimated memory that a relation takes besides its tuples, in bytes."""
+"""The estimated size of a relation without its tuples."""
 
 
 class RelationBuilder:
-    """Makes a new relation, or another version of one: call `add` and `remove` with pieces, then `built`.
+    """Builds a relation, or another version of one: call `add` and `remove` with pieces, then `built`.
 
-    Nothing else sees it meanwhile, so any thread may build. A piece of a thousand tuples takes about two
-    milliseconds. Where a call raises, the relation is not to be used.
+    Nothing else sees it in the meantime, so any thread may build. A piece of a thousand tuples takes about
+    two milliseconds. After an exception, the builder must not be used.
     """
 
     def __init__(self, limits: Limits, base: StoredRelation | None = None) -> None:
@@ -49,10 +49,10 @@ class RelationBuilder:
         self._given = 0
 
     def add(self, tuples: Iterable[Sequence[Scalar] | Scalar]) -> None:
-        """Add tuples; one that is there already changes nothing. A scalar stands for a tuple of one.
+        """Add tuples; ones that exist already change nothing. A scalar stands for a tuple of one.
 
-        Raises TupleRefused for one of another length than the others, or with what is no scalar, and Refusal
-        1400 where the relation takes more than a detector has room for.
+        Raises TupleRefused for a tuple of a different length, or with a value that is not a scalar, and
+        Refusal 1400 if the relation exceeds the detector's limits.
         """
         rows = self._rows
         coming = [row for row in self._taken(tuples) if row not in rows]
@@ -63,7 +63,7 @@ class RelationBuilder:
         self._check()
 
     def remove(self, tuples: Iterable[Sequence[Scalar] | Scalar]) -> None:
-        """Remove tuples; one that is not there changes nothing. Raises TupleRefused as `add` does."""
+        """Remove tuples; ones that do not exist change nothing. Raises TupleRefused like `add`."""
         rows = self._rows
         going = {row: rows.get(row) for row in self._taken(tuples) if row in rows}
         networks_before = len(self._networks)
@@ -82,16 +82,16 @@ class RelationBuilder:
             self._arity = None
 
     def restore(self, chunk: Chunk) -> None:
-        """Add the next chunk of a relation that was saved."""
+        """Add the next chunk of a saved relation."""
         self._count(chunk.rows)
         for row in chunk.rows:
             self._rows[row] = chunk.number
         self._chunks.append(chunk)
 
     def built(self, changed_ms: float, next_number: int | None = None) -> StoredRelation:
-        """Return the relation, as changed at a time. The builder is not used any more.
+        """Return the relation, with the time of its change. The builder must not be used any more.
 
-        `next_number` is that of a relation that was saved.
+        `next_number` is that of a saved relation.
         """
         return StoredRelation(
             chunks=self._chunks,
@@ -103,13 +103,13 @@ class RelationBuilder:
         )
 
     def _taken(self, tuples: Iterable[Sequence[Scalar] | Scalar]) -> dict[Row, None]:
-        """Return the rows of given tuples, each once."""
+        """Return the rows of tuples, without duplicates."""
         rows = rows_of(tuples, self._arity, self._given)
         self._given += len(rows)
         return dict.fromkeys(rows)
 
     def _count(self, coming: Sequence[Row]) -> None:
-        """Count what rows take, and the networks among them."""
+        """Add the size of rows, and the networks among them."""
         self._arity = len(coming[0])
         networks_before = len(self._networks)
         for row in coming:
@@ -117,7 +117,7 @@ class RelationBuilder:
         self._bytes += sum(map(row_bytes, coming)) + (len(self._networks) - networks_before) * NETWORK_BYTES
 
     def _append(self, coming: list[Row]) -> None:
-        """Put rows into chunks, the first ones into the last chunk if it has room."""
+        """Put rows into chunks; the first ones into the last chunk if it has room."""
         left = iter(coming)
         number, place = divmod(self._next, CHUNK)
         while some := (*islice(left, CHUNK - place),):
@@ -140,7 +140,7 @@ class RelationBuilder:
 
 
 def no_room(taken: int, limits: Limits) -> Refusal:
-    """Return the error 1400 for relations that take too much memory."""
+    """Return the Refusal 1400 for relations that take too much memory."""
     most = f"limit {limits.relations_bytes_max} (--max-relations-bytes)"
     return Refusal(Entry(1400, f"the relations of the detector take {taken} bytes; {most}"))
 
@@ -149,7 +149,7 @@ def no_room(taken: int, limits: Limits) -> Refusal:
 
 
 def relations_packed(stored: Mapping[str, StoredRelation], pack: Any) -> Iterator[bytes]:
-    """Yield the relations as an array, in pieces of a chunk, each made by the packer `pack`."""
+    """Yield the relations as an array, in pieces of a chunk. `pack` is the packer."""
     yield pack.pack_array_header(len(stored))
     for name, relation in stored.items():
         head = [name, relation.changed_ms, relation.arity or 0, relation.next_number]
@@ -160,7 +160,7 @@ def relations_packed(stored: Mapping[str, StoredRelation], pack: Any) -> Iterato
 
 
 def relations_unpacked(saved: list[Any], limits: Limits) -> dict[str, StoredRelation]:
-    """Return the relations of such an array. Bounds that were lowered since then do not matter."""
+    """Undo `relations_packed`. Bounds that were lowered since then do not apply."""
     stored: dict[str, StoredRelation] = {}
     for name, changed_ms, arity, next_number, chunks in saved:
         builder = RelationBuilder(limits)

@@ -1,4 +1,4 @@
-"""The relations of a detector, and how they are put, changed, deleted and listed."""
+"""The relations of a detector: storing, changing, deleting and listing them."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
@@ -11,30 +11,30 @@ from engine.language.diagnostics import Entry, Refusal, quoted
 from engine.language.limits import Limits
 
 RELATIONS_MAX: Final = 10_000
-"""The most relations of a detector."""
+"""The maximum number of relations of a detector."""
 
 Tuples = Iterable[Sequence[Scalar] | Scalar]
 
 
 class _Readers(Protocol):
     def relation_changed(self, name: str) -> None:
-        """Read a relation anew."""
+        """Apply the change of a relation."""
 
 
 class RelationBook:
-    """The relations of one detector. A change is seen by all events after it, and by none before it."""
+    """The relations of one detector. All events after a change see it, and none before."""
 
     limits: Limits
     rule_set: _Readers
-    """Those that read relations, and are told of each change."""
+    """Notified of each change."""
     stored: dict[str, StoredRelation]
     """The relations by name."""
 
     def put_relation(self, name: str, tuples: Tuples, time_ms: float) -> StoredRelation:
-        """Store a relation, in place of one of that name; `time_ms` is the time of the change.
+        """Store a relation, replacing one with the same name. `time_ms` is the time of the change.
 
         All tuples have one length; a scalar stands for a tuple of one. Raises TupleRefused, Refusal 1001 for
-        the name, and 1400 if there is no room. Nothing is changed then.
+        an invalid name, and 1400 if there is no room. Then nothing is changed.
         """
         builder = RelationBuilder(self.limits)
         builder.add(tuples)
@@ -45,10 +45,10 @@ class RelationBook:
     def change_relation(
         self, name: str, add: Tuples = (), remove: Tuples = (), *, time_ms: float
     ) -> StoredRelation:
-        """Remove tuples from a relation, then add others: all of it or nothing.
+        """Remove tuples from a relation, then add others, as one change.
 
-        A relation that stays as it is keeps its time of the last change. Raises Refusal 1203 if there is no
-        such relation, and what `put_relation` raises.
+        A relation that stays the same keeps the time of its last change. Raises Refusal 1203 if there is no
+        such relation, and the errors of `put_relation`.
         """
         before = self.relation(name)
         builder = RelationBuilder(self.limits, before)
@@ -61,21 +61,21 @@ class RelationBook:
         return relation
 
     def install_relation(self, name: str, relation: StoredRelation) -> None:
-        """Store what a RelationBuilder made, in one short step. Raises what `put_relation` raises."""
+        """Store a built relation, in one short step. Raises the errors of `put_relation`."""
         check_name(name)
         before = self.stored.get(name)
         if before is None and len(self.stored) >= RELATIONS_MAX:
             raise Refusal(Entry(1400, f"the detector has {RELATIONS_MAX} relations, which is the limit"))
         less = 0 if before is None else before.bytes
         taken = self.relations_bytes - less + relation.bytes
-        # If the bound was lowered, a detector may exceed it, and its relations can still become smaller.
+        # After the bound was lowered, a detector may exceed it, but its relations can still become smaller.
         if relation.bytes > less and taken > self.limits.relations_bytes_max:
             raise no_room(taken, self.limits)
         self.stored[name] = relation
         self.rule_set.relation_changed(name)
 
     def delete_relation(self, name: str) -> None:
-        """Delete a relation. Raises Refusal 1203 if there is none of that name."""
+        """Delete a relation. Raises Refusal 1203 if it does not exist."""
         self.relation(name)
         del self.stored[name]
         self.rule_set.relation_changed(name)
@@ -88,7 +88,7 @@ class RelationBook:
             raise Refusal(Entry(1203, f"there is no relation {quoted(name)} in this detector")) from None
 
     def relations(self) -> list[RelationSummary]:
-        """Return the name and the size of each relation, in the order of names."""
+        """Return the name and the size of each relation, sorted by name."""
         return [
             RelationSummary(name, len(one), one.arity, one.changed_ms, one.bytes)
             for name, one in sorted(self.stored.items())
@@ -97,12 +97,12 @@ class RelationBook:
     def relation_page(self, name: str, after: int = 0, limit: int = 100) -> RelationPage:
         """Return up to `limit` tuples in the order in which they were added, and where the next page begins.
 
-        `after` is the `next` of the page before. A change meanwhile skips no tuple that stays, and repeats
-        none, unless the relation was put anew. Raises Refusal 1203.
+        `after` is the `next` of the previous page. A change in the meantime does not skip tuples that stay,
+        nor repeat any, unless the relation was replaced. Raises Refusal 1203.
         """
         return self.relation(name).page(after, limit)
 
     @property
     def relations_bytes(self) -> int:
-        """The estimated memory that all relations take."""
+        """The estimated size of all relations."""
         return sum(relation.bytes for relation in self.stored.values())

@@ -1,7 +1,7 @@
-"""A relation as it is stored with a detector: rows, the networks among them, and dicts that never pause.
+"""A relation as stored with a detector: rows, the networks among them, and dicts that never pause.
 
-It never changes: a change makes another one, which shares most of it. So a snapshot, a fork or an explanation
-just keeps it, however large it is, and nothing pauses for them.
+It is immutable: a change creates another relation, which shares most parts. So a snapshot, a fork or an
+explanation keeps a reference without a pause, however large the relation is.
 """
 
 from bisect import bisect_left
@@ -27,11 +27,11 @@ _TEXTS: Final = frozenset({str})
 _SCALARS: Final = frozenset({str, int, float, bool})
 
 _ROW_BYTES: Final = 64
-"""What a row takes in the set, besides itself."""
+"""The size of a row's place in the set."""
 
 
 class TupleRefused(Refusal):
-    """Error 1001 for a tuple. `index` is its place among those that were given together, from 0."""
+    """Error 1001 for a tuple. `index` is its place, from 0, among the tuples that were passed together."""
 
     def __init__(self, index: int, reason: str) -> None:
         super().__init__(Entry(1001, f"tuples[{index}]: {reason}"))
@@ -43,9 +43,9 @@ class TupleRefused(Refusal):
 
 
 def rows_of(tuples: Iterable[Sequence[Scalar] | Scalar], arity: int | None, first: int = 0) -> list[Row]:
-    """Return the rows of tuples, which all have one length: `arity`, if that is known.
+    """Return the rows of tuples, which must all have one length: `arity`, if known.
 
-    A scalar stands for a tuple of one. Raises TupleRefused, which counts the tuples from `first` on.
+    A scalar stands for a tuple of one. Raises TupleRefused, whose index counts from `first`.
     """
     lists = [[one] if isinstance(one, str) or not isinstance(one, Sequence) else one for one in tuples]
     lengths = set(map(len, lists))
@@ -69,27 +69,27 @@ def rows_of(tuples: Iterable[Sequence[Scalar] | Scalar], arity: int | None, firs
 
 
 def tuple_of(row: Row) -> list[Scalar]:
-    """Return the scalars of a row. A whole number is an integer, however it was given."""
+    """Return the scalars of a row. Whole numbers become integers."""
     return [scalar_of(part) for part in row]
 
 
 def row_bytes(row: Row) -> int:
-    """Estimate the memory that a row takes in a relation, in bytes. It depends on nothing but the row."""
+    """Return the estimated size of a row in a relation, which depends only on the row."""
     return _ROW_BYTES + key_bytes(row)
 
 
 # -- dicts in parts -----------------------------------------------------------------------------------------
 
 _SMALL_MAX: Final = 4_096
-"""Up to this many entries, there is one part."""
+"""Up to this many entries, there is only one part."""
 
 _PARTS: Final = 256
 _SHIFT: Final = 32
-"""Which part a key is in follows from other bits of its hash than its place there."""
+"""The part of a key is chosen by other bits of its hash than its place inside."""
 
 
 class PartedDict:
-    """Values by key. The order is that of the hashes, which differs between processes."""
+    """A dict in parts. Its order is that of hashes, which differs between processes."""
 
     __slots__ = ("_own", "count", "parts")
 
@@ -97,16 +97,16 @@ class PartedDict:
         self.count = 0
         self.parts: list[dict[Any, Any]] = [{}]
         self._own = bytearray(b"\1")
-        """For each part, whether nothing else has it."""
+        """For each part, whether no copy shares it."""
 
     def copy(self) -> "PartedDict":
-        """Return a copy to write to. This one is not written to any more."""
+        """Return a copy for writing. This dict must not be written to any more."""
         copied = PartedDict()
         copied.count, copied.parts, copied._own = self.count, self.parts[:], bytearray(len(self.parts))
         return copied
 
     def get(self, key: Hashable, default: Any = None) -> Any:
-        """Return the value of a key, or else the default."""
+        """Return the value of a key, or the default."""
         parts = self.parts
         return parts[hash((key,)) >> _SHIFT & len(parts) - 1].get(key, default)
 
@@ -130,7 +130,7 @@ class PartedDict:
         self.count -= 1
 
     def _part(self, key: Hashable) -> dict[Any, Any]:
-        """Return the part of a key, to write to."""
+        """Return the part of a key, for writing."""
         number = hash((key,)) >> _SHIFT & len(self.parts) - 1
         if not self._own[number]:
             self.parts[number] = self.parts[number].copy()
@@ -148,7 +148,7 @@ class PartedDict:
 # -- networks among the tuples ------------------------------------------------------------------------------
 
 NETWORK_BYTES: Final = 128
-"""The estimated memory that a network takes, in bytes."""
+"""The estimated size of a network."""
 
 _DIGITS: Final = frozenset("0123456789abcdefABCDEF:")
 
@@ -156,7 +156,7 @@ _DIGITS: Final = frozenset("0123456789abcdefABCDEF:")
 class StoredNetworks:
     """Networks, each with the number of tuples that name it.
 
-    An address costs one look-up for each different length that a prefix ever had.
+    An address costs one look-up for each distinct length that prefixes ever had.
     """
 
     __slots__ = ("_counts", "_shifts")
@@ -166,7 +166,7 @@ class StoredNetworks:
         self._shifts: set[int] = set()
 
     def copy(self) -> "StoredNetworks":
-        """Return a copy to write to. This one is not written to any more."""
+        """Return a copy for writing. This object must not be written to any more."""
         copied = StoredNetworks()
         copied._counts, copied._shifts = self._counts.copy(), self._shifts.copy()
         return copied
@@ -183,7 +183,7 @@ class StoredNetworks:
             self._shifts.add(network.shift)
 
     def remove(self, row: Row) -> None:
-        """Remove a tuple that was added."""
+        """Undo `add`."""
         network = _network(row)
         if network is not None:
             key = network_key(network.key)
@@ -194,7 +194,7 @@ class StoredNetworks:
                 del self._counts[key]
 
     def have(self, address: int) -> bool:
-        """Return whether an address lies in one of them."""
+        """Return whether an address is in one of them."""
         counts = self._counts
         return any(network_key(address >> shift) in counts for shift in self._shifts)
 
@@ -203,14 +203,14 @@ def _network(row: Row) -> Network | None:
     if len(row) != 1:
         return None
     (text,) = row
-    # Most texts are no networks. What they begin with tells faster.
+    # Most texts are not networks. The first character tells quickly.
     return network_of(text) if type(text) is str and text[:1] in _DIGITS else None
 
 
 # -- relations ----------------------------------------------------------------------------------------------
 
 CHUNK: Final = 256
-"""The most tuples of a chunk."""
+"""The maximum number of tuples in a chunk."""
 
 ALL_PLACES: Final = bytes(range(CHUNK))
 
@@ -218,12 +218,12 @@ _NUMBER: Final = itemgetter(0)
 
 
 class Chunk(NamedTuple):
-    """Tuples that were added one after another. The number of a tuple is `number * CHUNK` and its place."""
+    """Tuples that were added one after another. A tuple's number is `number * CHUNK` plus its place."""
 
     number: int
     rows: tuple[Row, ...]
     places: bytes
-    """The place of each, ascending. Those of removed tuples are free."""
+    """The place of each tuple, ascending. Places of removed tuples stay free."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,16 +231,16 @@ class StoredRelation:
     """Tuples of one length, numbered in the order in which they were added."""
 
     chunks: list[Chunk] = field(repr=False)
-    """In order of their numbers. None is empty."""
+    """In order of their numbers. None of them is empty."""
     rows: PartedDict = field(repr=False)
-    """The number of the chunk that has a tuple, by tuple."""
+    """The number of the chunk of each tuple."""
     networks: StoredNetworks = field(repr=False)
     bytes: int
-    """The estimated memory that it takes."""
+    """The estimated size."""
     next_number: int
-    """More than the number of any tuple that it has, or had."""
+    """Greater than the number of any tuple that it has or had."""
     changed_ms: float
-    """When it was changed last, in milliseconds since 1970."""
+    """The time of the last change, in milliseconds since 1970."""
 
     def __len__(self) -> int:
         return self.rows.count
@@ -256,7 +256,7 @@ class StoredRelation:
             yield from chunk.rows
 
     def page(self, after: int, limit: int) -> "RelationPage":
-        """Return up to `limit` tuples with numbers from `after` on."""
+        """Return up to `limit` tuples whose numbers are at least `after`."""
         found: list[list[Scalar]] = []
         place = bisect_left(self.chunks, after // CHUNK, key=_NUMBER)
         for chunk in self.chunks[place : place + limit + 1]:
@@ -271,18 +271,18 @@ class StoredRelation:
 
 
 class RelationPage(NamedTuple):
-    """Some tuples of a relation, and where the next page begins: None after the last one."""
+    """Some tuples of a relation, and where the next page begins; None after the last tuple."""
 
     tuples: list[list[Scalar]]
     next: int | None
 
 
 class RelationSummary(NamedTuple):
-    """What a list of relations says about each."""
+    """The description of a relation in a list."""
 
     name: str
     tuples: int
-    """How many there are."""
+    """The number of tuples."""
     arity: int | None
     changed_ms: float
     bytes: int
@@ -295,7 +295,7 @@ def without(chunk: Chunk, gone: set[Row]) -> Chunk:
 
 
 def chunks_by_number(rows: Iterable[tuple[Row, Any]]) -> dict[int, set[Row]]:
-    """Return sets of rows by the number of the chunk that comes with each."""
+    """Group rows by the number of the chunk that comes with each."""
     found: dict[int, set[Row]] = {}
     for row, number in rows:
         found.setdefault(number, set()).add(row)

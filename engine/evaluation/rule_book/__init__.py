@@ -1,1 +1,1 @@
-"""The rules of a detector, with their drafts, how often each fired, and the work to prepare them."""
+"""The rules of a detector, their drafts, and the numbers of their firings."""

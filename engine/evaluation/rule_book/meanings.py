@@ -1,4 +1,4 @@
-"""Finds rules whose conditions mean the same, whatever the order and the number of their members."""
+"""Finds rules whose conditions mean the same, regardless of the order and repetition of their members."""
 
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Any, Final
@@ -20,13 +20,13 @@ from engine.language.nodes import Node, typed
 from engine.language.terms import conditions_in
 
 _DEFAULTS: Final = {"boundary": "weak", "min_secs": 0, "earlier": False}
-"""What an absent member of the JSON means."""
+"""The meaning of absent members in the JSON."""
 
 
 def meaning_of(value: Any) -> Hashable:
-    """Return what is equal for conditions that are, up to the order and repetition of members and in lists.
+    """Return a value that is equal for equivalent conditions, which differ in order and repetition at most.
 
-    The same for the members of a condition.
+    It also accepts the members of a condition.
     """
     match value:
         case All() | AnyOf():
@@ -68,21 +68,21 @@ def _flattened(node: All | AnyOf) -> Iterable[Condition]:
 
 
 class Meanings:
-    """The rules by the meaning of their conditions. Shadow rules are left out: they are trials of others.
+    """The rules by the meaning of their conditions, without shadow rules, which are trials of others.
 
-    It keeps a number for each rule, and compares the conditions of those that have the same one.
+    It stores a hash for each rule, and compares the conditions of rules with equal hashes.
     """
 
     def __init__(self, live: Mapping[str, LiveRule]) -> None:
-        """`live` are the rules by id, also as they will be."""
+        """`live` has the rules by id; others change it."""
         self._live = live
         self._ids: dict[int, str | dict[str, None]] = {}
-        """The id of a rule, or those of several."""
+        """By hash, the id of a rule, or those of several."""
         for each in live.values():
             self.add(each.rule)
 
     def add(self, rule: Rule) -> None:
-        """Take a rule."""
+        """Add a rule."""
         if rule.shadow:
             return
         number = hash(meaning_of(rule.condition))
@@ -93,7 +93,7 @@ class Meanings:
             self._ids[number] = {known: None, rule.id: None}
 
     def remove(self, rule: Rule) -> None:
-        """Forget a rule that was added."""
+        """Undo `add`."""
         if rule.shadow:
             return
         number = hash(meaning_of(rule.condition))
@@ -106,7 +106,7 @@ class Meanings:
     def equal_to(self, rule: Rule, besides: Collection[str] = ()) -> Rule | None:
         """Return another rule with the same meaning; None for a shadow rule, or if there is none.
 
-        Rules with the ids `besides` are passed over.
+        Rules with the ids `besides` are ignored.
         """
         if rule.shadow:
             return None

@@ -9,13 +9,13 @@ from engine.evaluation.firings.at_most_once import AtMostOnce
 from engine.evaluation.kernel.rule_set import RuleSet
 from engine.evaluation.relations.relation_book import RelationBook
 from engine.evaluation.requirements import Births, Requirements, requirements_of
+from engine.evaluation.rule_book.budgets import Budgets
 from engine.evaluation.rule_book.changes.keeping import keeping
 from engine.evaluation.rule_book.changes.many_rules import RulesChange, WantedRule, rules_change
 from engine.evaluation.rule_book.changes.versions import Change, Versions
 from engine.evaluation.rule_book.meanings import Meanings
-from engine.evaluation.rule_book.rooms import Rooms
 from engine.evaluation.rule_book.shadows import Comparison, Shadows
-from engine.evaluation.rule_book.verdicts import Verdicts
+from engine.evaluation.rule_book.verdicts import VerdictChecksum
 from engine.evaluation.rules import (
     Labels,
     LiveRule,
@@ -31,7 +31,7 @@ from engine.language.limits import Limits
 
 
 class RuleBook(RelationBook):
-    """The rules of a detector, with all that depends on them. `new_id` gives a new id at each call."""
+    """The rules of a detector, and everything that depends on them. `new_id` returns new ids."""
 
     def __init__(self, limits: Limits, new_id: Callable[[], str] | None) -> None:
         self.limits = limits
@@ -44,19 +44,19 @@ class RuleBook(RelationBook):
         """The rules by id, in order of priority."""
         self.shadows = Shadows(self.live)
         self.at_most_once = AtMostOnce(self.histories, self.shadows.comparisons)
-        """What rules with `every_secs` remember of their actions."""
+        """What rules with `every_secs` store about their actions."""
         self.versions = Versions(limits.rules_bytes_max)
         self.change = Change()
-        """When changes are made, and by whom: what they are noted with."""
-        self.verdicts = Verdicts()
-        """The checksum of the events of `submit` and `submit_clean`."""
+        """The time and the author with which changes are recorded."""
+        self.verdicts = VerdictChecksum()
+        """The firings of rules, and their checksum for the events of `submit` and `submit_clean`."""
         self.stored = {}
         self.rule_set: RuleSet = RuleSet(limits, self.histories, self.stored)
         self.timing = self.rule_set.timing
-        self.rooms = Rooms(limits, self.live)
+        self.budgets = Budgets(limits, self.live)
         self.new_id = new_id or (lambda: secrets.token_hex(16))
         self._meanings: Meanings | None = None
-        """None until it is asked for."""
+        """None until needed."""
 
     def add_rule(
         self,
@@ -73,12 +73,12 @@ class RuleBook(RelationBook):
         every_secs: float | None = None,
         every_by: Sequence[str] | None = None,
     ) -> str:
-        """Add a rule and give its id. Its history begins with the next event.
+        """Add a rule and return its id. Its history begins with the next event.
 
-        A shadow rule never yields an action. With `draft_of`, it is compared with the rule of that id from
-        now on. Labels are repeated in its actions. It acts at most once in `every_secs`, unless that is 0,
-        for the same values of `every_by`, its keys if not given. Raises ConditionError, Refusal 1001 for the
-        other members, 1201 if there is no rule `draft_of`, and 1400 if the detector is full.
+        A shadow rule causes no actions. With `draft_of`, it is compared with the rule of that id from now on.
+        Labels are repeated in the rule's actions. Unless `every_secs` is 0, the rule acts at most once in
+        that time for the same values of `every_by`, by default its keys. Raises ConditionError, Refusal 1001
+        for other members, 1201 if there is no rule `draft_of`, and 1400 if the detector is full.
         """
         every_secs, every_by = read_members(name, description, labels or {}, every_secs, every_by)
         if draft_of is not None:
@@ -103,7 +103,7 @@ class RuleBook(RelationBook):
             every_secs=every_secs,
             every_by=every_by,
         )
-        self._put_if_room(rule, self._now)
+        self._put_within_budgets(rule, self._now)
         return rule.id
 
     def change_rule(
@@ -122,13 +122,13 @@ class RuleBook(RelationBook):
         every_by: Sequence[str] | None = None,
         history: Literal["keep"] | None = None,
     ) -> Rule:
-        """Change the given parts of a rule, those that are not None, and give the rule.
+        """Change the members of a rule that are not None, and return the rule.
 
-        A different condition starts a new history, and so does enabling the rule. With `history` "keep", only
-        what a different condition does not have in common with the old one begins anew. With `shadow` false,
-        a draft ceases to be one. Labels replace all others. With `every_secs` 0, the rule acts whenever its
-        condition is true, and has no `every_by`. Raises as `add_rule` does, and Refusal 1201 for
-        an unknown rule.
+        A different condition starts a new history, and so does enabling the rule. With `history` "keep", the
+        parts that a different condition has in common with the old one keep their histories. With `shadow`
+        false, a draft ceases to be one. Labels replace all others. With `every_secs` 0, the rule acts
+        whenever its condition is true, and has no `every_by`. Raises the errors of `add_rule`, and Refusal
+        1201 for an unknown rule.
         """
         live = self._named(rule_id)
         before = live.rule
@@ -154,13 +154,13 @@ class RuleBook(RelationBook):
             every_secs=every_secs,
             every_by=every_by,
         )
-        self._put_if_room(after, self.births_of(after, history), [live])
+        self._put_within_budgets(after, self.births_of(after, history), [live])
         return after
 
     def rules_change(
         self, wanted: Sequence[WantedRule], *, prune: bool = False, between: Callable[[], None] = lambda: None
     ) -> RulesChange:
-        """Return what would make the named rules what is wanted; see `many_rules`. Nothing is changed."""
+        """Return the change that makes the named rules as wanted; see `many_rules`. Nothing is changed."""
         return rules_change(self, wanted, prune=prune, between=between)
 
     def change_rules(
@@ -169,7 +169,7 @@ class RuleBook(RelationBook):
         removed: Iterable[str],
         between: Callable[[], None] = lambda: None,
     ) -> None:
-        """Add, replace and remove rules as one change, which was validated before; see `change_rule`."""
+        """Add, replace and remove rules as one change, validated before; see `change_rule`."""
         for rule_id in removed:
             self._remove(rule_id)
             between()
@@ -179,14 +179,14 @@ class RuleBook(RelationBook):
         self.settle_rules()
 
     def put_rule(self, rule: Rule, history: Literal["keep"] | None = None) -> None:
-        """Add or replace a rule that was validated before, as `add_rule` and `change_rule` do."""
+        """Add or replace a rule that was validated before, like `add_rule` and `change_rule`."""
         self._put(rule, self.births_of(rule, history))
         self.settle_rules()
 
-    def _put_if_room(self, rule: Rule, births: Births, going: Sequence[LiveRule] = ()) -> None:
-        """Add or replace a rule. Raises Refusal 1400 if there is no room for it."""
+    def _put_within_budgets(self, rule: Rule, births: Births, going: Sequence[LiveRule] = ()) -> None:
+        """Add or replace a rule. Raises Refusal 1400 if a limit would be exceeded."""
         parts = requirements_of(rule.condition, births)
-        for entry in self.rooms.lacking([(rule, parts)], going):
+        for entry in self.budgets.exceeded([(rule, parts)], going):
             raise Refusal(entry)
         self._put(rule, births, parts)
         self.settle_rules()
@@ -198,7 +198,7 @@ class RuleBook(RelationBook):
         self.install(rule, births, parts)
 
     def births_of(self, rule: Rule, history: Literal["keep"] | None) -> Births:
-        """Return when the histories of a rule began, if it takes the place of the one with its id now."""
+        """Return the births of a rule's histories if it replaces the one with its id now."""
         live = self.live.get(rule.id)
         if live is None or not (live.rule.enabled and rule.enabled):
             return self._now
@@ -217,10 +217,10 @@ class RuleBook(RelationBook):
         live = self._named(rule_id)
         draft = self.shadows.draft_of(rule_id)
         if draft is not None:
-            # It goes on as a shadow rule that is compared with nothing.
+            # It stays as a shadow rule without a comparison.
             self.install(replace(draft.rule, draft_of=None), draft.births)
         del self.live[rule_id]
-        self.rooms.remove(live)
+        self.budgets.remove(live)
         if self._meanings is not None:
             self._meanings.remove(live.rule)
         self.versions.forget(live.rule.priority)
@@ -255,20 +255,20 @@ class RuleBook(RelationBook):
         return [live.rule for live in self.live.values()]
 
     def equal_rule(self, rule: Rule, besides: Collection[str] = ()) -> Rule | None:
-        """Return another rule whose condition means the same, without those `besides`; see `Meanings`."""
+        """Return another rule whose condition means the same, except for those `besides`; see `Meanings`."""
         if self._meanings is None:
             self._meanings = Meanings(self.live)
         return self._meanings.equal_to(rule, besides)
 
     def comparison(self, rule_id: str) -> Comparison:
-        """Return how the firings of a rule and its draft differ. Raises Refusal 1201 if there is no draft."""
+        """Return the comparison of a rule with its draft. Raises Refusal 1201 if there is no draft."""
         self._named(rule_id)
         return self.shadows.comparison(rule_id)
 
     def promote(self, rule_id: str) -> Rule:
-        """Exchange the conditions of a rule and its draft, and give the rule. Each keeps its history.
+        """Exchange the conditions of a rule and its draft, and return the rule. Each keeps its history.
 
-        The old condition is the draft from now on. Raises Refusal 1201 as `comparison` does.
+        The draft has the old condition from now on. Raises Refusal 1201 like `comparison`.
         """
         comparison = self.comparison(rule_id)
         live, draft = self.live[rule_id], self.live[comparison.draft_id]
@@ -276,9 +276,9 @@ class RuleBook(RelationBook):
         other = replace(draft.rule, condition=live.rule.condition, source=live.rule.source)
         promoted, demoted = replace(draft, rule=rule), replace(live, rule=other)
         for old, new in ((live, promoted), (draft, demoted)):
-            self.rooms.put(old, new, requirements_of(new.rule.condition, new.births))
+            self.budgets.put(old, new, requirements_of(new.rule.condition, new.births))
         if self._meanings is not None:
-            # The draft is a shadow rule before and after.
+            # The draft is a shadow rule, before and after.
             self._meanings.remove(live.rule)
             self._meanings.add(rule)
         for before, after in ((live.rule, rule), (draft.rule, other)):
@@ -295,19 +295,19 @@ class RuleBook(RelationBook):
 
     @property
     def _now(self) -> Births:
-        """The births of what begins with the next event."""
+        """The births of histories that begin with the next event."""
         born = UNSET if self.clock_us is None else stamp_of(self.clock_us, self.events_seen)
         return Births(self.events_seen, born)
 
     def install(self, rule: Rule, births: Births, parts: Requirements | None = None) -> None:
-        """Add or replace a rule whose histories have these births, and what it requires then.
+        """Add or replace a rule with the births of its histories, and its requirements.
 
-        Memories since then are kept.
+        Memories since these births are kept.
         """
         before = self.live.get(rule.id)
         self.live[rule.id] = after = LiveRule(rule, births)
         parts = parts or requirements_of(rule.condition, births)
-        self.rooms.put(before, after, parts)
+        self.budgets.put(before, after, parts)
         if self._meanings is not None:
             if before is not None:
                 self._meanings.remove(before.rule)
@@ -319,7 +319,7 @@ class RuleBook(RelationBook):
         self.timing.put(after, self.clock_us, is_older=is_older)
 
     def _enable(self, before: LiveRule | None, after: LiveRule, parts: Requirements) -> None:
-        """Have an enabled rule evaluated from now on, in place of what it was before."""
+        """Start to evaluate a rule if it is enabled, in place of its previous form."""
         rule, births = after.rule, after.births
         if before is not None and before.rule.enabled:
             if rule.enabled and before.births == births and before.rule.condition == rule.condition:
@@ -333,9 +333,9 @@ class RuleBook(RelationBook):
             self.rule_set.add(rule, births, parts)
 
     def settle_rules(self, *, indexed: bool | None = None) -> None:
-        """Choose how the rules are evaluated, and compile what they search for, after they have changed.
+        """Choose how the rules are evaluated, and compile their patterns and literals, after a change.
 
-        Rules that were just loaded are `indexed` if they were saved so.
+        Rules that were just loaded are `indexed` as they were when saved.
         """
         self.at_most_once.settle()
         self.rule_set.choose(indexed=indexed)

@@ -4,11 +4,11 @@ from collections.abc import Collection
 from typing import Final, Literal
 
 from engine.evaluation.kernel.costs import key_bytes_max
-from engine.evaluation.requirements import is_temporal
+from engine.evaluation.requirements import looks_back
 from engine.evaluation.rule_book.changes.keeping import begins_anew
 from engine.evaluation.rules import Rule
-from engine.language.condition import Condition, walk
-from engine.language.diagnostics import Entry, quoted
+from engine.language.condition import Condition
+from engine.language.diagnostics import Entry, cut, quoted
 from engine.language.hints.hints import HINTS_MAX, hints
 from engine.language.hints.warnings import condition_warnings
 
@@ -17,16 +17,16 @@ BEGINS_ANEW: Final = 2005
 NOT_MEANT: Final = 2006
 
 _SHOWN_MAX: Final = 200
-"""The most characters of a part that are shown."""
+"""The maximum length of a part in a message."""
 
 
 def doubts(condition: Condition, relations: Collection[str] = ()) -> list[str]:
-    """Return what a condition says that is probably not meant, with what a key costs; see `hints`."""
+    """Return hints about parts of a condition that are probably not meant, with key sizes; see `hints`."""
     return hints(condition, key_bytes_max, relations)
 
 
 def condition_messages(condition: Condition, stored: Collection[str] = ()) -> list[Entry]:
-    """Return the messages 2003 and 2006 about a condition; `stored` names the relations of the detector."""
+    """Return the messages 2003 and 2006 about a condition. `stored` has the names of stored relations."""
     unknown = condition_warnings(condition, relations=stored)
     return [
         *(Entry(UNKNOWN_RELATION, warning.text) for warning in unknown[:HINTS_MAX]),
@@ -43,11 +43,6 @@ def equality_messages(equal: Rule | None) -> list[Entry]:
     return [Entry(NOT_MEANT, f"{said}: {both}; change or enable that rule instead, or remove one of the two")]
 
 
-def cut(text: str) -> str:
-    """Return a text that is short enough for a message."""
-    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
-
-
 def change_messages(
     rule: Rule,
     before: Rule,
@@ -57,10 +52,10 @@ def change_messages(
     stored: Collection[str] = (),
     equal: Rule | None = None,
 ) -> list[Entry]:
-    """Return the messages about a changed rule, those about its condition if the change gave one."""
+    """Return the messages about a changed rule; those about its condition only if the change has one."""
     said = condition_messages(rule.condition, stored) if condition_given else []
     said += equality_messages(equal)
-    if not rule.enabled or not any(is_temporal(node) for node, _ in walk(rule.condition)):
+    if not rule.enabled or not looks_back(rule.condition):
         return said
     if rule.condition != before.condition and before.enabled:
         if history is None:
@@ -69,7 +64,7 @@ def change_messages(
             )
         elif parts := begins_anew(before.condition, rule.condition):
             more = f", and {len(parts) - HINTS_MAX} more" if len(parts) > HINTS_MAX else ""
-            named = ", ".join([f"`{cut(part)}`" for part in parts[:HINTS_MAX]])
+            named = ", ".join([f"`{cut(part, _SHOWN_MAX)}`" for part in parts[:HINTS_MAX]])
             said.append(Entry(BEGINS_ANEW, f"the history of the rule is kept, except that of {named}{more}"))
     elif not before.enabled:
         said.append(Entry(BEGINS_ANEW, "the rule was disabled, so its history begins anew"))

@@ -1,4 +1,4 @@
-"""Shadow rules: kept out of the actions, and drafts among them compared with their rules."""
+"""Shadow rules, which cause no actions, and the comparisons of drafts with their rules."""
 
 import logging
 from collections import deque
@@ -18,27 +18,27 @@ from engine.language.diagnostics import Entry, Refusal
 _log = logging.getLogger(__name__)
 
 EXAMPLES_MAX: Final = 10
-"""The most examples of one kind; later ones replace earlier ones."""
+"""The maximum number of examples of a kind; later ones replace earlier ones."""
 
 EXAMPLES_EACH: Final = 100
-"""How many events of each kind become examples before only one in this many does. Copying an event takes
-longer than evaluating a few rules for it."""
+"""This many events of a kind become examples, and then one of every so many. Copying an event takes longer
+than evaluating a few rules for it."""
 
 EXPLAINED_MAX: Final = 5
-"""The most explained examples of one kind."""
+"""The maximum number of explained examples of a kind."""
 
 DRAFTS_MAX: Final = 100
-"""The most drafts of a detector: each may hold 30 examples of about a thousand characters, and 10 explained
-ones."""
+"""The maximum number of drafts of a detector. Each may hold 30 examples of about a thousand characters, and
+10 explained ones."""
 
 BOTH, ONLY_RULE, ONLY_DRAFT = KINDS = ("both", "only_rule", "only_draft")
 """Which of a rule and its draft fired."""
 
 SHADOW: Final = "shadow"
-"""Names the firings of shadow rules in the tally, beside the kinds."""
+"""The name of the firings of shadow rules in the tally, besides the kinds."""
 
 _TOGETHER_MAX: Final = 32
-"""The most rules that fired together for which the result is kept: more seldom fire together again."""
+"""The maximum number of rules in a cached combination. More rules rarely fire together again."""
 _SORTED_OUT_MAX: Final = 1_000
 _NOTHING: Final[Mapping[str, Any]] = {}
 _PRIORITY: Final = attrgetter("priority")
@@ -48,9 +48,9 @@ class Example(NamedTuple):
     """An event at which a rule or its draft fired."""
 
     number: int
-    """Counts the events of the detector, from 1."""
+    """The number of the event in the detector, from 1."""
     timestamp_ms: float
-    """The event's own timestamp. A late event was evaluated at the clock's time instead."""
+    """The event's own timestamp. A late event was evaluated at the time of the clock instead."""
     key: Mapping[str, Any]
     """The values of the keys in both conditions."""
     fields: Any
@@ -68,30 +68,30 @@ class Explained(NamedTuple):
 
 
 class Watcher(Protocol):
-    """Receives the events at which only one of a rule and its draft fired."""
+    """Receives events at which only one of a rule and its draft fired."""
 
     def differed(self, kind: str, example: Example, event: Event) -> None:
-        """Take an event that was evaluated just now."""
+        """Take an event that was just evaluated."""
 
 
 class Comparison:
-    """How often a rule and its draft fired together, and each alone, since both had their histories."""
+    """How often a rule and its draft fired together, and each alone, since both had histories."""
 
     def __init__(self, live: LiveRule, draft: LiveRule, events_seen: int, clock_us: int | None) -> None:
         self.rule_id, self.draft_id = live.rule.id, draft.rule.id
         self.since_event, self.since_us = events_seen, clock_us
         self.young_until_us: int | None = None
-        """Until when the two may differ because the younger one has seen less; FOREVER if that looks back
-        without a window, None if both have seen what they look back at."""
+        """Until when the two may differ because the younger one has seen less: FOREVER if it looks back
+        without a window, None if both have seen everything they look back at."""
         if live.birth != draft.birth and clock_us is not None:
             younger = max(live, draft, key=lambda one: one.birth)
             back_us = lookback_us(younger.rule.condition)
             self.young_until_us = FOREVER if back_us is None else clock_us + back_us if back_us else None
         self.counts = dict.fromkeys(KINDS, 0)
         self.examples = {kind: deque[Example](maxlen=EXAMPLES_MAX) for kind in KINDS}
-        """The latest of each kind."""
+        """The latest examples of each kind."""
         self.explained = {kind: deque[Explained](maxlen=EXPLAINED_MAX) for kind in KINDS if kind != BOTH}
-        """The latest of each kind that the sampler has explained."""
+        """The latest explained examples of each kind."""
         self.watcher: Watcher | None = None
         """Receives every event at which only one of the two fired."""
         self.sampler: Watcher | None = None
@@ -107,7 +107,7 @@ class Comparison:
         self._keys = [(name, split_name(name)) for name in keys]
 
     def kind_of(self, fired: Container[str]) -> str:
-        """Return which of the two is among rules that fired, given by id; one of them is."""
+        """Return which of the two, at least one, is among firing rules given by id."""
         return ONLY_DRAFT if self.rule_id not in fired else BOTH if self.draft_id in fired else ONLY_RULE
 
     def note(self, kind: str, number: int, event: Event) -> None:
@@ -121,8 +121,8 @@ class Comparison:
         for watcher in watchers:
             try:
                 watcher.differed(kind, example, event)
-            except Exception:  # noqa: BLE001 -- as for observers
-                _log.exception("a difference could not be shown to those who look at the comparison")
+            except Exception:  # noqa: BLE001 -- as in observers
+                _log.exception("a watcher of a comparison failed at a difference")
 
     def _choose_watchers(self, kind: str, number: int) -> list[Watcher]:
         """Choose the watchers that receive an event at which only one of the two fired."""
@@ -140,18 +140,18 @@ class Comparison:
         return Example(number, timestamp_ms, shown(key).value, cut.value, cut.is_cut)
 
     def dump(self) -> list[Any]:
-        """Return what `restore` takes; examples are not kept."""
+        """Return the arguments of `restore`, without examples."""
         return [self.since_event, self.since_us, self.young_until_us, *self.counts.values()]
 
     def restore(
         self, since_event: int, since_us: int | None, young_until_us: int | None, *counts: int
     ) -> None:
-        """Go on with the numbers of `dump`."""
+        """Continue from the numbers of `dump`."""
         self.since_event, self.since_us, self.young_until_us = since_event, since_us, young_until_us
         self.counts.update(zip(KINDS, counts, strict=True))
 
     def exchange(self) -> None:
-        """Take the rule for the draft and the draft for the rule. Nobody watches the new pair yet."""
+        """Exchange the rule and the draft. Nobody watches the new pair yet."""
         self.watcher = self.sampler = None
         self.explained = {
             kind: deque([one._replace(rule=one.draft, draft=one.rule) for one in kept], EXPLAINED_MAX)
@@ -162,35 +162,35 @@ class Comparison:
 
 
 class _SortedOut(NamedTuple):
-    """The result for rules that fired together: those that yield actions, and what is compared."""
+    """For rules that fired together: which of them act, and which comparisons count the event."""
 
     acting: Fired
     compared: tuple[tuple[Comparison, str], ...]
-    """The comparisons that they concern, and which of the pair fired."""
+    """The comparisons of these rules, and which of each pair fired."""
 
 
 class Shadows:
-    """The shadow rules of a detector, whose rules are given by id."""
+    """The shadow rules of a detector. Rules are identified by id."""
 
     def __init__(self, rules: Mapping[str, LiveRule]) -> None:
         self._rules = rules
         self.tally = dict.fromkeys((SHADOW, *KINDS), 0)
-        """How often shadow rules fired, and the events of each kind in all comparisons, since the detector
-        was made or restored."""
+        """How often shadow rules fired, and the number of events of each kind in all comparisons, since the
+        detector was created or restored."""
         self.ids: set[str] = set()
-        """Those of the shadow rules."""
+        """The ids of the shadow rules."""
         self._drafts: dict[str, str] = {}
         """The id of each rule's draft."""
         self.comparisons: dict[str, Comparison] = {}
         """The comparison of each rule with its draft, by the rule's id, while both are enabled."""
         self._sides: dict[str, Comparison] = {}
-        """The same by the ids of both."""
+        """The same comparisons by the ids of both rules."""
         self._sorted_out: dict[tuple[int, ...], _SortedOut] = {}
-        """The results for rules that fired together, by their priorities: the same ones often do again. No
-        other rule ever gets the same priority, whereas the identity of a rule that is gone may recur."""
+        """The cached results for rules that fired together, by their priorities. A priority is never reused,
+        whereas the identity of a removed rule may recur."""
 
     def dump(self) -> dict[str, Any]:
-        """Return what `persistence.saved` describes. Rules are named by priorities, which a fork keeps."""
+        """Return sections described in `persistence.saved`. Priorities identify rules; a fork keeps them."""
 
         def priority(rule_id: str) -> int:
             return self._rules[rule_id].rule.priority
@@ -204,7 +204,7 @@ class Shadows:
         }
 
     def check_draft(self, rule_id: str, *, shadow: bool) -> None:
-        """Raise Refusal 1001 or 1201 unless a new rule can be the draft of this one."""
+        """Raise Refusal 1001 or 1201 unless a new rule can be a draft of this one."""
         if not shadow:
             raise Refusal(Entry(1001, "draftOf: only a shadow rule can be a draft; send `shadow`, too"))
         if rule_id not in self._rules:
@@ -236,11 +236,11 @@ class Shadows:
         raise Refusal(Entry(1201, said))
 
     def put(self, before: LiveRule | None, after: LiveRule, events_seen: int, clock_us: int | None) -> None:
-        """Take note of a rule that was added or changed. A new history begins its comparison anew."""
+        """Record that a rule was added or changed. A new history restarts its comparison."""
         self._sorted_out.clear()
         rule = after.rule
         of = None if before is None else before.rule.draft_of
-        # Rules that are changed together may exchange what they are drafts of.
+        # Rules changed together may exchange what they are drafts of.
         if of is not None and of != rule.draft_of and self._drafts.get(of) == rule.id:
             self._forget(of)
             del self._drafts[of]
@@ -254,12 +254,12 @@ class Shadows:
             self._compare(rule.draft_of or rule.id, events_seen, clock_us)
 
     def exchange(self, comparison: Comparison) -> None:
-        """Take note that a rule and its draft have exchanged their conditions and histories."""
+        """Record that a rule and its draft have exchanged their conditions and histories."""
         self._sorted_out.clear()
         comparison.exchange()
 
     def remove(self, rule: Rule) -> None:
-        """Forget a rule that was removed and has no draft."""
+        """Remove a rule that has no draft."""
         self._sorted_out.clear()
         self.ids.discard(rule.id)
         if rule.draft_of is not None:
@@ -267,9 +267,9 @@ class Shadows:
             del self._drafts[rule.draft_of]
 
     def acting(self, fired: Fired, number: int, event: Event, held_back: Sequence[Rule] = ()) -> Fired:
-        """Of the rules that fired, return those that yield actions; count the event for drafts.
+        """Return those firing rules that cause actions, and count the event in comparisons.
 
-        Comparisons take those that are `held_back` as fired: drafts are compared by their conditions.
+        In comparisons, rules in `held_back` count as firing, because drafts are compared by their conditions.
         """
         tally = self.tally
         if not self._sides:
@@ -291,7 +291,7 @@ class Shadows:
         ids = {rule.id for rule in fired}
         comparisons = {self._sides[each] for each in ids & self._sides.keys()}
         found = _SortedOut(
-            # The rules as they are: what they held back before this event, another must not tell.
+            # Use the stored rules: `suppressed` of the fired ones belongs to this event only.
             tuple([self._rules[rule.id].rule for rule in fired if not rule.shadow]),
             tuple([(comparison, comparison.kind_of(ids)) for comparison in comparisons]),
         )
@@ -302,7 +302,7 @@ class Shadows:
         return found
 
     def _compare(self, rule_id: str, events_seen: int, clock_us: int | None) -> None:
-        """Begin the comparison of a rule with its draft, if there are both and both are enabled."""
+        """Start the comparison of a rule with its draft, if both exist and are enabled."""
         self._forget(rule_id)
         live, draft = self._rules.get(rule_id), self.draft_of(rule_id)
         if live is None or draft is None or not (live.rule.enabled and draft.rule.enabled):
@@ -319,7 +319,7 @@ class Shadows:
 
 
 def _becomes_example(count: int) -> bool:
-    """Return whether an event becomes an example, given how many of its kind there are with it."""
+    """Return whether an event becomes an example, given the number of events of its kind so far."""
     return count <= EXAMPLES_EACH or not count % EXAMPLES_EACH
 
 

@@ -1,4 +1,4 @@
-"""A checksum of verdicts, which shows whether a replay repeats an evaluation."""
+"""Counts firings, with a checksum that shows whether a replay repeats an evaluation."""
 
 import zlib
 from collections import Counter
@@ -18,30 +18,30 @@ class CountedSince(NamedTuple):
     """Where the count of firings began."""
 
     event: int = 0
-    """The number of events before it: 0 unless an older program had the detector, which stored no count."""
+    """The number of earlier events: 0, unless an older version served the detector, which stored no count."""
     clock_us: int | None = None
     """The time of the last of them."""
 
 
-class Verdicts:
-    """A checksum of the rules that fired and of the events at which they did.
+class VerdictChecksum:
+    """The number of firings of each rule, and a checksum of which rules fired at which events.
 
     Two evaluations of the same events have the same checksum if the same rules fired at the same events, and
-    almost never otherwise. An event at which nothing fired does not change it.
+    almost never otherwise. Events without firings do not change it.
     """
 
     def __init__(self) -> None:
         self.checksum = 0
         """The checksum since the last `take`."""
         self._at_events = self._by_time = 0
-        """That of what fired by time. It stands apart, since events of a batch may be noted later."""
+        """The checksum of firings by time is separate, because the events of a batch may be noted later."""
         self._together: dict[bytes, int] = {}
         """How often rules fired together since the last `_count`, by their packed priorities."""
         self._counts: Counter[int] = Counter()
         self.since = CountedSince()
 
     def note(self, first: int, fired: Sequence[Fired]) -> int:
-        """Add the rules that fired at successive events, and return how many did.
+        """Add the rules that fired at consecutive events, and return the number of firings.
 
         `first` is the number of the first event.
         """
@@ -50,10 +50,10 @@ class Verdicts:
         for number, rules in enumerate(fired, first):
             if rules:
                 firings += len(rules)
-                # The same rules often fire together, and are then mostly one tuple.
+                # The same rules often fire together, mostly as the same tuple.
                 packed = packed_of.get(id(rules))
                 if packed is None:
-                    # No other rule ever gets the same priority. Actions would cost several times as much.
+                    # Priorities are never reused. Using actions would take several times as long.
                     packed = packed_of[id(rules)] = pack(f"<{len(rules)}q", *map(_PRIORITY, rules))
                 together[packed] = together.get(packed, 0) + 1
                 checksum = zlib.crc32(packed, (checksum ^ number) & 0xFFFFFFFF)
@@ -75,17 +75,17 @@ class Verdicts:
         return self._counts[priority]
 
     def counts(self) -> dict[int, int]:
-        """Return how often each rule has fired, by priority, without those that never did."""
+        """Return how often each rule has fired, by priority, without those that never fired."""
         self._count()
         return dict(self._counts)
 
     def restore(self, since: CountedSince, counts: Mapping[int, int]) -> None:
-        """Count on from stored counts."""
+        """Continue from stored counts."""
         self._together.clear()
         self.since, self._counts = since, Counter(counts)
 
     def forget(self, priority: int) -> None:
-        """Forget a rule that was removed."""
+        """Drop the count of a removed rule."""
         self._count()
         del self._counts[priority]
 

@@ -1,1 +1,1 @@
-"""What a detector remembers, by path of keys and by key."""
+"""The temporal state of a detector, by path of keys and by key."""

@@ -1,4 +1,4 @@
-"""What a detector remembers: its memories, each in the slices of a path, and which rules read them."""
+"""The memories of a detector, each in the slices of a path, and the rules that read them."""
 
 from collections.abc import Iterable, Sequence
 
@@ -19,12 +19,12 @@ class Histories(Bounded):
     def __init__(self, live_max: int, bytes_max: int) -> None:
         super().__init__(live_max, bytes_max)
         self.memories: dict[MemoryName, Remembered] = {}
-        """All memories that rules read."""
+        """All memories that rules read, by name."""
         self.unkeyed_bytes = 0
         """The estimated size of the slice without keys."""
 
     def copy_from(self, other: "Histories", events: Sequence[Event]) -> None:
-        """Copy the slices of some events from histories that have these memories, and maybe more."""
+        """Copy the slices of some events from histories that have at least the same memories."""
         by_path: dict[Path, list[tuple[Remembered, Remembered]]] = {}
         for name, ours in self.memories.items():
             by_path.setdefault(name.path, []).append((other.memories[name], ours))
@@ -51,16 +51,16 @@ class Histories(Bounded):
         self.unkeyed_bytes += more_bytes
 
     def of(self, node: Node, path: Path, birth: int) -> Remembered:
-        """Return the memory that a part of a rule reads, whose history has this birth."""
+        """Return the memory that a node of a rule reads, given its path and birth."""
         return self.remembered(remembering(node).memory(node), path, birth)
 
     def remembered(self, memory: Memory, path: Path, birth: int) -> Remembered:
-        """Return a memory that rules of a birth use."""
+        """Return a memory for a path and a birth, or for any birth."""
         found = self.memories.get(MemoryName(memory, path, ANY_BIRTH))
         return self.memories[MemoryName(memory, path, birth)] if found is None else found
 
     def acquire(self, use: Use) -> Remembered:
-        """Have a part of a new rule remembered from now on."""
+        """Add a reader of a memory, for a node of a new rule. Create the memory if necessary."""
         node, path, births, operator, name, nodes, *_ = use
         remembered = self.memories.get(name)
         if remembered is None:
@@ -76,7 +76,7 @@ class Histories(Bounded):
         return remembered
 
     def acquire_after(self, use: Use, before: Iterable[Use]) -> None:
-        """Have a part of a changed rule remembered from now on, with what the rule remembered before."""
+        """Like `acquire`, for a changed rule: copy the state of one of its previous memories that serves."""
         is_new = use.name not in self.memories
         remembered = self.acquire(use)
         memory, slices = use.name.memory, self.slices[use.path]
@@ -89,7 +89,7 @@ class Histories(Bounded):
                 slices.restore(slice_, remembered, old.memory.entry_for(memory, entry))
 
     def release(self, use: Use) -> None:
-        """Undo `acquire`. Drop the memory if nobody uses it any more."""
+        """Undo `acquire`. Drop the memory if it has no other reader."""
         path, name = use.path, use.name
         remembered = self.memories[name]
         self.renew()

@@ -16,15 +16,15 @@ class Reader(NamedTuple):
     """How a node reads a memory."""
 
     window_us: int | None
-    """For how long an entry matters; None: for ever."""
+    """How long an entry matters; None for ever."""
     born: int
-    """The stamp up to which nothing matters."""
+    """The stamp up to which events do not matter."""
     only_next: bool
     """Whether an entry matters only at the next event of its slice."""
 
 
 class _Reach:
-    """How long entries matter to some nodes, by when the rules of these were made."""
+    """How long entries matter to some nodes, by the births of their rules."""
 
     def __init__(self, readers: Iterable[Reader]) -> None:
         ordered = sorted((born, FOREVER if window is None else window) for window, born, _ in readers)
@@ -32,7 +32,7 @@ class _Reach:
         self.longest_us = list(accumulate((window_us for _, window_us in ordered), max))
 
     def window_us(self, latest: int) -> int | None:
-        """Return for how long an entry with this latest stamp matters; None if it matters to no node."""
+        """Return how long an entry with this latest stamp matters; None if it matters to no node."""
         readers = bisect_left(self.borns, latest)
         return self.longest_us[readers - 1] if readers else None
 
@@ -45,22 +45,22 @@ class Readers:
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
         self.born = UNSET
-        """The stamp up to which no node reads anything."""
+        """The stamp up to which no node reads events."""
         self._readers: Counter[Reader] = Counter()
         self._reaches: tuple[_Reach, _Reach] | None = None
-        """Those of nodes to which an entry matters for its window, and of those that ask for the last event.
-        None once they have changed."""
+        """For nodes to which an entry matters for its window, and for those that read only the last event.
+        None after a change."""
         self.newest, self.reach = LATEST, 0
-        """A record matters, at least, if its latest stamp is past `newest` and no older than `reach`."""
+        """A record certainly matters if its latest stamp is after `newest` and not before `reach`."""
 
     def read_by(self, reader: Reader) -> None:
-        """Have one more node read it."""
+        """Add a node that reads it."""
         self.born = min(self.born, reader.born) if self._readers else reader.born
         self._readers[reader] += 1
         self._changed()
 
     def read_no_more(self, reader: Reader) -> bool:
-        """Undo `read_by`. Return whether nobody reads it."""
+        """Undo `read_by`. Return whether no reader remains."""
         self._readers[reader] -= 1
         if not self._readers[reader]:
             del self._readers[reader]

@@ -1,10 +1,10 @@
-"""The slices of a history under one path of keys: what each remembers of its events.
+"""The slices under one path of keys. A slice holds the state of all memories for one key.
 
-A slice is a list: the stamp of its last event, a dict of entries that have no place in the list (or None),
-a number that `bounds` gives it, and then the entries by place.
+A slice is a list: the stamp of its last event, a dict of entries without a place in the list (or None), a
+number for `bounds`, and then the entries by place.
 
-Of a memory that is kept `by_exception`, `NEVER` in place of an entry stands for the stamp of the slice's last
-event, and `UNSET` says that nothing is remembered.
+In a memory kept `by_exception`, the entry `NEVER` stands for the stamp of the slice's last event, and `UNSET`
+for no state.
 """
 
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, MutableMapping
@@ -29,32 +29,32 @@ NUMBER: Final = 2
 FIRST: Final = 3
 
 SHARDS: Final = 251
-"""A dict that grows is copied in one piece, so the slices of a path are in many. A prime number spreads
-whole numbers that have a common factor."""
+"""A growing dict is copied in one piece, so the slices of a path are spread over many dicts. A prime number
+spreads integers that have a common factor."""
 
 SLICE_BYTES: Final = 170
-"""What a slice takes without its entries and its key."""
+"""The size of a slice without its entries and its key."""
 
 PLACE_BYTES: Final = 32
-"""What a place takes in each slice, with a stamp in it."""
+"""The size of a place in a slice, with a stamp in it."""
 
 ENTRY_BYTES: Final = 56
-"""What an entry without a place takes: less if other entries have the same stamp, which they share."""
+"""The size of an entry without a place. It is smaller if entries share the same stamp."""
 
 PLACES_MAX: Final = 16
-"""Places in the lists end here. Of thousands of memories, a slice has entries of only a few."""
+"""The end of the places in lists. Of thousands of memories, a slice has entries of only a few."""
 
 EXTENDED_MAX: Final = 5_000
-"""With more slices that can still matter, a new memory gets no place either, so that adding a rule takes no
+"""With more slices that can still matter, a new memory gets no place, so that adding a rule does not take
 longer. Places decide the sizes of slices, so slices that wait for the sweep do not count."""
 
 TRIGGERS_MAX: Final = 8
-"""If a slice has more entries that trigger something, and most of those that it may have, an event meets what
-any entry triggers. One large bucket takes less time than many small ones."""
+"""If a slice has more entries that trigger something, and most of those it may have, an event meets the joint
+bucket of all entries. One large bucket takes less time than many small ones."""
 
 
 class Remembered(Readers):
-    """A memory in the slices of one path. Generated code calls its methods with the entries of slices."""
+    """A memory in the slices of one path. Generated code calls its methods with entries of slices."""
 
     __slots__ = (
         *("blank", "bucket", "by_exception", "bytes_of", "commit", "has_place", "keep", "node", "nodes"),
@@ -65,38 +65,39 @@ class Remembered(Readers):
         super().__init__(memory)
         self.slices = slices
         self.weigh: Callable[[int], None] = slices.weigh
-        """Counts more bytes."""
+        """Adds to the estimated size, in bytes."""
         self.bytes_of = memory.bytes_of
-        """Gives the size of a record."""
+        """Returns the size of a record."""
         self.node = node
         """The first node that reads it."""
         self.nodes = 1
-        """How many nodes decide what an event is to it; see `Use.nodes`."""
+        """The number of nodes that decide an event's outcome for it; see `Use.nodes`."""
         self.place = place
-        """Where its entries are: in the list of a slice, if it `has_place`, else in the dict."""
+        """The place of its entries: in the list of a slice if it `has_place`, otherwise in the dict."""
         self.has_place = has_place
         self.blank: Any = () if memory.is_record else NEVER
-        """What is kept in a slice where there is nothing to keep."""
+        """The entry of a slice without state."""
         self.by_exception = memory.by_exception
         """See `Memory.by_exception`."""
         self.bucket: Any = None
-        """The members of the index that an entry triggers, while rules are indexed."""
+        """The members of the index that an entry triggers; None while rules are not indexed."""
         self.commit: Any = None
-        """Writes an outcome into the slice of the event, while rules are indexed: (outcome, stamp)."""
+        """Writes an outcome into the slice of the event: (outcome, stamp). None while rules are not
+        indexed."""
         self.keep = 1
-        """The most entries of a record that any node needs."""
+        """The maximum number of entries of a record that any node needs."""
 
     # -- called by generated code ---------------------------------------------------------------------------
 
     def lasts(self, entry: Any, stamp: int) -> bool:
-        """Return whether a record can matter to an event with this stamp. If not, give back its size."""
+        """Return whether a record can matter to an event with this stamp. If not, subtract its size."""
         if self.until_us(entry, 0) >= time_of(stamp):
             return True
         self.weigh(-self.bytes_of(entry))
         return False
 
     def put(self, slice_: Slice, value: Any) -> None:
-        """Make a value the entry of a slice, if the memory has no place."""
+        """Set the entry of a slice, for a memory without a place."""
         more = slice_[MORE]
         if more is None:
             more = slice_[MORE] = {}
@@ -105,49 +106,48 @@ class Remembered(Readers):
         more[self.place] = value
 
     def clear(self, slice_: Slice) -> None:
-        """Leave no entry in a slice, if the memory has no place."""
+        """Remove the entry of a slice, for a memory without a place."""
         if slice_[MORE] and slice_[MORE].pop(self.place, None) is not None:
             self.weigh(-ENTRY_BYTES)
 
     def resized(self, entry: Any) -> None:
-        """Count a record anew, and cut it to what is needed if it has become longer."""
+        """Update the size of a changed record, and truncate it to what is needed if it has grown."""
         self.memory.resize(entry, self.keep, self.weigh)
 
 
 class Slices:
-    """The slices of one path. That without keys has one slice, the `root`, which always exists."""
+    """The slices of one path. The empty path has one slice, the `root`, which always exists."""
 
     def __init__(self, path: Path, weigh: Callable[..., None]) -> None:
         self.path = path
         self.weigh = weigh
-        """Called with how many more bytes there are, and how many more slices."""
+        """Called with the additional bytes, and the additional slices."""
         self.touched: list[Hashable] = []
-        """The keys of the last events, while a bound is near."""
+        """The keys of the latest events, while a bound is near."""
         self.shards: list[MutableMapping[Hashable, Slice]] = [{} for _ in range(SHARDS if path else 1)]
         self.blank: Slice = [UNSET, {}, -1]
-        """What a key without a slice reads. Only a stamp that nobody reads is written into it."""
+        """Read for a key without a slice. Only a stamp that nobody reads is written into it."""
         self.memories: dict[int, Remembered] = {}
-        """By place."""
+        """All memories, by place."""
         self._unused = 0
-        """From here on, no place was ever taken."""
+        """The first place that was never taken."""
         self.root = self.blank if path else self.blank[:]
         self.key: Hashable | None = None if path else ()
-        """The key of the event that is evaluated, while rules are indexed; None if it belongs to no slice."""
+        """The key of the current event, while rules are indexed; None if it belongs to no slice."""
         self.slice = self.blank if path else self.root
-        """Its slice, if there is a key; perhaps `blank`."""
+        """The slice of that key, which may be `blank`."""
         self.watched: dict[int, Remembered] = {}
         """The memories whose entries trigger something, by place, while rules are indexed."""
         self.triggered: Any = None
-        """The members of the index that any of these trigger, in one bucket."""
+        """The members of the index that any of these triggers, in one bucket."""
         self.by_exception: dict[int, Remembered] = {}
-        """The memories that are kept by exception, by place. If there are some, each key of an event gets a
-        slice."""
+        """The memories kept by exception, by place. If there are any, each key of an event gets a slice."""
         self._exceptions_placed: list[int] = []
-        """The places in lists that are theirs."""
+        """Those of their places that are in lists."""
         self.runs: dict[int, Remembered] = {}
         """The memories that any event may begin, by place, while rules are indexed; see `Memory.begins`."""
         self.dropped: list[Callable[[Hashable], None]] = []
-        """Are told of the key of each slice that is dropped."""
+        """Called with the key of each dropped slice."""
         self._names = [split_name(fact_of(step)) for step in path]
 
     def __len__(self) -> int:
@@ -159,7 +159,7 @@ class Slices:
         return 0 if self.path else PLACE_BYTES * (len(self.root) - FIRST)
 
     def remember(self, memory: Memory, node: Node, born: int) -> Remembered:
-        """Have the slices remember one more thing from now on: after the event with a stamp."""
+        """Add a memory, whose history begins after the event with the stamp `born`."""
         place = next((place for place in range(FIRST, PLACES_MAX) if place not in self.memories), PLACES_MAX)
         has_place = place < PLACES_MAX and not self._has_many(born)
         if not has_place:
@@ -186,7 +186,7 @@ class Slices:
         return next(islice(living, EXTENDED_MAX, None), None) is not None
 
     def arrange(self, width: int, places: Mapping[int, Remembered]) -> None:
-        """Give all memories the places that they had in lists of some width, before there are slices."""
+        """Restore the places of all memories in lists of this width, before there are slices."""
         self.memories = dict(places)
         self._unused = max(places) + 1
         self.weigh(-self._root_bytes)
@@ -203,7 +203,7 @@ class Slices:
                 self._remember_by_exception(remembered)
 
     def forget(self, remembered: Remembered) -> None:
-        """Undo `remember`. Drop the slices in which nothing else is remembered."""
+        """Undo `remember`. Drop slices without other entries."""
         for slice_ in self.all():
             self._leave_none(slice_, remembered)
         del self.memories[remembered.place]
@@ -227,14 +227,14 @@ class Slices:
         return self.shards[hash(key) % SHARDS].get(key) if self.path else self.root
 
     def admit(self, key: Hashable) -> Slice:
-        """Return a new slice, which remembers nothing yet, for a key that has none."""
+        """Return a new, empty slice for a key that has none."""
         slice_ = self.shards[hash(key) % SHARDS][key] = self.blank[:]
         slice_[SEEN], slice_[MORE] = UNSET, None
         self.weigh(SLICE_BYTES + PLACE_BYTES * (len(slice_) - FIRST) + key_bytes(key), 1)
         return slice_
 
     def restore(self, slice_: Slice, remembered: Remembered, entry: Any) -> None:
-        """Make an entry that something is remembered in that of a slice, which has none."""
+        """Set an entry that is not blank in a slice that has none of this memory."""
         if remembered.has_place:
             slice_[remembered.place] = entry
         else:
@@ -243,7 +243,7 @@ class Slices:
             remembered.weigh(remembered.bytes_of(entry))
 
     def drop(self, key: Hashable) -> None:
-        """Drop a slice. If its key comes again, its history begins anew."""
+        """Drop a slice. If its key returns, its history begins anew."""
         slice_ = self.shards[hash(key) % SHARDS].pop(key)
         for remembered, _ in list(self._all_kept_in(slice_)):
             self._leave_none(slice_, remembered)
@@ -256,18 +256,18 @@ class Slices:
         return max([PAST, *(one.until_us(entry, slice_[SEEN]) for one, entry in self.held_in(slice_))])
 
     def last_seen(self, slice_: Slice) -> int:
-        """Return the order of a slice's last event among those of all."""
+        """Return the rank of a slice's last event among all events."""
         return (slice_[SEEN] & EVENT) << WITHIN_BITS  # type: ignore[no-any-return]
 
     def first_until_us(self, slice_: Slice) -> int:
-        """Return the last time at which nothing has to be dropped: no entry on its own, nor the slice."""
+        """Return the last time at which nothing is expired, neither a single entry nor the whole slice."""
         until_us = [(one, one.until_us(entry, slice_[SEEN])) for one, entry in self.held_in(slice_)]
         whole_us = max([PAST, *(one for _, one in until_us)])
-        # Entries that are kept by exception are dropped only with their slice.
+        # Entries kept by exception are dropped only with their slice.
         return min([whole_us, *(one for remembered, one in until_us if not remembered.by_exception)])
 
     def drop_expired(self, slice_: Slice, now_us: int) -> tuple[bool, bool]:
-        """Drop the entries that cannot matter any more; tell whether some were, and whether others remain."""
+        """Drop entries that can no longer matter. Return whether there were any, and whether others remain."""
         drops = remains = False
         for remembered, entry in list(self.held_in(slice_)):
             if remembered.until_us(entry, slice_[SEEN]) >= now_us:
@@ -278,7 +278,7 @@ class Slices:
         return drops, remains
 
     def held_in(self, slice_: Slice) -> Iterator[tuple[Remembered, Any]]:
-        """Yield the memories that remember something in a slice, each with its entry."""
+        """Yield the memories with state in a slice, each with its entry."""
         for remembered, entry in self._all_kept_in(slice_):
             if not remembered.by_exception:
                 yield remembered, entry
@@ -297,18 +297,18 @@ class Slices:
             yield memories[place], entry
 
     def entry_in(self, slice_: Slice, remembered: Remembered) -> Any:
-        """Return what a slice remembers."""
+        """Return the entry of a memory in a slice, with a stamp in place of `NEVER`."""
         kept = self.kept_in(slice_, remembered)
         return slice_[SEEN] if remembered.by_exception and kept == NEVER else kept
 
     def kept_in(self, slice_: Slice, remembered: Remembered) -> Any:
-        """Return what is kept of a memory in a slice."""
+        """Return the entry of a memory in a slice, as it is kept."""
         if remembered.has_place:
             return slice_[remembered.place]
         return (slice_[MORE] or {}).get(remembered.place, remembered.blank)
 
     def at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Slice:
-        """Return the slice of an event's keys, or `blank` if it has none."""
+        """Return the slice of an event, or `blank` if it has none."""
         key = self.key_at(fields, sent)
         return self.blank if key is None else self.find(key) or self.blank
 
@@ -332,12 +332,12 @@ class Slices:
             self.slice = self.shards[hash(key) % SHARDS].get(key, self.blank)
 
     def begin(self) -> Slice:
-        """Return a new slice for the event, which has a key without one."""
+        """Return a new slice for the event, whose key has none."""
         self.slice = self.admit(self.key)
         return self.slice
 
     def end_exceptions(self, outcomes: Container[Remembered]) -> None:
-        """Keep nothing of the memories to which the event, which has these outcomes, is no exception."""
+        """Reset the entries kept by exception that are not among the outcomes of the event."""
         if self.slice is self.blank:
             self.begin()
             return
@@ -352,16 +352,16 @@ class Slices:
                     by_exception[place].clear(slice_)
 
     def not_running(self) -> Iterable[Remembered]:
-        """Return those of the `runs` that have no entry in the event's slice, and perhaps others."""
+        """Return at least those of the `runs` that have no entry in the event's slice."""
         more = self.slice[MORE]
         return [self.runs[place] for place in self.runs.keys() - more.keys()] if more else self.runs.values()
 
     def leave(self) -> None:
-        """Set no key."""
+        """Clear the key."""
         self.key = None
 
     def key_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Hashable | None:
-        """Return the key of an event, if it has all facts of the path."""
+        """Return the key of an event; None if it lacks a fact of the path."""
         parts: tuple[Hashable, ...] = ()
         for name in self._names:
             value = name.look(sent if name.of_vars else fields)
@@ -392,7 +392,7 @@ class Slices:
         return [self.triggered] if len(met) > TRIGGERS_MAX and 2 * len(met) > len(watched) else met
 
     def all(self) -> Iterator[Slice]:
-        """Yield the blank slice, and all others."""
+        """Yield the blank slice and all others."""
         yield self.blank
         if not self.path:
             yield self.root

@@ -1,1 +1,1 @@
-"""Timed rules: they also fire when time alone makes them true."""
+"""Timed rules, which also fire when time alone makes them true."""

@@ -1,4 +1,4 @@
-"""When time alone may change what a condition is at an event that has only the keys of its rule."""
+"""When time alone may change the verdict of a condition at an event that has only the keys of its rule."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
@@ -24,49 +24,49 @@ from engine.language.nodes import Node, TermNode
 from engine.language.terms import Age
 
 MICROSECONDS: Final = 1_000_000
-"""Those of a second."""
+"""Microseconds in a second."""
 
 AGE_SECS_MAX: Final = 1_000_000_000
-"""Up to so many seconds, doubles tell microseconds apart."""
+"""Up to this many seconds, doubles distinguish microseconds."""
 
 STEPS_MAX: Final = 1_500
-"""The most changes of the time of day that are looked at: those of the minutes of a day. A verdict that stays
-longer is looked at again then."""
+"""The maximum number of steps of the time of day that are tried: the minutes of a day. A verdict that holds
+longer is tried again then."""
 
 
 Decide = Callable[[Mapping[str, Any], Mapping[str, Any], int, int], Any]
-"""Gives a bit for each of some conditions that is true at an event, by the stamp of its time."""
+"""Returns a bit for each of some conditions that is true at an event, given the stamp of its time."""
 
 
 class Deciders(Protocol):
-    """Makes functions that decide conditions of a rule."""
+    """Creates functions that decide conditions of a rule."""
 
     def decider(self, conditions: Sequence[tuple[Condition, Births]]) -> Decide:
-        """Return what decides conditions whose histories have births."""
+        """Return a function that decides conditions, given with the births of their histories."""
 
 
 class Written(Protocol):
-    """Gives the names by which code reads what an event has written in its slice."""
+    """The names by which code reads what an event has written to its slice."""
 
     outcome: str
     stamp: str
 
     @property
     def entry(self) -> str:
-        """What the slice remembers."""
+        """The slice's entry."""
 
     def inside(self, window_us: int | None) -> str:
-        """Return the expression for whether the entry, a stamp, came after the birth, and inside a window."""
+        """Return the expression for whether the entry, a stamp, is after the birth and inside a window."""
 
 
 Given = list[tuple[str, Any]]
-"""Names in generated code, and their values."""
+"""Names in generated code, with their values."""
 
 
 class Part:
-    """A part of a rule that remembers something of the slice that an event with the keys is in.
+    """A part of a rule with a memory, in the slice of an event with the rule's keys.
 
-    If `to` is not None, what time turns in it matters only where it turns to that.
+    If `to` is not None, only turns of the part to this verdict matter.
     """
 
     def __init__(
@@ -79,17 +79,17 @@ class Part:
         to: bool | None,
         ages: "Ages",
     ) -> None:
-        """Take a part of a node, and the ages at which a comparison of its own turns."""
+        """Take a part of a node, and the ages at which its comparison turns."""
         self.slices: Slices = remembered.slices
         self._remembered, self._node, self._born, self._to = remembered, node, births.born, to
         self._operator = remembering(node)
         self._window_us = self._operator.window_us(node)
         memory = remembered.memory
         self._turns_by_pane = isinstance(memory, OfPanes) and getattr(memory, "fact", None) in keys
-        """Whether the event's own number is added, in another order once its pane is another."""
+        """Whether time may change the order of additions: the event's own number comes into another pane."""
         self.soonest_us = 0 if self._turns_by_pane else self._operator.soonest_us(node)
-        """How long after an event time may turn what it wrote, at least: 0 if that is not known, None if time
-        never does, or only in a way that does not matter."""
+        """The minimum time after an event until time may turn what it wrote: 0 if unknown, None if time never
+        turns it, or only in a way that does not matter."""
         self._ages_us = ages.ages_us
         if self._ages_us:
             self.soonest_us = self._ages_us[0]
@@ -99,10 +99,10 @@ class Part:
         if not self.matters:
             self.soonest_us = None
         self.is_met_by_all = memory.by_exception or memory.begins or self._operator.only_next
-        """Whether an event may change what is remembered though its outcome is the usual one."""
+        """Whether an event may change the memory even if its outcome is the usual one."""
         is_stamp = not (memory.is_record or self.is_met_by_all or self._turns_by_pane)
         self._turns_simply = is_stamp and bool(self._operator.turns_at_edge or self._ages_us)
-        """Whether it remembers a stamp, which turns nothing but as it leaves its window, or is of an age."""
+        """Whether it remembers a stamp, and turns only when that leaves its window or reaches an age."""
 
     @property
     def remembered(self) -> Remembered:
@@ -110,17 +110,17 @@ class Part:
         return self._remembered
 
     def changed(self, read: Written) -> str | None:
-        """Return the test whether an event has changed what time will change; None if each event may have."""
+        """Return the test whether an event has changed what time will turn; None if any event may have."""
         memory = self._remembered.memory
         if memory.by_exception:
             return None
         return memory.notable(read.outcome)[0] if memory.is_record else f"{read.entry} == {read.stamp}"
 
     def advances(self, read: Written) -> str | None:
-        """Return the test, before an event is written, whether it may bring forward what its slice awaits.
+        """Return the test, before an event is written, whether it may advance the next check of its slice.
 
-        None if no such test is known. An event brings nothing forward if the stamp that it replaces counts
-        still, and came after the rule was made, the birth of `read`: the slice waits for it already.
+        None if there is no such test. An event does not advance it if the replaced stamp still counts, and is
+        after the birth of `read`, when the rule was made: then the slice already waits for it.
         """
         memory = self._remembered.memory
         if not memory.renews or memory.by_exception or not (self._operator.turns_at_edge or self._ages_us):
@@ -129,17 +129,17 @@ class Part:
         return f"{read.outcome} and not {read.inside(self._ages_us[0] - 1 if is_aged else self._window_us)}"
 
     def is_changed(self, slice_: Slice, stamp: int) -> bool:
-        """Return whether an event has changed what a slice remembers, by the event's stamp."""
+        """Return whether an event has changed the entry of a slice, given the event's stamp."""
         entry = self._remembered.slices.entry_in(slice_, self._remembered)
         return bool(entry) and self._remembered.memory.latest(entry) >= stamp
 
     def next_turn(
         self, slice_: str, number: str, *, is_keyed: bool, is_first: bool
     ) -> tuple[list[str], Given]:
-        """Return the statements that have `turn` and `live` heed it, and what is given to their names.
+        """Return statements that update `turn` and `live` for this part, and the values of their names.
 
-        In these variables is the last stamp before time turns something, not before that of the time `now`,
-        and the last one at which something matters to a key. Before the first part, it is FOREVER and PAST.
+        `turn` is the last stamp before time turns something, at or after that of the time `now`. `live` is
+        the last stamp at which something matters to a key. Before the first part, they are FOREVER and PAST.
         """
         place, born = f"{slice_}[{self._remembered.place}]", (f"born{number}", self._born)
         if not (self._turns_simply and self._remembered.has_place):
@@ -172,7 +172,7 @@ class Part:
         ] if lines else [], given
 
     def ahead(self, slice_: Slice, now_us: int) -> tuple[int, int]:
-        """Return when time may change what it is next, after a time, and until when it matters."""
+        """Return when time may turn the part next, after a time, and until when it matters."""
         remembered = self._remembered
         entry = remembered.slices.entry_in(slice_, remembered)
         if not entry or entry == remembered.blank:
@@ -217,9 +217,9 @@ class Ages(NamedTuple):
     """The ages at which a comparison of an age with a number turns."""
 
     ages_us: tuple[int, ...] = ()
-    """Those from which on it may be another, in order."""
+    """The ages from which on the verdict may differ, in order."""
     drift: bool | None = None
-    """The only verdict to which it turns then; None if it turns to either."""
+    """The only verdict to which it turns then; None if it may turn to either."""
 
 
 NO_AGES: Final = Ages()
@@ -249,9 +249,9 @@ def _under(
     *,
     to: bool | None = True,
 ) -> Iterator[_Under]:
-    """Yield a condition and all in it that an event with only these keys can decide.
+    """Yield a condition and all conditions in it that an event with only these keys can decide.
 
-    With each comes the only verdict that may make the whole true by turning to it; None if either may.
+    With each comes the only verdict that can make the whole true; None if either can.
     """
     yield node, births, path, around, to
     if isinstance(node, Predicate):
@@ -264,25 +264,26 @@ def _under(
         if longer == path:
             yield from _under(keys, child, within, longer, around, to=to)
         elif fact_of(longer[-1]) in keys:
-            assert isinstance(node, Keyed), "it has made the path longer"
+            assert isinstance(node, Keyed), "only a key makes the path longer"
             yield from _under(keys, child, within, longer, (*around, Around(node, births, path)), to=to)
 
 
 class Moving(NamedTuple):
-    """What time changes besides what leaves a window."""
+    """What time changes, apart from events leaving windows."""
 
     stepping: tuple[Compare, ...]
-    """Comparisons that the time of day steps, and that read only it: one verdict for all slices."""
+    """Comparisons that depend only on the time of day, so they have the same verdict for all slices."""
     stepping_by_slice: tuple[Compare, ...]
-    """Those that read something else, too."""
+    """Comparisons that also depend on other values."""
     crossing: tuple[tuple[Condition, Births], ...]
-    """Comparisons that turn at most once between two other changes, each under its keys; and their births."""
+    """Comparisons that turn at most once between two other changes, each under its keys, with their
+    births."""
     crosses_shared: bool
-    """Whether one of these looks back at what slices of several keys share."""
+    """Whether one of these reads state that slices of several keys share."""
 
 
 def moving_in(keys: Sequence[str], condition: Condition, births: Births) -> Moving:
-    """Return what moves in a condition at an event with only these keys."""
+    """Return what time changes in a condition at an event with only these keys."""
     stepping: list[Compare] = []
     by_slice: list[Compare] = []
     crossing: list[tuple[Condition, Births]] = []
@@ -307,13 +308,13 @@ def moving_in(keys: Sequence[str], condition: Condition, births: Births) -> Movi
 
 
 def next_step_us(compares: Iterable[Compare], now_us: int) -> int:
-    """Return when the time of day steps something next."""
+    """Return when the time of day steps one of the comparisons next."""
     steps = merge(*(each for node in compares for each in steps_us(node, now_us)))
     return next(steps, FOREVER - 1) + 1
 
 
 def next_turn_us(compares: Sequence[Compare], bits_at: Callable[[int], object], now_us: int) -> int:
-    """Return when the verdicts of comparisons that the time of day steps turn next, or when to look again."""
+    """Return when the time of day next turns one of the comparisons, or when to try again."""
     before, step_us = bits_at(now_us), FOREVER - 1
     for step_us in islice(merge(*(each for node in compares for each in steps_us(node, now_us))), STEPS_MAX):
         if bits_at(step_us + 1) != before:
@@ -322,7 +323,7 @@ def next_turn_us(compares: Sequence[Compare], bits_at: Callable[[int], object], 
 
 
 class Movement:
-    """When what moves turns the verdict of a rule."""
+    """When continuous changes turn the verdict of a rule."""
 
     def __init__(self, keys: Sequence[str], condition: Condition, births: Births, deciders: Deciders) -> None:
         self.moving = moving_in(keys, condition, births)
@@ -331,11 +332,11 @@ class Movement:
         self._turn_us: tuple[int, int] = (0, 0)
 
     def rules_changed(self) -> None:
-        """Make a function anew when it is needed."""
+        """Discard the generated function, which is created again on demand."""
         self._crossing = None
 
     def turns_us(self, event: Event, now_us: int, best: int) -> int:
-        """Return when something moves that turns a verdict, if that is before all else changes."""
+        """Return when a continuous change turns a verdict, but at most `best`."""
         moving = self.moving
         if moving.stepping_by_slice:
             best = min(best, next_step_us(moving.stepping_by_slice, now_us))
@@ -353,7 +354,7 @@ class Movement:
         return turn_us
 
     def crossed_us(self, event: Event, now_us: int, end_us: int) -> int:
-        """Return when a comparison turns whose values move, if that is before all else changes."""
+        """Return when a comparison of changing values turns, but at most `end_us`."""
         if self._crossing is None:
             self._crossing = self._deciders.decider(self.moving.crossing)
         decide = self._crossing
@@ -361,7 +362,7 @@ class Movement:
         last_us = min(end_us - 1, LATEST_US)
         if decide(*event, last_us << NUMBER_BITS, 0) == before:
             return end_us
-        # At most one of them turns at a time, so that the first is found if what has turned is asked for.
+        # They turn one at a time, so a binary search for any difference finds the first.
         low_us, high_us = now_us, last_us
         while high_us - low_us > 1:
             middle_us = (low_us + high_us) // 2

@@ -1,4 +1,4 @@
-"""Generated code that finds when time may turn verdicts next, from what slices remember."""
+"""Generated code that finds from the state of slices when time may turn verdicts next."""
 
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -13,12 +13,12 @@ from engine.evaluation.timed.table import Entry, Event, Table
 from engine.evaluation.times import FOREVER, NEVER
 
 Ahead: TypeAlias = Callable[[Any, int], tuple[int, int]]
-"""Takes a key and a time in microseconds. Gives the next time after it at which time may turn the verdict, or
-at which what is remembered matters no more, and the last time at which it does."""
+"""Takes a key and a time in microseconds. Returns the next time after it at which time may turn the verdict,
+or at which the state no longer matters, and the last time at which it matters."""
 
 Sift: TypeAlias = Callable[[Sequence[Entry], int, int], None]
-"""Finds the same for entries that wait, and has them wait again, or forgets those that matter no more. Takes
-entries, the stamp of the time, and one before which what is due waits in exact order."""
+"""Does the same for waiting entries: makes them wait again, or drops those that no longer matter. Takes
+entries, the stamp of the time, and a stamp before which entries wait in exact order."""
 
 _AHEAD: Final = """\
  def ahead(key, now):
@@ -67,7 +67,7 @@ _SIFT: Final = """\
 
 
 class Looks(NamedTuple):
-    """How the slices of a rule are looked at."""
+    """The functions that check the slices of a rule."""
 
     ahead: Ahead
     sift: Sift
@@ -82,9 +82,9 @@ def looks(
     event: Callable[[Hashable], Event],
     dropped: Callable[[Hashable], None],
 ) -> Looks:
-    """Return the functions for parts by their slices. `dropped` forgets a slice.
+    """Return the functions for parts, given by slices. `dropped` drops a slice.
 
-    The table has the keys of the slices of a path; `event` gives the event that has only a key.
+    The table has the keys of the slices of a path. `event` returns the event that has only a key.
     """
     lines, found = list[str](), list[str]()
     given: list[tuple[str, Any]] = [
@@ -118,7 +118,7 @@ def looks(
             )
             lines += more
             given += needed
-    # Without keys, slices matter for ever.
+    # Slices without keys always matter.
     live = "PAST" if any(slices.path for slices, _ in groups) else "FOREVER"
     ahead, sift = (
         function(source.format(found=indented(found, depth), live=live, lines=indented(lines, depth)), given)

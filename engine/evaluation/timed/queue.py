@@ -1,7 +1,7 @@
-"""The queue of what waits for its time: in buckets while that is far away, in exact order once it is near.
+"""The queue of waiting slices: in buckets while their times are far away, in exact order once they are near.
 
-Most slices are seen again before their time comes, and then it is later. To those in a bucket that costs
-little: all are looked at together when its time begins, and most go to a later bucket.
+Most slices get another event before their time, which is then postponed. In a bucket, this takes little work:
+all its slices are checked together when its time begins, and most go to a later bucket.
 """
 
 from collections import defaultdict
@@ -14,32 +14,34 @@ from engine.evaluation.stamps import LATEST, NUMBER_BITS
 from engine.evaluation.timed.table import Entry
 
 ALL: Final = -1
-"""In place of a priority, which follows: all slices of the rule are looked at then."""
+"""In place of a priority, which follows: all slices of the rule are to be checked then."""
 BUCKET: Final = -2
-"""In place of a priority: the time of a bucket begins. A number of its own follows, and the bucket."""
+"""In place of a priority: the time of a bucket begins. A serial number and the bucket follow."""
 
 _SPAN_BITS_MIN: Final = 4
-"""A bucket spans less than an eighth of the time to it. So much too early a slice may be looked at."""
+"""A bucket spans less than an eighth of the time until it begins, so a slice may be checked this much
+early."""
 
 _SPAN_BITS_MAX: Final = 12
-"""With many slices, buckets span less: all in one are looked at between two events."""
+"""With many slices, buckets have shorter spans, because all slices in one are checked between two events."""
 
 _FILLING_BITS: Final = 8
-"""Where times are spread evenly, a bucket has about two to this power slices, or fewer."""
+"""If times are spread evenly, a bucket has at most about two to this power slices."""
 
 FULL: Final = 1_024
-"""A bucket takes no more entries than this. Others go to a narrower one."""
+"""The maximum number of entries in a bucket. Further ones go to a bucket with a shorter span."""
 
 _NARROWEST: Final = NUMBER_BITS + 8
-"""A bucket spans at least so many powers of two of a stamp, a quarter of a millisecond. What is nearer is in
-exact order."""
+"""The minimum span of a bucket, as a power of two of a stamp: a quarter of a millisecond. Nearer entries are
+in exact order."""
 
 _SPARE: Final = 4_096
-"""How many entries more than twice those that wait there may be: of slices that wait no more."""
+"""The queue may have this many entries more than twice the number of waiting slices. The others are
+obsolete."""
 
 
 class Bucket:
-    """What is due at about the same time, for one rule."""
+    """Entries of one rule that are due at about the same time."""
 
     __slots__ = ("due", "end", "entries", "of", "shift", "start")
 
@@ -48,7 +50,7 @@ class Bucket:
         self.end = start + (1 << shift)
         self.entries: list[Entry] = []
         self.due = LATEST
-        """When the first is due."""
+        """When its first entry is due."""
 
 
 class Buckets:
@@ -57,12 +59,12 @@ class Buckets:
     def __init__(self, queue: "Queue", priority: int) -> None:
         self.queue, self.priority = queue, priority
         self.by_span: defaultdict[int, dict[int, Bucket]] = defaultdict(dict)
-        """By the power of two that they span, and the number of spans before. Generated code reads it."""
+        """By their span, as a power of two, and the number of spans before them. Generated code reads it."""
         self.count = 0
-        """How many entries are in them."""
+        """The number of entries in all buckets."""
 
     def put(self, entry: Entry, now: int) -> None:
-        """Have an entry wait, given the stamp of the time."""
+        """Add an entry, given the stamp of the time."""
         due = entry[0]
         if due >= LATEST:
             return
@@ -83,18 +85,18 @@ class Buckets:
 
     @property
     def span_bits(self) -> int:
-        """The time to a bucket is about two to this power times as long as what the bucket spans."""
+        """The time until a bucket is about two to this power times its span."""
         many_bits = self.count.bit_length() - _FILLING_BITS
         return min(max(_SPAN_BITS_MIN, many_bits), _SPAN_BITS_MAX)
 
     def filled(self, count: int) -> None:
-        """See that so many entries were put into buckets."""
+        """Count entries that were put into buckets."""
         self.count += count
         self.queue.in_buckets += count
         self.queue.trim()
 
     def take(self, bucket: Bucket) -> list[Entry]:
-        """Return the entries of a bucket, which are in the queue no more."""
+        """Remove and return the entries of a bucket."""
         entries, bucket.entries, bucket.due = bucket.entries, [], LATEST
         self.by_span[bucket.shift].pop(bucket.start >> bucket.shift, None)
         self.count -= len(entries)
@@ -109,19 +111,19 @@ class Buckets:
 
 
 class Queue:
-    """Entries by the time at which they are due. Those that do not wait any more count for nothing.
+    """Entries by the time at which they are due. Obsolete entries have no effect.
 
-    `waits` tells whether an entry does, and `waiting` gives how many do.
+    `waits` returns whether an entry is not obsolete, `waiting` the number of such entries.
     """
 
     def __init__(self, waits: Callable[[Entry], bool], waiting: Callable[[], int]) -> None:
         self._waits, self._waiting = waits, waiting
         self.due = LATEST
-        """The stamp before all events of the time at which to look next. Generated code reads it."""
+        """The stamp, before all events of its time, at which to check next. Generated code reads it."""
         self.heap: list[tuple[int, int, int, Any]] = []
-        """Entries, and the starts of the buckets in which others are."""
+        """Entries, and the starts of buckets with others."""
         self.in_buckets = 0
-        """How many entries are in buckets."""
+        """The number of entries in buckets."""
         self._numbers = count()
         self._most = _SPARE
 
@@ -129,19 +131,19 @@ class Queue:
         return len(self.heap) + self.in_buckets
 
     def push(self, entry: tuple[int, int, int, Any]) -> None:
-        """Have an entry wait in exact order."""
+        """Add an entry in exact order."""
         heappush(self.heap, entry)
         self.due = min(self.due, entry[0])
         self.trim()
 
     def mark(self, bucket: Bucket) -> None:
-        """Have a bucket wait for its time."""
+        """Add the start of a bucket."""
         self.push((bucket.start, BUCKET, next(self._numbers), bucket))
 
     def first_due(self) -> int:
-        """Return the stamp before all events of the time at which the first is due; LATEST without any."""
+        """Return the stamp, before all events of its time, at which the first entry is due, or LATEST."""
         found, heap = LATEST, self.heap
-        # What is below an entry of the heap comes after it, so few are visited.
+        # Entries below one in the heap come after it, so few are visited.
         visited = [0] if heap else []
         while visited:
             place = visited.pop()
@@ -151,23 +153,23 @@ class Queue:
         return found
 
     def settle(self) -> None:
-        """Find when the first is due."""
+        """Update `due`."""
         self.due = self.heap[0][0] if self.heap else LATEST
 
     def clear(self) -> None:
-        """Drop everything; the buckets are empty already."""
+        """Drop everything; the buckets are already empty."""
         self.heap.clear()
         self.due = LATEST
 
     def trim(self) -> None:
-        """Drop what waits no more if there is much of it."""
+        """Drop obsolete entries if there are many."""
         if len(self.heap) + self.in_buckets > self._most:
             self._most = 2 * self._waiting() + _SPARE
             if len(self) > self._most:
                 self.purge()
 
     def purge(self) -> None:
-        """Drop what waits no more."""
+        """Drop obsolete entries."""
         buckets = [one[3] for one in self.heap if one[1] == BUCKET]
         self.in_buckets = 0
         for bucket in buckets:

@@ -1,4 +1,4 @@
-"""The keys of a timed rule, and its table: when each of its slices is looked at next."""
+"""The keys of a timed rule, and the table of when each of its slices is checked next."""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -10,7 +10,7 @@ from engine.evaluation.slices.slices import SHARDS, Slices
 from engine.evaluation.stamps import LATEST
 
 Long = tuple[Any, ...] | None
-"""The values of a key of which a digest is kept, because it is long."""
+"""The values of a key with a long text, which the key has only as a digest."""
 
 
 class Event(NamedTuple):
@@ -21,26 +21,26 @@ class Event(NamedTuple):
 
 
 class RuleKeys:
-    """The keys of one rule, by name. If all its slices are of one path, they are in `slices`."""
+    """The keys of one rule, by name. If all its slices are of one path, these are `slices`."""
 
     def __init__(self, names: Sequence[str], slices: Slices | None) -> None:
         self.names = names
         self.path: Path | None = None if slices is None else slices.path
-        """That of the slices whose keys are used; None if there are those of several paths together."""
+        """The path of the slices whose keys are used; None if the slices are of several paths."""
         self.is_single = self.path is not None and len(self.path) == 1
         self._slices = slices
         self._in_key = names if self.path is None else [fact_of(step) for step in self.path]
         self._split = [split_name(name) for name in names]
 
     def key_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Hashable | None:
-        """Return the key of an event, if it has all keys of the rule."""
+        """Return the key of an event; None if it lacks a key of the rule."""
         if self._slices is not None:
             return self._slices.key_at(fields, sent) if self.path else ()
         parts = [slice_key_of(value_of(split, fields, sent)) for split in self._split]
         return None if None in parts else tuple(map(part_of_key, parts))
 
     def long_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Return the values of an event's keys."""
+        """Return the values of the rule's keys in an event."""
         return tuple([value_of(split, fields, sent) for split in self._split])
 
     def values(self, key: Any, long: Long) -> dict[str, Any]:
@@ -52,11 +52,11 @@ class RuleKeys:
         return dict(zip(self._in_key, map(scalar_of, self._parts_of(key)), strict=True))
 
     def event_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Event:
-        """Return the event that has only the keys of an event."""
+        """Return an event that has only the keys of an event."""
         return event_of(dict(zip(self.names, self.long_at(fields, sent), strict=True)))
 
     def is_long(self, key: Any) -> bool:
-        """Return whether a key is, or has, the digest of a long text."""
+        """Return whether a key contains the digest of a long text."""
         if type(key) is not tuple:
             return False
         return any(type(part) is tuple and part[0] == LONG_TEXT for part in self._parts_of(key))
@@ -66,7 +66,7 @@ class RuleKeys:
 
 
 def event_of(values: dict[str, Any]) -> Event:
-    """Return the event that has only some keys, given their values by name."""
+    """Return an event that has only these keys, given their values by name."""
     if not any(name[0] == "$" for name in values):
         return Event(values, {})
     fields, sent = dict[str, Any](), dict[str, Any]()
@@ -80,25 +80,25 @@ def event_of(values: dict[str, Any]) -> Event:
 
 Entry = tuple[int, int, int, Hashable]
 """When time may turn the verdict next, as the stamp before all events of that time; the rule's priority; the
-number of the slice's first event; its key. Entries are in the order in which rules fire."""
+number of the slice's first event; its key. Entries sort in the order in which rules fire."""
 
 NO_SOONEST: Final = LATEST << 1
-"""As a difference of stamps: no time that an entry may have is this long after an event."""
+"""A difference of stamps: no entry is due this long after an event."""
 
 NOT_WAITING: Final = (LATEST << 2,)
-"""In place of the entry of a key that has none: it is after any event by more than that."""
+"""Stands for the entry of a key that has none. It is due later than NO_SOONEST after any event."""
 
 _EMPTY: Final[dict[Hashable, Entry]] = {}
 
 
 class Table:
-    """Entries by key. A capture shares its shards, each until it is changed."""
+    """Entries by key. A capture shares the shards, each until it changes."""
 
     def __init__(self) -> None:
         self.shards: list[dict[Hashable, Entry]] = [_EMPTY] * SHARDS
-        """Generated code reads them. The list stays the same."""
+        """Generated code reads this list, which is never replaced."""
         self.shared = bytearray(b"\1" * SHARDS)
-        """By number, whether a capture has a shard, too. It stays the same, and generated code reads it."""
+        """Whether a capture shares a shard, by number. Generated code reads it; it is never replaced."""
         self._size = 0
 
     def __len__(self) -> int:
@@ -109,7 +109,7 @@ class Table:
             yield from shard.values()
 
     def get(self, key: Hashable) -> Entry | None:
-        """Return the entry of a key, if it has one."""
+        """Return the entry of a key, or None."""
         return self.shards[hash(key) % SHARDS].get(key)
 
     def put(self, entry: Entry) -> None:
@@ -121,7 +121,7 @@ class Table:
         self._size += len(shard) - before
 
     def remove(self, key: Hashable) -> bool:
-        """Remove the entry of a key; return whether it had one."""
+        """Remove the entry of a key. Return whether it had one."""
         number = hash(key) % SHARDS
         if key not in self.shards[number]:
             return False
@@ -130,12 +130,12 @@ class Table:
         return True
 
     def captured(self) -> list[dict[Hashable, Entry]]:
-        """Return the shards as they are now. Nobody changes them from now on."""
+        """Return the current shards, which nobody changes any more."""
         self.shared[:] = b"\1" * SHARDS
         return self.shards[:]
 
     def own(self, number: int) -> dict[Hashable, Entry]:
-        """Return a shard, which no capture has from now on."""
+        """Return a shard after making it independent of captures."""
         if self.shared[number]:
             self.shared[number] = 0
             self.shards[number] = self.shards[number].copy()

@@ -19,15 +19,15 @@ from engine.evaluation.timed.watch import Waiting, Watch
 _log = logging.getLogger(__name__)
 
 LOOKS_MAX: Final = 20_000
-"""How often slices are looked at between two events, besides twice for each of them: for some seconds. A rule
-about the time of day turns thousands of times while a detector has seen nothing for years."""
+"""The maximum number of checks of slices between two events, besides two for each slice: some seconds. A rule
+about the time of day turns thousands of times if a detector has had no events for years."""
 
 _BETWEEN: Final = 64
-"""How many slices are looked at in about a millisecond."""
+"""The number of slices checked in about a millisecond."""
 
 
 class FiredByTime(NamedTuple):
-    """A rule fires because time has passed."""
+    """A firing because time has passed."""
 
     rule: Rule
     keys: dict[str, Any]
@@ -45,15 +45,15 @@ class Timing:
         self.watches: dict[int, Watch] = {}
         self.queue = Queue(self._waits, lambda: sum(len(watch.table) for watch in self.watches.values()))
         self.between: Callable[[], None] = lambda: None
-        """Called about once in a millisecond while much fires. It must not change the detector."""
+        """Called about once a millisecond while much fires. It must not change the detector."""
         self.fired: Callable[[FiredByTime, int], None] = lambda *_: None
-        """Takes what fires, and the number of the event before it."""
+        """Called with each firing, and the number of the event before it."""
         self._of_memory: dict[Remembered, list[Watch]] | None = None
-        """The rules that an outcome of a memory concerns, while rules are indexed. None until it is known."""
+        """The rules that read each memory, while rules are indexed. None until needed."""
         self._of_slices: dict[Slices, list[Watch]] = {}
-        """Those that each event of some slices concerns."""
+        """The rules concerned by every event of some slices."""
         self._of_all: list[Watch] = []
-        """Those that each event concerns."""
+        """The rules concerned by every event."""
 
     @property
     def next_due_us(self) -> int | None:
@@ -64,9 +64,9 @@ class Timing:
     # -- rules ----------------------------------------------------------------------------------------------
 
     def put(self, live: LiveRule, now_us: int | None, *, is_older: bool) -> None:
-        """Take a rule as it is from now on. What a change keeps of its histories, it goes on to wait for.
+        """Add or update a rule. Slices whose histories a change keeps continue to wait.
 
-        `is_older` says whether its histories began before now.
+        `is_older` tells whether its histories began before now.
         """
         rule, births = live.rule, live.births
         before = self.watches.get(rule.priority)
@@ -88,11 +88,10 @@ class Timing:
         self._place(watch, waiting, now_us)
 
     def exchange(self, one: LiveRule, other: LiveRule, now_us: int | None) -> None:
-        """Take two rules that have exchanged their conditions and histories.
+        """Update two rules that have exchanged their conditions and histories.
 
-        What has waited for a condition goes with it. If nothing has, because only one rule is timed, that one
-        goes on with the slices that it has waited for, if its keys are the same. Others that are remembered
-        wait from their next event.
+        Waiting slices go with their condition. If only one rule is timed, and has the same keys as before,
+        its own slices continue to wait instead. Other slices with state wait from their next event on.
         """
         before = [self.watches.pop(each.rule.priority, None) for each in (one, other)]
         waiting = [[] if old is None else old.waiting() for old in before]
@@ -109,14 +108,14 @@ class Timing:
                 self._place(watch, waiting[place if goes_on else 1 - place], now_us)
 
     def remove(self, priority: int) -> None:
-        """Forget a rule, if it is one of these."""
+        """Remove a rule, if it is timed."""
         watch = self.watches.pop(priority, None)
         if watch is not None:
             watch.end()
             self._changed()
 
     def rules_changed(self) -> None:
-        """See that rules have changed, perhaps others than these."""
+        """Discard generated functions after a change of any rules."""
         self._of_memory = None
         for watch in self.watches.values():
             watch.rules_changed()
@@ -148,7 +147,7 @@ class Timing:
         fields: Mapping[str, Any],
         sent: Mapping[str, Any],
     ) -> None:
-        """See what an event has made of the slices that it has entered, by the memories that it concerned."""
+        """Update the slices that an event has entered, given the memories that it concerned."""
         of_memory = self._of_memory
         if of_memory is None:
             of_memory = self._index()
@@ -177,9 +176,9 @@ class Timing:
         return of_memory
 
     def copy_from(self, other: "Timing", events: Iterable[Event]) -> list[Event]:
-        """Wait for what another one, which has these rules, waits for in the slices of some events.
+        """Copy from another Timing with the same rules what the slices of some events wait for.
 
-        Return events that have only the keys of these: at such a one a rule fires by time.
+        Return events that have only the keys of these, at which rules fire by time.
         """
         of_keys: list[Event] = []
         for priority, watch in self.watches.items():
@@ -193,9 +192,9 @@ class Timing:
     # -- time -----------------------------------------------------------------------------------------------
 
     def pass_time(self, base: int, tick: int) -> None:
-        """Have all rules fire that are due up to the time of a stamp, in order, after event `tick`.
+        """Fire all rules that are due up to the time of a stamp, in order, after event `tick`.
 
-        Past `LOOKS_MAX` and two looks for each slice, what else is due is skipped: it is far in the past.
+        After `LOOKS_MAX` checks and two for each slice, skip the rest, which is far in the past.
         """
         queue, looks, looks_max = self.queue, 0, LOOKS_MAX
         while queue.heap and queue.heap[0][0] <= base:
@@ -218,7 +217,7 @@ class Timing:
             if watch is None or watch.table.get(which) is not entry:
                 continue
             turns, keys = watch.look(entry)
-            # Which entries are too early is not saved, so these do not count.
+            # Entries that are too early are not saved as such, so they do not count.
             looks += turns
             if turns and not looks % _BETWEEN:
                 self.between()
@@ -227,9 +226,9 @@ class Timing:
         queue.settle()
 
     def _skip(self, base: int) -> None:
-        """Have no slice wait for a time up to that of a stamp any more."""
+        """Drop all times up to that of a stamp."""
         _log.warning(
-            "more fired by time than is looked at at once: skipped from %d us on",
+            "too many slices are due by time at once: skipped from %d us on",
             time_of(self.queue.heap[0][0]),
         )
         for watch in self.watches.values():

@@ -1,4 +1,4 @@
-"""One timed rule: which of its slices are live, and when time may turn the verdict of each."""
+"""One timed rule: its live slices, and when time may turn the verdict of each."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -26,20 +26,20 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 _MICROSECOND: Final = 1 << NUMBER_BITS
 
 SOONEST_MAX_US: Final = 1 << 61
-"""After any event, this is before LATEST."""
+"""After any event, this time is before LATEST."""
 
 ENTRY_BYTES: Final = 200
-"""What a slice that waits takes: in the table, in the queue, and its numbers."""
+"""The size of a waiting slice: in the table, in the queue, and its numbers."""
 
 _BETWEEN: Final = 256
-"""How many slices are queued in about a millisecond."""
+"""The number of slices queued in about a millisecond."""
 
 Waiting = tuple[int, dict[str, Any]]
-"""A slice that waits: the number of its first event, and the values of its keys by name."""
+"""A waiting slice: the number of its first event, and the values of its keys by name."""
 
 
 class Watch:
-    """A timed rule, whose histories have some births. Its slices wait in the queue for their time."""
+    """A timed rule with the births of its histories. Its slices wait in the queue for their times."""
 
     def __init__(
         self,
@@ -53,13 +53,13 @@ class Watch:
     ) -> None:
         self.rule, self.births = rule, births
         self.made = UNSET if now_us is None else stamp_of(now_us, EVENT)
-        """After all stamps that were written before it was made."""
+        """A stamp after all those written before it was made."""
         self.names = keys_of(rule.condition)
         self.table = Table()
         self.long: dict[Hashable, tuple[Any, ...]] = {}
-        """The values of keys of which a digest is kept, because they are long."""
+        """The values of keys with long texts, which the keys have only as digests."""
         self.rest = [LATEST]
-        """The stamp of the time at which something may turn that slices share: then all are looked at."""
+        """The stamp of the time at which state that slices share may turn, so all are checked."""
         self._histories, self._deciders, self._queue = histories, deciders, queue
         self._buckets = Buckets(queue, rule.priority)
         self.parts = [*parts_under(self.names, rule.condition, births, histories)]
@@ -69,26 +69,26 @@ class Watch:
         shares_keyed = any(slices.path for slices, _ in self._shared)
         is_one = len(self._own) == 1 and not shares_keyed
         self.begins_unchanged = shares_keyed or not self.names
-        """Whether a slice waits from its first event, even one that changes nothing: without keys, and where
-        slices of fewer keys remember something before the first event with all of them."""
+        """Whether a slice waits from its first event, even if that changes nothing: without keys, and if
+        slices of fewer keys may have state from before the first event with all keys."""
         self.is_late = False
-        """Whether it waits so, too, as slices may remember something from before the rule waited for any: the
-        rule has become timed, or has got other keys and kept its history."""
+        """Whether a slice waits from its first event because it may have state from before any slice of the
+        rule waited: the rule has become timed, or has other keys but kept its history."""
         self.keys = RuleKeys(self.names, self._own[0][0] if is_one else None)
         self.path = self.keys.path
-        """That of the slices whose keys the table has; None if it has those of several paths together."""
+        """The path of the slices whose keys the table has; None if they are of several paths."""
         moving = self._movement.moving
         self._is_moved = bool(moving.stepping or moving.stepping_by_slice or moving.crossing)
-        """Whether time changes it besides by what leaves a window."""
+        """Whether time changes verdicts other than by events leaving windows."""
         self.own_parts = [part for _, parts in self._own for part in parts]
         self.shared_parts = [part for _, parts in self._shared for part in parts]
         self.soonest = None if moving.crossing else _soonest(self.own_parts)
-        """No event makes time turn a verdict sooner after it, as a difference of stamps; None if that is not
-        known: then each event of a slice is looked at."""
+        """The minimum time after an event until time may turn a verdict, as a difference of stamps. If None,
+        it is unknown, and each event of a slice is checked."""
         self.shared_soonest = None if moving.crosses_shared else _soonest(self.shared_parts)
-        """The same of what an event changes that slices share."""
+        """The same for state that slices share."""
         self._rises = self._is_moved or any(part.matters for part in self.parts)
-        """Whether time may make its verdict true."""
+        """Whether time may make the verdict true."""
         self._around = self._entries()
         self._made_looks: Looks | None = None
         self._decide: Decide | None = None
@@ -96,7 +96,7 @@ class Watch:
             self._own[0][0].dropped.append(self.dropped)
 
     def _grouped(self) -> tuple[list[tuple[Slices, list[Part]]], list[tuple[Slices, list[Part]]]]:
-        """Return the parts by their slices: those of all keys, and those that several keys share."""
+        """Return the parts by slices: those of all keys, and those that several keys share."""
         by_slices: dict[Slices, list[Part]] = {}
         for part in self.parts:
             by_slices.setdefault(part.slices, []).append(part)
@@ -105,21 +105,21 @@ class Watch:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no slice of its keys remembers anything, so that it never fires by time.
+        """Whether no slice with its keys has state, so it never fires by time.
 
-        Where time turns nothing, slices wait all the same: a change may keep what they remember, and turn it.
+        Slices wait even if time turns nothing: a change may keep their state, and then time turns it.
         """
         if self.names:
             return not any(part.slices.path for part in self.parts)
         return not self.parts and not self._is_moved
 
     def rules_changed(self) -> None:
-        """Make functions anew when they are needed: patterns may be searched for together with others."""
+        """Discard generated functions, because patterns may be searched for together with others."""
         self._made_looks = self._decide = None
         self._movement.rules_changed()
 
     def end(self) -> None:
-        """Forget all slices."""
+        """Drop all slices."""
         for slices, _ in self._own:
             if self.dropped in slices.dropped:
                 slices.dropped.remove(self.dropped)
@@ -129,7 +129,7 @@ class Watch:
 
     @property
     def shards(self) -> list[dict[Hashable, Entry]]:
-        """The table's, for generated code."""
+        """The shards of the table, for generated code."""
         return self.table.shards
 
     # -- slices ---------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class Watch:
         *,
         is_changed: bool = False,
     ) -> None:
-        """See what an event has made of the slice of a key, and perhaps, as is known, changed in it."""
+        """Update the slice of a key after an event. `is_changed` tells that its state has changed."""
         entry = self.table.get(key)
         if entry is not None and self.soonest is not None and entry[0] <= stamp + self.soonest:
             return
@@ -176,7 +176,7 @@ class Watch:
     def _is_changed(
         self, key: Hashable, stamp: int, fields: Mapping[str, Any], sent: Mapping[str, Any]
     ) -> bool:
-        """Return whether an event has changed what is remembered of its keys. From then on, a slice waits."""
+        """Return whether an event has changed the state for its keys. From then on, its slice waits."""
         for slices, parts in self._groups:
             is_of_key = self.path is not None and slices.path == self.path
             slice_ = slices.find(key) if is_of_key else slices.at(fields, sent)
@@ -185,7 +185,7 @@ class Watch:
         return False
 
     def share(self, stamp: int, fields: Mapping[str, Any], sent: Mapping[str, Any] | None) -> None:
-        """See what an event has made of what slices share."""
+        """Update the time of shared state after an event."""
         if self.shared_soonest is not None and self.rest[0] <= stamp + self.shared_soonest:
             return
         now_us, rest_us = time_of(stamp), FOREVER
@@ -200,7 +200,7 @@ class Watch:
             self.look_at_all_from(rest_us)
 
     def meet(self, stamp: int, fields: Mapping[str, Any], sent: Mapping[str, Any] | None) -> None:
-        """See what an event has made of its slices, whatever their keys."""
+        """Update the slices of an event, whatever their keys."""
         if self._shared:
             self.share(stamp, fields, sent)
         key = self.keys.key_at(fields, sent or _NOTHING)
@@ -209,42 +209,42 @@ class Watch:
 
     @property
     def shares(self) -> bool:
-        """Whether there is something that slices share."""
+        """Whether slices share state."""
         return bool(self._shared)
 
     def put(self, entry: Entry) -> None:
-        """Have a slice wait that does not wait yet."""
+        """Add a slice that does not wait yet."""
         self.table.put(entry)
         self._weigh(ENTRY_BYTES)
         if entry[0] < LATEST:
             self._queue.push(entry)
 
     def dropped(self, key: Hashable) -> None:
-        """Forget a slice, if it waits."""
+        """Drop a slice, if it waits."""
         if self.long:
             self.long.pop(key, None)
         if self.table.remove(key):
             self._weigh(-ENTRY_BYTES)
 
     def _forget_dead(self, now_us: int) -> None:
-        """Have two slices that nothing else looks at forgotten if they are live no more.
+        """Check two slices that nothing else checks, and drop them if they are no longer live.
 
-        They are of several paths, and are told of no slice that is dropped. Two for each new one will do.
+        Nobody reports dropped slices of several paths. Two checks for each new slice suffice.
         """
         for entry in islice(self._around, 2):
             if entry[0] == LATEST and self._ahead(entry[3], now_us)[1] < now_us:
                 self.dropped(entry[3])
 
     def _entries(self) -> Iterator[Entry]:
-        """Yield the entries of the table again and again. It must not be empty."""
+        """Yield the entries of the table in an endless cycle. The table must not be empty."""
         while True:
             for number in range(len(self.table.shards)):
                 yield from [*self.table.shards[number].values()]
 
     def copy_from(self, other: "Watch", fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Event | None:
-        """Have the slice of an event wait as it does in another watch of the rule, for what it shares, too.
+        """Copy from another watch of the rule what the slice of an event waits for, and the shared time.
 
-        Return the event that has only its keys; None if it does not have them all.
+        Return the event that has only its keys; None if it lacks one.
         """
         if other.rest[0] < self.rest[0]:
             self.look_at_all_from(time_of(other.rest[0]))
@@ -257,11 +257,11 @@ class Watch:
         return None if key is None else self.keys.event_at(fields, sent)
 
     def _wait(self, entry: Entry, now: int) -> None:
-        """Have an entry of the table wait, given the stamp of the time."""
+        """Queue an entry of the table, given the stamp of the time."""
         if not self._is_moved:
             self._buckets.put(entry, now)
         elif entry[0] < LATEST:
-            # Time alone moves it, so that no event puts it off.
+            # Only time moves it, so no event postpones it.
             self._queue.push(entry)
 
     def _weigh(self, more_bytes: int) -> None:
@@ -273,23 +273,23 @@ class Watch:
     # -- time -----------------------------------------------------------------------------------------------
 
     def sift(self, entries: list[Entry], bucket: Bucket, between: Callable[[], None]) -> None:
-        """Find when time may turn the verdicts of the slices of a bucket, whose time begins.
+        """Check the slices of a bucket whose time begins.
 
-        `between` is called about once in a millisecond.
+        `between` is called about once a millisecond.
         """
         for start in range(0, len(entries), _BETWEEN):
             between()
             self._looks.sift(entries[start : start + _BETWEEN], bucket.start, bucket.end)
 
     def look(self, entry: Entry) -> tuple[bool, dict[str, Any] | None]:
-        """Look at a slice when its time has come, and have it wait for the next if it is still live.
+        """Check a slice whose time has come. It waits for the next time if it is still live.
 
         Return whether it may have turned, and its keys if the rule fires.
         """
         due, priority, first, key = entry
         now_us, keys = time_of(due), None
         next_us, until_us = self._ahead(key, now_us - 1)
-        # Perhaps an event has come since it was queued, and it turns later.
+        # If an event has come since it was queued, it may turn later.
         turns = next_us == now_us or self._is_moved
         if turns:
             if self._rises and until_us >= now_us - 1:
@@ -312,8 +312,8 @@ class Watch:
         return bool(self._decide(*event, due, 0) and not self._decide(*event, due - _MICROSECOND, 0))
 
     def skip(self, base: int) -> None:
-        """Have no slice be looked at up to the time of a stamp: none fires."""
-        # What slices share is among what each is looked at for from now on.
+        """Skip all checks up to the time of a stamp, so that nothing fires."""
+        # From now on, the time of each slice includes that of shared state.
         rests = self.rest[0] <= base
         self.rest[0] = LATEST if rests else self.rest[0]
         for entry in [*self.table]:
@@ -321,12 +321,12 @@ class Watch:
                 self._look_again(entry, time_of(base))
 
     def look_at_all_from(self, time_us: int) -> None:
-        """Have all slices looked at once a time has come."""
+        """Schedule a check of all slices at a time."""
         self.rest[0] = time_us << NUMBER_BITS
         self._queue.push((self.rest[0], ALL, self.rule.priority, None))
 
     def look_at_all(self, due: int, between: Callable[[], None]) -> None:
-        """Have all slices looked at at a time. `between` is called about once in a millisecond."""
+        """Make all slices due at a time. `between` is called about once a millisecond."""
         self.rest[0] = LATEST
         for number, entry in enumerate([*self.table]):
             if not number % _BETWEEN:
@@ -337,7 +337,7 @@ class Watch:
                 self._queue.push(again)
 
     def _look_again(self, entry: Entry, now_us: int) -> None:
-        """Find anew when time may turn the verdict of a slice; forget it if it is live no more."""
+        """Compute anew when time may turn the verdict of a slice. Drop it if it is no longer live."""
         next_us, until_us = self._ahead(entry[3], now_us)
         if until_us < now_us:
             self.dropped(entry[3])
@@ -347,11 +347,11 @@ class Watch:
         self._wait(again, now_us << NUMBER_BITS)
 
     def waiting(self) -> list[Waiting]:
-        """Return the slices that wait: for each the number of its first event, and its keys."""
+        """Return the waiting slices: the number of each one's first event, and its keys."""
         return [(first, self.keys.values(key, self.long.get(key))) for _, _, first, key in self.table]
 
     def adopt(self, waiting: Sequence[Waiting], now_us: int) -> None:
-        """Wait for slices that another rule of the same keys has waited for, from a time on."""
+        """Add the waiting slices of another rule with the same keys, from a time on."""
         for first, values in waiting:
             key: Any = self.keys.key_at(*event_of(values))
             if self.keys.is_long(key):
@@ -368,7 +368,7 @@ class Watch:
         return next_us, live_us
 
     def _event(self, key: Hashable) -> Event:
-        """Return the event that has only a key."""
+        """Return the event that has only this key."""
         return event_of(self.keys.values(key, self.long.get(key)))
 
     @property

@@ -1,7 +1,7 @@
 """Decodes the bodies of batches, as JSON and as msgpack.
 
-The decoder holds the interpreter until it returns. So a long body is decoded in portions, and others get
-their turn in between.
+The decoder holds the interpreter until it returns. So a long body is decoded in portions, with turns for
+other threads in between.
 """
 
 import re
@@ -56,7 +56,7 @@ class _FlatContext(ContextBody):
 
 
 class _FlatBatch(BatchBody):
-    """A batch of flat events, as most are. What decodes so needs no checks."""
+    """A batch of flat events, like most batches. One that decodes as this needs no checks."""
 
     events: list[_FlatEvent]  # type: ignore[assignment]  # nobody adds other events
     context: _FlatContext | msgspec.UnsetType = msgspec.UNSET
@@ -71,7 +71,7 @@ class _Events(msgspec.Struct):
 
 
 def count_events(body: bytes, form: BatchForm) -> int:
-    """Return how many events a batch has, without decoding them; 1 if it cannot be read."""
+    """Return the number of events in a batch, without decoding them; 1 if it cannot be read."""
     try:
         found = (msgspec.json if form == "json" else msgspec.msgpack).decode(body, type=_Events)
     except (ValueError, RecursionError):
@@ -80,7 +80,7 @@ def count_events(body: bytes, form: BatchForm) -> int:
 
 
 def count_records(body: bytes) -> int:
-    """Return how many plain records a body has, without decoding them: its lines, if it is no JSON."""
+    """Return the number of plain records in a body, without decoding them: its lines, if it is not JSON."""
     with suppress(ValueError, RecursionError):
         text = body.removeprefix(BOM_UTF8)
         found = msgspec.json.decode(text, type=list[msgspec.Raw] | dict[str, msgspec.Raw])
@@ -89,7 +89,7 @@ def count_records(body: bytes) -> int:
 
 
 def _json_batch(body: bytes, limits: Limits) -> BatchBody:
-    # Each event has two objects at least, which nest in those of no other event.
+    # Each event has at least two objects, which add nothing to the depth of other events.
     return decode(body, BatchBody, limits, apart=lambda batch: 2 * max(0, len(batch.events) - 1))
 
 
@@ -101,7 +101,7 @@ def _msgpack_batch(body: bytes, limits: Limits) -> BatchBody:
 
 
 class _Members(msgspec.Struct):
-    """The texts of the events and of the context of a batch."""
+    """The raw events and context of a batch."""
 
     events: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     context: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
@@ -131,14 +131,14 @@ class _Form(NamedTuple):
     outline: Any
     members: Any
     events: Any
-    """Decoders."""
+    """The decoders of these three."""
     check: Callable[[bytes, Limits], None]
     check_weight: Callable[[bytes, int, str], None]
     batch: Callable[[bytes, Limits], BatchBody]
     part: Callable[..., Any]
     unreadable: Callable[[bytes, Exception], Refusal]
     joined: Callable[[list[msgspec.Raw]], bytes]
-    """Gives the body of a batch of some events."""
+    """Returns the body of a batch of some events."""
 
 
 _FORMS: Final = {
@@ -195,7 +195,7 @@ def _decode_at_once(body: bytes, limits: Limits, form: _Form) -> BatchBody:
 
 
 class _LongBatch:
-    """The parts of a long batch, and what is wrong with their shapes."""
+    """The parts of a long batch, and the violations of their types."""
 
     def __init__(self, body: bytes, limits: Limits, form: _Form) -> None:
         self._body, self._limits, self._form = body, limits, form
@@ -207,13 +207,13 @@ class _LongBatch:
         batch = BatchBody([])
         if context is not None:
             batch.context = self._part(context, ContextBody, "context", 1) or msgspec.UNSET
-        # Most events have about the same size; looking at each would take a third as long as decoding.
+        # Most events have about the same size; measuring each would take a third as long as decoding.
         step = max(1, len(texts) * PORTION_BYTES // len(self._body))
         for first in range(0, len(texts), step):
             portion = texts[first : first + step]
             together = self._together(portion)
             if together is None:
-                # One by one, each is bounded by itself, and what is wrong is told with its place.
+                # One by one, each event has a bound of its own, and violations have its place.
                 for index, text in enumerate(portion, first):
                     event = self._part(text, EventBody, f"events[{index}]", 2)
                     batch.events += [] if event is None else [event]
@@ -226,13 +226,13 @@ class _LongBatch:
         return batch
 
     def _outline(self) -> tuple[list[msgspec.Raw], msgspec.Raw | None]:
-        """Return the texts of the events and of the context; notes what is wrong beside these."""
+        """Return the raw events and context, and record violations of other members."""
         form, body, document = self._form, self._body, dict[str, object]()
         try:
             try:
                 members = form.outline.decode(body)
             except msgspec.ValidationError as error:
-                # There may be very many unknown members: one is told.
+                # There may be very many unknown members; report one.
                 unknown = _UNKNOWN.search(str(error))
                 document |= {unknown[1]: None} if unknown else {}
                 members = form.members.decode(body)
@@ -252,7 +252,7 @@ class _LongBatch:
         return texts or [], None if members.context is msgspec.UNSET else members.context
 
     def _together(self, texts: list[msgspec.Raw]) -> list[EventBody] | None:
-        """Decode some events at once; None if they take long, or something is wrong."""
+        """Decode some events at once; None if they may take long, or one is invalid."""
         body = self._form.joined(texts)
         if _is_long(body, self._limits):
             return None
@@ -262,10 +262,10 @@ class _LongBatch:
             return None
 
     def _part(self, text: msgspec.Raw, type_: type[T], place: str, around: int) -> T | None:
-        """Decode a part; notes what is wrong with its shape. Raises Refusal 1000."""
+        """Decode a part, and record violations of its type. Raises Refusal 1000."""
         try:
             if len(self._violations) > VIOLATIONS_MAX:
-                # No more are reported, but what is no JSON comes first.
+                # No more violations are reported, but text that is not JSON takes precedence.
                 self._decode(text, object, place, around)
                 return None
             value = self._decode(text, type_, place, around)
@@ -279,7 +279,7 @@ class _LongBatch:
         return value
 
     def _instead_of(self, text: bytes | msgspec.Raw, error: msgspec.ValidationError) -> object:
-        """Return a small value of the type that the decoder complains about. Raises Refusal 1000."""
+        """Return a small value of the type in the decoder's error. Raises Refusal 1000."""
         found = _GOT.search(str(error))
         if found is None or found[1] not in _STAND_INS:
             return self._decode(text, object)
@@ -290,7 +290,7 @@ class _LongBatch:
         return self._form.part(bytes(text), type_, self._limits, place, around)  # type: ignore[no-any-return]
 
     def _of_whole(self, refusal: Refusal) -> Refusal:
-        """Return the refusal of a part as one of the whole body, of which it may name a byte."""
+        """Convert the refusal of a part to one of the whole body, whose bytes it may number."""
         if self._form.part is not decode:
             return refusal
         try:

@@ -21,26 +21,26 @@ from engine.language.limits import DEFAULT_LIMITS, Limits
 T = TypeVar("T")
 
 LARGE_BYTES: Final = 1 << 16
-"""The collector is suspended while a body of at least this length is decoded."""
+"""Garbage collection is suspended while a body of at least this size is decoded."""
 
 LOOKED_THROUGH_BYTES: Final = 1 << 18
-"""Only of a body up to this, another decoder finds out why the first one breaks off: it takes longer."""
+"""Up to this size, a second decoder finds out where a body is cut off, which takes longer."""
 
 AT_ONCE_BYTES_MAX: Final = 1 << 18
-"""A body up to this takes the decoder 30 ms at worst, and mostly one."""
+"""A body up to this size takes the decoder 30 ms at worst, and mostly one."""
 
 MEMBER_WEIGHT: Final = 5
-"""A member of an object takes the decoder as long as so many other values: its name may be a new one."""
+"""A member of an object takes the decoder as long as this many other values, because its name may be new."""
 
 _NOT_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _AS_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 """Brackets as steps in depth, one signed byte each."""
 _PAIR: Final = b"\x01\xff"
 TWO_OBJECTS: Final = re.compile(rb"\}[ \t\r]*\{")
-"""Matches wherever a line has two objects beside each other; perhaps in strings, too."""
+"""Matches wherever a line has two objects side by side, including inside strings."""
 _PASSES: Final = 6
 _PIECE: Final = 1 << 14
-"""So many brackets are counted at once, in less than a millisecond."""
+"""This many brackets are processed at once, in less than a millisecond."""
 _DIGITS: Final = b"0123456789"
 
 
@@ -56,16 +56,16 @@ def decode(
 ) -> T:
     """Decode JSON as a value of a type.
 
-    Raises Refusal 1000 if the body is not JSON, nests too deep, contains too many values, an integer of too
-    many digits or a number outside the range of a double. Raises Refusal 1001 with every violation if the
-    body does not fit the type.
+    Raises Refusal 1000 if the body is not JSON, nests too deeply, or contains too many values, an integer
+    with too many digits or a number outside the range of a double. Raises Refusal 1001 with every violation
+    if the body does not fit the type.
 
-    Of a text inside a body, `place` says where it stands, and `around` how many arrays and objects are around
-    it. `apart` gives how many of those in a value need not be counted, because others nest as deep.
+    For a text inside a body, `place` is its place, and `around` the number of arrays and objects around it.
+    `apart` returns how many arrays and objects in a value need not be counted, because others nest as deeply.
     `has_raw` tells that parts of the value stay JSON.
     """
     depth_max = limits.body_depth_max - around
-    # Most bodies are so small that nothing in them takes long, and nest little.
+    # Most bodies are so small and flat that they can neither take long nor exceed a limit.
     if len(body) <= limits.small_bytes and body.count(b"{") + body.count(b"[") <= depth_max:
         try:
             return _decoder(type_).decode(body)  # type: ignore[no-any-return, arg-type]  # a type is hashable
@@ -81,7 +81,7 @@ def decode(
                 check_digits(body, limits.digits_max)
                 return value  # type: ignore[no-any-return]  # its type
     except msgspec.ValidationError:
-        # The decoder checks all duplicates of a member. In a document only the last is left, which counts.
+        # The decoder checks all duplicates of a member. A document has only the last one, which counts.
         pass
     except (ValueError, RecursionError) as error:
         raise unreadable(body, error) from None
@@ -101,9 +101,9 @@ def decode(
 
 
 def decode_lines(text: bytes, type_: type[T], count: int, limits: Limits) -> list[T] | None:
-    """Decode so many lines at once, each of which is an object; None if something is wrong with one of them.
+    """Decode `count` lines at once, each of which is an object.
 
-    None, too, where decoding all at once takes long.
+    None if a line is invalid, or if decoding all at once may take long.
     """
     if len(text) > min(AT_ONCE_BYTES_MAX, limits.event_values_max) or TWO_OBJECTS.search(text):
         return None
@@ -115,12 +115,12 @@ def decode_lines(text: bytes, type_: type[T], count: int, limits: Limits) -> lis
         check_digits(text, limits.digits_max)
     except (ValueError, RecursionError, Refusal):
         return None
-    # An object over two lines would be made up for by two in another one, and none has two.
+    # An object over two lines could be offset by a line with two objects, but no line has two.
     return values if len(values) == count else None
 
 
 def without_collector(body: bytes | str) -> AbstractContextManager[None]:
-    """Suspend garbage collection: it would scan the values of a large body again and again."""
+    """Suspend garbage collection, which would scan the values of a large body repeatedly."""
     return _AS_IT_IS if len(body) < LARGE_BYTES or not gc.isenabled() else _without_collector()
 
 
@@ -142,7 +142,7 @@ def _decoder(type_: Any) -> msgspec.json.Decoder[Any]:
 
 
 def unreadable(body: bytes, error: Exception) -> Refusal:
-    """Return the Refusal for a body that is not JSON. Some of the decoder's own messages would mislead."""
+    """Return the Refusal for a body that is not JSON. Some messages of the decoder itself would mislead."""
     match error:
         case RecursionError():
             reason = "it is nested too deeply"
@@ -158,7 +158,7 @@ def unreadable(body: bytes, error: Exception) -> Refusal:
 
 
 def _invalid_at(body: bytes) -> int:
-    """Return the offset of the first byte that is not UTF-8. The decoder counts within a string."""
+    """Return the offset of the first byte that is not UTF-8, which the decoder counts within a string."""
     try:
         body.decode()
     except UnicodeDecodeError as error:
@@ -169,7 +169,7 @@ def _invalid_at(body: bytes) -> int:
 def _breaks_off_at_a_surrogate(body: bytes) -> bool:
     """Return whether an unpaired surrogate, not truncation, stopped the decoder."""
     try:
-        # Numbers are skipped: they can take long.
+        # Numbers are skipped, because they can take long.
         json.loads(body, parse_int=_skipped, parse_float=_skipped)
     except (ValueError, RecursionError):
         return False
@@ -185,17 +185,17 @@ def check_count(body: bytes, values_max: int) -> None:
     # A value and the separator after it take at least two bytes.
     if len(body) > 2 * values_max and _values_at_most(body) > values_max:
         bare = without_strings(body)
-        # Empty arrays and objects that are written without blanks hold no value.
+        # Empty arrays and objects without blanks inside contain no value.
         if _values_at_most(bare) - bare.count(b"[]") - bare.count(b"{}") > values_max:
             raise too_many_values(values_max)
 
 
 def check_weight(text: bytes, weight_max: int, place: str = "") -> None:
-    """Raise Refusal 1000 if the values of a text, with its members weighted, take long to decode.
+    """Raise Refusal 1000 if the values of a text, with members weighted, take long to decode.
 
-    `place` says where it stands; without one, it is the whole body.
+    `place` is the place of the text; it is empty for the whole body.
     """
-    # Each unit of weight takes at least a byte: the member `"":0,` has as many as its weight.
+    # Each unit of weight takes at least one byte: the member `"":0,` has as many bytes as weight.
     if len(text) > weight_max and _weight_at_most(text) > weight_max:
         bare = without_strings(text)
         if _weight_at_most(bare) - bare.count(b"[]") - bare.count(b"{}") > weight_max:
@@ -207,7 +207,7 @@ def _weight_at_most(text: bytes) -> int:
 
 
 def too_heavy(place: str, weight_max: int) -> Refusal:
-    """Return the Refusal for too many values where one call decodes them all."""
+    """Return the Refusal for too many values in a text that one call decodes."""
     said = f"{f'{place}: it' if place else 'the body'} holds more than {weight_max} values"
     return Refusal(Entry(1000, f"{said}, where a member of an object counts as {MEMBER_WEIGHT}"))
 
@@ -222,14 +222,14 @@ def _values_at_most(body: bytes) -> int:
 
 
 def check_depth(text: bytes, depth_max: int, limits: Limits, apart: int = 0) -> None:
-    """Raise Refusal 1000 if a text nests too deep; `apart` of its arrays and objects need not be counted."""
+    """Raise Refusal 1000 if a text nests too deeply; `apart` arrays and objects need not be counted."""
     if text.count(b"{") + text.count(b"[") - apart > depth_max and _deeper_than(text, depth_max):
         raise Refusal(Entry(1000, f"the body is nested more than {limits.body_depth_max} deep"))
 
 
 def check_digits(body: bytes, digits_max: int) -> None:
-    """Raise Refusal 1000 if valid JSON has an integer of too many digits."""
-    # A cheap test that ordinary bodies pass comes first.
+    """Raise Refusal 1000 if valid JSON has an integer with too many digits."""
+    # First a cheap test that ordinary bodies pass.
     if len(body) > digits_max and _has_digits(body, digits_max) and lengths_of_integers(body, digits_max):
         raise Refusal(Entry(1000, f"the body holds an integer of more than {digits_max} digits"))
 
@@ -237,7 +237,7 @@ def check_digits(body: bytes, digits_max: int) -> None:
 def _has_digits(body: bytes, digits_max: int) -> bool:
     """Return whether there are more than `digits_max` digits in a row.
 
-    Such a run covers one of the visited places, so only their surroundings are searched.
+    Such a run covers one of the visited places, so only their neighbourhoods are searched.
     """
     for place in range(digits_max, len(body), digits_max + 1):
         if body[place] in _DIGITS:
@@ -251,7 +251,7 @@ def _has_digits(body: bytes, digits_max: int) -> bool:
 def _deeper_than(body: bytes, depth_max: int) -> bool:
     """Return whether valid JSON nests deeper than `depth_max`."""
     brackets = without_strings(body).translate(_AS_STEPS, _NOT_BRACKETS)
-    # Removing the innermost pairs a few times is cheap and leaves little of most bodies.
+    # Removing the innermost pairs a few times is cheap, and leaves little of most bodies.
     taken = min(_PASSES, depth_max)
     for _ in range(taken):
         brackets = brackets.replace(_PAIR, b"\0").translate(None, b"\0")
@@ -267,45 +267,45 @@ def _deeper_than(body: bytes, depth_max: int) -> bool:
 # -- numbers that take long ---------------------------------------------------------------------------------
 
 SCANNED_BYTES: Final = 4 * 1024
-"""A shorter body has room for some milliseconds of such numbers, and is not searched for them."""
+"""A shorter body has room for only some milliseconds of such numbers, and is not searched for them."""
 
 COSTLY_MAX: Final = 256
 """This many of such numbers take the decoder a few milliseconds."""
 
 LONG_DIGITS: Final = 400
-"""Shorter integers take about as long as other numbers of their size."""
+"""Shorter integers take about as long as other numbers of their length."""
 
 LONG_DIGITS_SUM_MAX: Final = 1_000_000
-"""The most digits in all integers that are longer. Of 4 000 digits each, these take 30 ms."""
+"""The maximum number of digits in all longer integers. With 4 000 digits each, they take 30 ms."""
 
 _AS_ZEROS: Final = bytes.maketrans(b"123456789E", b"000000000e")
 _LARGE: Final = b"0e00"
 _TINY: Final = b"0e-000"
 _EXACT: Final = b"0" * 20
-"""The decoder knows at once the double of 19 digits with an exponent from -99 to 9."""
+"""The decoder converts up to 19 digits with an exponent from -99 to 9 at once."""
 
 _HALFWAY: Final = b"0" * 17
-"""Texts of 17 digits may lie halfway between two doubles, and then take 0.65 µs each."""
+"""Numbers of 17 digits may lie halfway between two doubles, which takes 0.65 µs each."""
 HALFWAY_MAX: Final = 50_000
-"""Only an event of nearly 1 MiB and more has room for more."""
+"""Only bodies of nearly 1 MiB or more have room for more."""
 
 _OF_NUMBERS: Final = b"0123456789.eE+-"
 _APART: Final = bytes(byte if byte in _OF_NUMBERS else ord(" ") for byte in range(256))
 
 _PIECE_BYTES: Final = 64 * 1024
-"""Splitting a piece at its quotes takes a millisecond at worst, and a whole body a tenth of a second."""
+"""Splitting a piece at its quotes takes at most a millisecond, and a whole body a tenth of a second."""
 
 
 def are_costly(body: bytes) -> bool:
     """Return whether the numbers of a body may take the decoder more than some milliseconds.
 
-    Raises Refusal 1000 if the integers of more than `LONG_DIGITS` digits have too many digits together.
+    Raises Refusal 1000 if integers of more than `LONG_DIGITS` digits have too many digits together.
     """
     if len(body) < SCANNED_BYTES:
         return False
     zeros = body.translate(_AS_ZEROS, b".+")
     costly = zeros.count(_EXACT)
-    # A run of digits has half of its digits in whole pieces of this length at least.
+    # At least half of the digits of a run are in whole pieces of this length.
     if costly > LONG_DIGITS_SUM_MAX // (2 * len(_EXACT)):
         _check_long_integers(body)
     if len(zeros) > len(_HALFWAY) * HALFWAY_MAX and zeros.count(_HALFWAY) > HALFWAY_MAX:
@@ -314,7 +314,7 @@ def are_costly(body: bytes) -> bool:
 
 
 def decode_by_hand(body: bytes) -> object:
-    """Decode JSON to plain values. Each double is made in Python, where other threads get their turn."""
+    """Decode JSON to plain values. Doubles are converted in Python, where other threads get turns."""
     return _BY_HAND.decode(body)
 
 
@@ -338,21 +338,21 @@ def _check_long_integers(body: bytes) -> None:
 
 
 def lengths_of_integers(body: bytes, digits: int) -> list[int]:
-    """Return how many digits the integers of more than `digits` digits have, where the body is valid JSON."""
+    """Return the numbers of digits of the integers with more than `digits` digits, in valid JSON."""
     numbers = without_strings(body).translate(_APART).split()
     long = [number.removeprefix(b"-") for number in numbers if len(number) > digits]
     return [len(number) for number in long if len(number) > digits and number.isdigit()]
 
 
 def without_strings(body: bytes) -> bytes:
-    """Return valid JSON without its strings. Every unescaped quote starts or ends one."""
+    """Return valid JSON without its strings. Every unescaped quote begins or ends a string."""
     bare: list[bytes] = []
     begin, inside = 0, 0
     while begin < len(body):
         piece = body[begin : begin + _PIECE_BYTES]
         if b"\\" in piece:
             if (len(piece) - len(piece.rstrip(b"\\"))) & 1:
-                # Take in the character that the last backslash escapes.
+                # Include the character that the last backslash escapes.
                 piece = body[begin : begin + _PIECE_BYTES + 1]
             begin += len(piece)
             piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")

@@ -1,4 +1,4 @@
-"""Decodes the events of callers: in the body of an evaluation, and as lines."""
+"""Decodes events of callers: the bodies of evaluations, and lines."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -15,15 +15,15 @@ from engine.language.limits import Limits
 from engine.language.microseconds import microseconds
 
 PORTION_BYTES: Final = 1 << 16
-"""About the size of the portions of longer bodies, if their events are of one size."""
+"""The approximate size of the portions of longer bodies, if their events have equal sizes."""
 
 BLANKS: Final = b" \t\r"
 
 _BODY: Final = re.compile(r"(?<=^the )body\b|^body(?=:)")
-"""What the decoder calls a part that it is given by itself."""
+"""Matches the decoder's name for a part that is decoded by itself."""
 
 _EVENT_ALONE: Final = re.compile(rb'[ \t\r]*\{[ \t\r]*"(?:fields|timestamp_ms)"')
-"""Matches the beginning of a line that is an event alone."""
+"""Matches the beginning of a line with only an event."""
 
 
 class EventBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -34,7 +34,7 @@ class EventBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ContextBody(msgspec.Struct, forbid_unknown_fields=True):
-    """What a caller sends beside the event: values for names with `$`, and relations."""
+    """The context of an event: values for names with `$`, and relations."""
 
     vars: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
@@ -83,7 +83,7 @@ def decode_event(body: bytes, limits: Limits) -> EventBody:
 
 
 def check_times(events: Sequence[EventBody | TickBody], place: Callable[[int], str]) -> None:
-    """Raise Refusal 1001 with every timestamp out of range; `place` gives what precedes its name."""
+    """Raise Refusal 1001 with every timestamp out of range. `place` returns the prefix of its name."""
     wild = [
         Entry(1001, f"{place(index)}timestamp_ms: expected a number from -8.64e15 to 8.64e15")
         for index, event in enumerate(events)
@@ -94,12 +94,12 @@ def check_times(events: Sequence[EventBody | TickBody], place: Callable[[int], s
 
 
 def event_in(body: EvaluateBody) -> tuple[dict[str, Any], float, dict[str, Any]]:
-    """Return the arguments with which a detector evaluates the event of a body."""
+    """Return the event of a body as arguments for a detector."""
     return body.event.fields, body.event.timestamp_ms, _sent_with(body.context)
 
 
 def events_in(body: BatchBody) -> list[Event]:
-    """Return the same for each event of a batch."""
+    """Return the events of a batch, with its context."""
     sent = _sent_with(body.context)
     return [(event.fields, event.timestamp_ms, sent) for event in body.events]
 
@@ -114,9 +114,9 @@ def _sent_with(context: ContextBody | msgspec.UnsetType) -> dict[str, Any]:
 def decode_lines(
     body: bytes, limits: Limits, between: Callable[[], None] = lambda: None
 ) -> list[EvaluateBody | Refusal]:
-    """Decode each line that is not blank: the body of an evaluation, or its event alone.
+    """Decode each non-blank line: the body of an evaluation, or only its event.
 
-    A line that is invalid gives a Refusal. `between` is called after each PORTION_BYTES.
+    An invalid line becomes a Refusal. `between` is called after each PORTION_BYTES.
     """
     decoded: list[EvaluateBody | Refusal] = []
     size = 0
@@ -140,5 +140,5 @@ def _decode_line(line: bytes, limits: Limits) -> EvaluateBody | Refusal:
 
 
 def of_part(kind: str, refusal: Refusal) -> Refusal:
-    """Return a refusal whose messages call the body what it is, such as a line."""
+    """Return a refusal with messages about a part of that kind, such as a line, instead of the body."""
     return Refusal(*[Entry(entry.code, _BODY.sub(kind, entry.message)) for entry in refusal.entries])

@@ -1,8 +1,7 @@
-"""Evaluates the events of bodies, and gives the answers as JSON, within a bound on their size.
+"""Evaluates the events of bodies, and returns answers as JSON of bounded size.
 
-The largest possible result of an event is known before it is evaluated: every enabled rule fires, and
-every message is given. So every evaluated event gets its result, and no more is held in memory than
-is answered.
+The maximum size of an event's result is known before its evaluation: every enabled rule fires, and every
+message applies. So every evaluated event gets its result, and no more is held in memory than is answered.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,24 +26,24 @@ from engine.language.json.writer import json_bytes
 
 FIRST_EVENTS: Final = 128
 PART_S: Final = 0.01
-"""Events are evaluated in parts that take about this long, and the first in one of so many."""
+"""Events are evaluated in parts that take about this long; the first part has FIRST_EVENTS."""
 
 BATCH_S: Final = 20.0
-"""After so long no further part of a batch is begun: its caller still gets an answer within the default
-deadline, and others who wait for the detector, or share its process, get theirs."""
+"""After this time, no further part of a batch begins. So its caller gets an answer within the default
+deadline, and so do others who wait for the detector or share its process."""
 
 _RESULT_BYTES_MAX: Final = 1024
-"""The most bytes of a result besides actions and warnings."""
+"""The maximum size of a result without actions and warnings."""
 
 
 DETAILS_BYTES_MAX: Final = 1024 * 1024
-"""The most bytes of `keys` and `found` in the result of one event; the actions after them have neither."""
+"""The maximum size of `keys` and `found` in the result of one event; later actions have neither."""
 _DETAILS_BYTES: Final = 20
-"""The bytes that the names of the two take in an action."""
+"""The size of these two names in an action."""
 
 
 class ReportedEntry(msgspec.Struct, frozen=True):
-    """An entry as JSON has it."""
+    """An entry as JSON."""
 
     code: int
     message: str
@@ -56,7 +55,7 @@ def encode_entries(entries: list[Entry] | tuple[Entry, ...]) -> bytes:
 
 
 def encode_firings(firings: Iterable[FiredByTime], bytes_max: int) -> tuple[bytes, int]:
-    """Return what fired by time as a JSON array of actions within a bound, and how many had no room."""
+    """Return firings by time as a JSON array of actions of bounded size, and how many had no room."""
     actions: list[bytes] = []
     left, without_room = bytes_max, 0
     for firing in firings:
@@ -75,7 +74,7 @@ def encode_firings(firings: Iterable[FiredByTime], bytes_max: int) -> tuple[byte
 
 
 def detailed_actions(firings: Firings) -> list[bytes]:
-    """Return the actions of the rules that fired, with `keys` and `found` as long as there is room."""
+    """Return the actions of firings, with `keys` and `found` as long as there is room."""
     actions = [rule.action_json() for rule in firings.rules]
     left = DETAILS_BYTES_MAX
     for place, details in enumerate(firings.details):
@@ -90,7 +89,7 @@ def detailed_actions(firings: Firings) -> list[bytes]:
 def _detailed(
     detector: Detector, events: Sequence[Event | Refusal]
 ) -> tuple[list[bytes], dict[int, Refusal]]:
-    """Evaluate events one by one; return their results with details, and the refusals by place."""
+    """Evaluate events one by one. Return their results with details, and the refusals by place."""
     results: list[bytes] = []
     refused: dict[int, Refusal] = {}
     for place, event in enumerate(events):
@@ -116,7 +115,7 @@ def refused_result(refusal: Refusal) -> bytes:
 
 def results_of(outcomes: Outcomes) -> list[bytes]:
     """Return the result of each event as JSON."""
-    # The same rules often fire together, and are then mostly one tuple.
+    # The same rules often fire together, mostly as the same tuple.
     known: dict[int, bytes] = {}
     results = []
     for fired in outcomes.fired:
@@ -134,25 +133,25 @@ def results_of(outcomes: Outcomes) -> list[bytes]:
 
 
 def no_room(limit_bytes: int) -> bytes:
-    """Return the result of an event that was not evaluated because the answer was full."""
+    """Return the result of an event that was not evaluated because the answer is full."""
     return refused_result(without_room(limit_bytes))
 
 
 def without_room(limit_bytes: int) -> Refusal:
-    """Return the Refusal of an event for which the answer had no room, or its batch no time."""
+    """Return the Refusal of an event for which the answer has no room, or its batch no time."""
     limits = f"{limit_bytes} bytes or {BATCH_S:g} s"
     said = f"event not evaluated: the response limit of {limits} is reached; resend it"
     return Refusal(Entry(1400, said))
 
 
 def room_for(detector: Detector, size_bytes: int, *, detailed: bool = False) -> int:
-    """Return how many events certainly have room in an answer of some bytes so far; 0 if it is full."""
+    """Return how many results certainly have room in an answer of `size_bytes` so far; 0 if it is full."""
     bytes_max = detector.limits.answer_bytes_max
     worst = detector.rule_set.answer_bytes_worst + _RESULT_BYTES_MAX
     if detailed:
         worst += DETAILS_BYTES_MAX + _DETAILS_BYTES * len(detector.live)
     left = bytes_max - size_bytes
-    # If one result can exceed half of the limit, only half of the limit has to be free.
+    # If one result can exceed half of the limit, it suffices that half of the limit is free.
     return 0 if left < min(worst, bytes_max // 2) else max(1, left // worst)
 
 
@@ -165,8 +164,9 @@ def results_within(
 ) -> tuple[list[bytes], tuple[int, ...]]:
     """Evaluate events in order while the answer has room and the batch has time, at least one of them.
 
-    An event that is already a Refusal keeps its place. Gives the results, fewer than events if the answer is
-    full, and the indices of the refused events. `between` is called from time to time between two events.
+    An event that is already a Refusal keeps its place. Returns the results, which are fewer than the events
+    if the answer is full, and the indices of the refused events. `between` is called from time to time
+    between two events.
     """
     results: list[bytes] = []
     refused: list[int] = []
@@ -193,9 +193,9 @@ def results_within(
 
 
 def parts_in_turn(count: int, room: Callable[[], float], between: Callable[[], None]) -> Iterator[slice]:
-    """Yield the parts in which to evaluate so many events, while there is room for more, at least one.
+    """Yield the parts in which to evaluate `count` events while there is room, at least one part.
 
-    A part is evaluated before the next is asked for, and takes about PART_S. `between` is called after each.
+    A part is evaluated before the next is requested, and takes about PART_S. `between` is called after each.
     The last one begins within BATCH_S.
     """
     start, size, ends_s = 0, FIRST_EVENTS, perf_counter() + BATCH_S
@@ -214,12 +214,12 @@ _DROPPED_TOGETHER: Final = 100
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The answer to a request that succeeded: its result and its messages as JSON."""
+    """The answer to a successful request: its result and its messages as JSON."""
 
     result: bytes
     messages: bytes = b"[]"
     changes: bytes = b""
-    """What it has changed, for the changes log of the service; empty if there is nothing to log."""
+    """The changes it made, for the service's log of changes; empty if there is nothing to log."""
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -232,7 +232,7 @@ Answer = Done | Refused
 
 
 def evaluate_body(detector: Detector, body: bytes) -> Answer:
-    """Evaluate the event of a body and give the answer."""
+    """Evaluate the event of a body, and return the answer."""
     try:
         outcome = detector.submit_clean_one(*event_in(decode_evaluate(body, detector.limits)))
     except Refusal as refusal:
@@ -244,7 +244,7 @@ def evaluate_body(detector: Detector, body: bytes) -> Answer:
 
 
 def tick(detector: Detector, time_us: int, between: Callable[[], None]) -> Done:
-    """Move a detector's clock, and give the answer. Raises Refusal 1402. See `Detector.tick`."""
+    """Move a detector's clock, and return the answer. Raises Refusal 1402. See `Detector.tick`."""
     most = detector.limits.answer_bytes_max
     actions, without_room = encode_firings(detector.tick(time_us, between), most)
     said = f"{without_room} actions had no room in the response, whose limit is {most} bytes"
@@ -260,13 +260,12 @@ def evaluate_batch_body(
     *,
     detailed: bool = False,
 ) -> tuple[Answer, tuple[int, ...]]:
-    """Evaluate the events of a body in order. A refused event has an error as its result; the others go on.
+    """Evaluate the events of a body in order. A refused event has an error as its result; others continue.
 
-    Gives the answer, and the indices of the refused events. These include the events that were not evaluated
-    because the answer was full, or the batch took too long. `between` is called from time to time between two
-    events.
+    Returns the answer, and the indices of the refused events, including those not evaluated because the
+    answer was full or the batch took too long. `between` is called from time to time between two events.
     """
-    # If the collector ran before the events are gone, it would look through all of them.
+    # If garbage collection ran before the events are freed, it would scan them all.
     with without_collector(body):
         try:
             events = events_in(decode_batch(body, detector.limits, form, between))
@@ -299,11 +298,12 @@ def evaluate_batch(
 def evaluate_lines(
     detector: Detector, body: bytes, between: Callable[[], None] = lambda: None
 ) -> tuple[Done, tuple[int, ...]]:
-    """Evaluate the events of a body in order. A refused event has an error as its result; the others go on.
+    """Evaluate the events of a body in order. A refused event has an error as its result; others continue.
 
-    Gives the results as lines, and the indices of the refused events. Blank lines do not count. If the answer
-    is full, or takes too long, there are fewer results than events. The remaining events were not evaluated,
-    count as refused, and may be sent again. `between` is called from time to time between two events.
+    Returns the results as lines, and the indices of the refused events. Blank lines do not count. If the
+    answer is full, or takes too long, there are fewer results than events. The remaining events were not
+    evaluated, count as refused, and may be sent again. `between` is called from time to time between two
+    events.
     """
     with without_collector(body):
         lines = decode_lines(body, detector.limits, between)
@@ -316,6 +316,6 @@ def evaluate_lines(
 
 
 def _drop(events: list[Any]) -> None:
-    """Free events a few at a time: all of a long batch at once would hold the interpreter for long."""
+    """Free events a few at a time: freeing a long batch at once would hold the interpreter for long."""
     while events:
         del events[-_DROPPED_TOGETHER:]

@@ -1,4 +1,4 @@
-"""Decodes msgpack from callers, with the bounds of JSON and only the values that JSON has."""
+"""Decodes msgpack from callers, within the limits of JSON and with its types of values only."""
 
 from itertools import chain
 from math import isfinite
@@ -15,13 +15,13 @@ from engine.language.limits import DEFAULT_LIMITS, Limits
 T = TypeVar("T")
 
 _EXTENSIONS: Final = frozenset({0xC7, 0xC8, 0xC9})
-"""First bytes of extension values, whose data follow a byte for the type."""
+"""The first bytes of extension values, which have a byte for the type before the data."""
 _OBJECTS: Final = frozenset({*range(0x80, 0x90), 0xDE, 0xDF})
-"""First bytes of objects."""
+"""The first bytes of objects."""
 
 
 def _sizes() -> list[int]:
-    """Return the size of a value in bytes for each first byte, or minus the size of its length field.
+    """Return for each first byte the size of the value in bytes, or minus the size of its length field.
 
     The elements of arrays and objects are values of their own.
     """
@@ -50,15 +50,15 @@ _SCALARS: Final = frozenset({str, bool, int, float, type(None)})
 def decode_msgpack(
     text: bytes, type_: type[T], limits: Limits = DEFAULT_LIMITS, place: str = "", around: int = 0
 ) -> T:
-    """Decode msgpack that `check_msgpack` has passed, as `decode` does JSON.
+    """Decode msgpack that has passed `check_msgpack`, like `decode` for JSON.
 
-    Raises Refusal 1000 for what JSON cannot express, too: binary and extension values, names that are not
-    strings, NaN and infinities.
+    Also raises Refusal 1000 for values that JSON cannot express: binary and extension values, names that are
+    not strings, NaN and infinities.
     """
     try:
         with without_collector(text):
-            # Of names, it takes only strings and bytes. With numbers for which a dict looks in the same
-            # places, one after another, 80 KB would hold the interpreter for a second.
+            # Accept only strings and bytes as names. With numbers that collide in a dict, 80 KB would hold
+            # the interpreter for a second.
             document = msgpack.unpackb(text, strict_map_key=True)
     except (ValueError, RecursionError) as error:
         raise unpackable(error) from None
@@ -70,10 +70,10 @@ def decode_msgpack(
 
 
 def check_msgpack(body: bytes, limits: Limits) -> None:
-    """Raise Refusal 1000 unless the body is one complete value, with few enough values in it.
+    """Raise Refusal 1000 unless the body is one complete value, without too many values inside.
 
-    Here names of members count, too. The decoder allocates arrays by their announced length, so five bytes
-    could make it take gigabytes.
+    Names of members count, too. The decoder allocates arrays by their announced length, so five bytes could
+    make it allocate gigabytes.
     """
     unpacker = msgpack.Unpacker(max_buffer_size=max(1, len(body)))
     unpacker.feed(body)
@@ -93,21 +93,21 @@ def check_msgpack(body: bytes, limits: Limits) -> None:
 
 
 def check_packed_weight(text: bytes, weight_max: int, place: str) -> None:
-    """Do what `check_weight` does, for a well-formed text of msgpack."""
-    # A member takes two bytes at least. Its name and its value are two values.
+    """Do the same as `check_weight`, for well-formed msgpack."""
+    # A member takes at least two bytes. Its name and its value are two values.
     if len(text) * MEMBER_WEIGHT > 2 * weight_max and not _are_few(text, weight_max, MEMBER_WEIGHT - 2):
         raise too_heavy(place, weight_max)
 
 
 def _are_few(text: bytes, values_max: int, for_member: int = 0) -> bool:
-    """Return whether a well-formed text has few enough values; each member counts `for_member` more."""
+    """Return whether a well-formed text has few enough values, counting `for_member` more for each member."""
     at, end, left = 0, len(text), values_max
     while at < end and left > 0:
         first = text[at]
         size = _SIZES[first]
         left -= 1
         if size <= 0:
-            # After the first byte come the length, in that many bytes, and the data.
+            # The first byte is followed by the length, in that many bytes, and the data.
             start = at + 1 - size
             size = 1 - size + int.from_bytes(text[at + 1 : start]) + (first in _EXTENSIONS)
         elif for_member and first in _OBJECTS:
@@ -117,7 +117,7 @@ def _are_few(text: bytes, values_max: int, for_member: int = 0) -> bool:
 
 
 def unpackable(error: Exception) -> Refusal:
-    """Return the Refusal for a body that the decoder cannot read. Some of its own messages would mislead."""
+    """Return the Refusal for a body that the decoder cannot read. Some of its messages would mislead."""
     match error:
         case RecursionError():
             reason = "it is nested too deeply"
@@ -142,7 +142,7 @@ def _check_values(document: object, depth_max: int, of_body: int) -> None:
 
 
 def _members(level: list[Any]) -> list[Any]:
-    """Return the members of all objects and arrays of a level."""
+    """Return the members of all objects and arrays on a level."""
     kinds = set(map(type, level))
     if float in kinds and not all(isfinite(value) for value in level if type(value) is float):
         _refuse("it holds NaN or an infinity")

@@ -1,4 +1,4 @@
-"""Plain records, as log shippers send them: found in a body, made events of, evaluated, and counted."""
+"""Plain records, as log shippers send them: found in a body, converted to events, evaluated, counted."""
 
 import re
 from codecs import BOM_UTF8
@@ -36,15 +36,16 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 _SECONDS_BELOW: Final = 10**11
 _MILLISECONDS_BELOW: Final = 10**14
 _MICROSECONDS_BELOW: Final = 10**17
-"""Below these numbers a time is in seconds, milliseconds and microseconds; above, in nanoseconds."""
+"""Times below these numbers are in seconds, milliseconds and microseconds; others in nanoseconds."""
 _NUMBER: Final = re.compile(r"\s*-?[0-9]{9,30}(\.[0-9]{0,30})?\s*")
-"""A text with fewer digits may be a date, such as 20240304."""
+"""Texts with fewer digits may be dates, such as 20240304."""
 
 
 def time_in(name: str) -> Callable[[Mapping[str, Any]], float]:
-    """Return what gives the time of a record in milliseconds, whole microseconds, by the name of its field.
+    """Return a function that reads the time of a record, in milliseconds, from the field with this name.
 
-    It raises Refusal 1001 if the record has no such field, or no time in it.
+    Times are whole microseconds. The function raises Refusal 1001 if the record has no such field, or no time
+    in it.
     """
     look = split_name(name).look if "." in name else None
 
@@ -60,7 +61,7 @@ def time_in(name: str) -> Callable[[Mapping[str, Any]], float]:
 
 
 def _time_us(given: Any) -> float | None:
-    """Return a time in microseconds, None if the value is no time."""
+    """Return a time in microseconds; None if the value is not a time."""
     if isinstance(given, str):
         if _NUMBER.fullmatch(given):
             return _time_us(float(given) if "." in given else int(given))
@@ -78,7 +79,7 @@ def _time_us(given: Any) -> float | None:
         return given * 1_000
     if size < _MICROSECONDS_BELOW:
         return given
-    # In nanoseconds. The quotient of a number past a double's range would be none.
+    # Nanoseconds. Dividing a number beyond a double's range would fail.
     return given / 1_000 if size <= LATEST_US * 1_000 else None
 
 
@@ -96,15 +97,15 @@ _ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class Ingest(msgspec.Struct, frozen=True, array_like=True):
-    """A body of records, and what is asked about them."""
+    """A body of records, and options."""
 
     body: bytes
-    """A JSON object, an array of objects, or an object a line."""
+    """A JSON object, an array of objects, or one object per line."""
     time: str | None = None
-    """The field with the time of a record; by default, it is that of its arrival."""
+    """The field with the time of a record; by default, the time of arrival is used."""
     are_events: bool = False
-    """Whether the objects are not records, but events: each has `fields` and `timestamp_ms`. If all of these
-    are refused, they are counted, and the body is not refused."""
+    """Whether the objects are not records but events, with `fields` and `timestamp_ms`. If all events are
+    refused, they are counted, and the body is not refused."""
     with_results: bool = False
     """Whether the answer has the actions of each record."""
 
@@ -112,10 +113,10 @@ class Ingest(msgspec.Struct, frozen=True, array_like=True):
 def events_of(
     given: Ingest, now_us: int, limits: Limits, between: Callable[[], None] = lambda: None
 ) -> list[Event | Refusal]:
-    """Return the event of each record in a body, in its order, or why there is none.
+    """Return the event of each record in a body, in order, or the Refusal of the record.
 
     `now_us` is the time of arrival. `between` is called from time to time. Raises Refusal 1400 if there are
-    too many records, and 1000 if the body holds too much or is gzip.
+    too many records, and 1000 if the body has too many values or is gzip.
     """
     body = given.body.removeprefix(BOM_UTF8)
     if body.startswith(_GZIP):
@@ -137,12 +138,12 @@ def events_of(
 
 
 def _texts(body: bytes) -> Iterator[bytes]:
-    """Yield the texts of the records, each of which has no line feed if it is JSON."""
+    """Yield the texts of the records. A text that is JSON has no line feed."""
     lines = (found[0] for found in _LINE.finditer(body))
     first = next(lines, b"")
     if first[:1] == b"[":
         try:
-            # In what is JSON, a line feed is a blank.
+            # In valid JSON, a line feed is a blank.
             yield from (bytes(text).replace(b"\n", b" ") for text in _ELEMENTS.decode(body))
         except (ValueError, RecursionError):
             pass
@@ -166,7 +167,7 @@ def _is_json(text: bytes) -> bool:
 
 
 def _made(texts: Sequence[bytes], time: str | None, now_us: int, limits: Limits) -> Iterator[Event | Refusal]:
-    """Yield the events of which some texts are the fields."""
+    """Yield events with some texts as fields."""
     now_ms = now_us / 1_000
     time_ms = (lambda _: now_ms) if time is None else time_in(time)
     for record in _decoded(texts, dict[str, Any], limits):
@@ -180,7 +181,7 @@ def _made(texts: Sequence[bytes], time: str | None, now_us: int, limits: Limits)
 
 
 def _sent(texts: Sequence[bytes], limits: Limits) -> Iterator[Event | Refusal]:
-    """Yield the events that some texts are."""
+    """Yield the events that some texts represent."""
     for event in _decoded(texts, EventBody, limits):
         try:
             if isinstance(event, Refusal):
@@ -210,25 +211,26 @@ def _alone(text: bytes, type_: type[T], limits: Limits) -> T | Refusal:
 # -- evaluation ---------------------------------------------------------------------------------------------
 
 ERRORS_MAX: Final = 20
-"""How many refusals are told."""
+"""The maximum number of reported refusals."""
 
 KINDS_MAX: Final = 20
-"""How many kinds of messages are told."""
+"""The maximum number of reported kinds of messages."""
 
 _NUMBER_OR_NAME: Final = re.compile(r"[0-9]+|`[^`]*`")
 
 _UNIT: Final = re.compile("[;:] timestamp_ms counts milliseconds[^;]*")
-"""What messages say of an event's member; the times of records are told apart by size."""
+"""Removed from messages: it concerns an event's member, whereas the unit of a record's time follows from its
+size."""
 
 
 def ingest(
     detector: Detector, given: Ingest, now_us: int, between: Callable[[], None] = lambda: None
 ) -> tuple[Answer, tuple[int, ...]]:
-    """Evaluate the records of a body in the order of their times. The refused ones are counted.
+    """Evaluate the records of a body in the order of their times, and count the refused ones.
 
-    Gives the answer, and the places of the refused records. If all are refused, the answer is the first
-    refusal, and those of its kind, unless they came as events. `between` is called from time to time. Raises
-    Refusal as `events_of` does.
+    Returns the answer, and the places of the refused records. If all are refused, the answer is the first
+    refusal, with others of its kind, unless they were sent as events. `between` is called from time to time.
+    Raises Refusal like `events_of`.
     """
     with without_collector(given.body):
         events = events_of(given, now_us, detector.limits, between)
@@ -241,7 +243,7 @@ def ingest(
     refused = dict(sorted(outcome.refused.items()))
     is_whole = bool(refused) and len(refused) == count and not given.are_events
     for refusal in [*refused.values()][is_whole:]:
-        # Of an answer that is a refusal, the first is counted where it is given.
+        # If the answer is a refusal, the first is counted by whoever sends it.
         detector.refused[refusal.entries[0].code] += 1
     errors = [
         (place, entry) for place, refusal in islice(refused.items(), ERRORS_MAX) for entry in refusal.entries
@@ -269,22 +271,22 @@ def ingest(
 
 
 def in_order(events: Sequence[Event | Refusal]) -> list[int]:
-    """Return the places of events by time, those of one time as they stand."""
+    """Return the places of events by time; events at the same time keep their order."""
     times = [(event[1], place) for place, event in enumerate(events) if not isinstance(event, Refusal)]
     times.sort()
     return [place for _, place in times]
 
 
 class _Outcome:
-    """What became of records, by their places in the body."""
+    """The outcomes of records, by place in the body."""
 
     def __init__(self, *, with_results: bool) -> None:
         self.fired = 0
-        """How many actions there were."""
+        """The number of actions."""
         self.refused: dict[int, Refusal] = {}
         self.results: dict[int, bytes] = {}
         self._messages: dict[tuple[int, str], list[tuple[int, str]]] = {}
-        """For each kind the messages, each with its record's place, unless they stand in the results."""
+        """The messages of each kind with the places of their records, unless they are in the results."""
         self._with_results = with_results
         self._results_bytes = 0
 
@@ -295,7 +297,7 @@ class _Outcome:
         places: Sequence[int],
         between: Callable[[], None],
     ) -> None:
-        """Evaluate events, which stand at these places. Those without room in the answer are refused."""
+        """Evaluate the events at these places. Refuse those for which the answer has no room."""
         at = 0
 
         def room() -> float:
@@ -310,7 +312,7 @@ class _Outcome:
         self.refused.update(dict.fromkeys(places[at:], without_room(detector.limits.answer_bytes_max)))
 
     def said(self) -> list[Entry]:
-        """Return of each kind the message about the first record that has one, and how many have one."""
+        """Return for each kind of message the one about the first record, with the number of records."""
         entries = []
         for (code, _), messages in sorted(self._messages.items())[:KINDS_MAX]:
             place, first = min(messages)
@@ -334,5 +336,5 @@ class _Outcome:
 
 
 def _kind(message: str) -> str:
-    """Return a message without its numbers, which may differ from record to record, but with its names."""
+    """Return a message without numbers, which differ from record to record, but with its names."""
     return _NUMBER_OR_NAME.sub(lambda found: found[0] if found[0][0] == "`" else "", message)

@@ -1,4 +1,4 @@
-"""What is wrong with a decoded body: every violation of its type, each with its place."""
+"""The violations of a type by a decoded body, each with its place."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -10,10 +10,10 @@ import msgspec
 from engine.language.diagnostics import Entry, Refusal, did_you_mean, json_type, quoted
 
 VIOLATIONS_MAX: Final = 32
-"""How many violations of one body are reported, so that the reply cannot exceed a hostile body."""
+"""The maximum number of reported violations of a body, so that the reply cannot exceed a hostile body."""
 
 MORE_DEFECTS: Final = Entry(1001, "body: it has more defects than these")
-"""The last entry where there are more."""
+"""The last entry if there are more."""
 
 _NAME_CHARS_SHOWN: Final = 80
 
@@ -22,11 +22,11 @@ _UNBOUNDED: Final = msgspec.Meta()
 
 
 def shape_refusal(document: object, type_: Any, complaint: str, place: str = "") -> Refusal:
-    """Return the Refusal with the violations of plain values, which stand at a place in the body.
+    """Return the Refusal with the violations by plain values, which are at a place in the body.
 
     `complaint` is the decoder's own message.
     """
-    # A body can have a hundred thousand violations; the search stops after those that are reported.
+    # A body can have a hundred thousand violations; the search stops after the reported ones.
     violations = list(islice(_violations(document, type_, place), VIOLATIONS_MAX + 1))
     # If the search finds nothing, the decoder's own message is reported.
     shown = [Entry(1001, violation) for violation in (violations or [complaint])[:VIOLATIONS_MAX]]
@@ -76,7 +76,7 @@ def _struct_violations(value: dict[str, object], type_: Any, place: str) -> Iter
 
 
 def _members_of(type_: Any, kind: type) -> tuple[Any, ...] | None:
-    """Return the types of what is in a mapping or an array, by its type; None if it does not say."""
+    """Return the type arguments of a mapping or an array; None if it has none."""
     if get_origin(type_) is kind:
         return get_args(type_)
     inner = [type_.__origin__] if get_origin(type_) is Annotated else get_args(type_)
@@ -123,7 +123,7 @@ def _fits(value: object, kind: Any, meta: msgspec.Meta) -> bool:
 
 
 def _said(value: object) -> str:
-    """Describe a value for a message; a string by its length, since it may contain control characters."""
+    """Describe a value for a message; a string by its length, because it may contain control characters."""
     if isinstance(value, str):
         count = len(value)
         return f"{count} character{'s' * (count > 1)}" if value else "an empty string"

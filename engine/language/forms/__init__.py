@@ -1,1 +1,1 @@
-"""The forms of a condition: how each looks in JSON and in text."""
+"""The forms of conditions: their JSON and their text."""

@@ -1,4 +1,4 @@
-"""What a form of a condition or a term is: how it looks in JSON and in text, and what messages say of it."""
+"""The form of a condition or a term: its JSON, its text, and its description in messages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,9 +9,9 @@ from engine.language.condition import Condition
 
 
 class Content(Enum):
-    """What a field of a form holds."""
+    """The content of a field of a form."""
 
-    # Faster than the hash of an enumeration, which is computed from the name.
+    # Faster than an enumeration's own hash, which is computed from the name.
     __hash__ = object.__hash__
 
     CONDITION = "condition"
@@ -62,12 +62,12 @@ class Counted:
 
     types: frozenset[str]
     otherwise: str
-    """The end of the warning that no event has one of these types."""
+    """The end of the warning if no event has one of these types."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Form:
-    """One form of a condition or a term: its class, its name in JSON, and what its fields hold."""
+    """A form of a condition or a term: its class, its name in JSON, and the contents of its fields."""
 
     make: type[Any]
     name: str
@@ -77,26 +77,27 @@ class Form:
     is_bare: bool = False
     """Whether JSON has the value of the only field where other forms have an object of fields."""
     text: str = ""
-    """What it means, for the description of the interface. Bare forms have none there."""
+    """The meaning, for the description of the interface. Bare forms have none there."""
     is_addition: bool = False
-    """Whether it adds to the language. The word of an addition is still a name where none is expected."""
+    """Whether it was added to the language. The word of an addition is still a name wherever a name can
+    be."""
     shape: Shape | None = None
-    """None for terms, predicates, connectives and `per`, which the grammar itself has."""
+    """None for terms, predicates, connectives and `per`, which the grammar itself defines."""
     word: str = ""
     synonyms: frozenset[str] = frozenset()
-    """The names of what is nearly the same in other languages, in lower case."""
+    """Names of similar operators in other languages, in lower case."""
     looks_back: bool = False
-    """Whether it depends on other events than the current one, apart from the conditions in it."""
+    """Whether it depends on other events than the current one, apart from the conditions inside it."""
     looks_before: bool = False
-    """Whether the current event never makes it true, only those before it."""
+    """Whether only earlier events can make it true, never the current one."""
     counted: Counted | None = None
-    """Of the fields that are facts, what the first has to be."""
+    """The types that the first fact among the fields must have to be counted."""
 
     nested: tuple[tuple[str, bool], ...] = field(init=False)
     """The fields that hold conditions or terms, and whether each holds an array of them."""
 
     def __post_init__(self) -> None:
-        """Find what is derived from the fields and the shape."""
+        """Compute what follows from the fields and the shape."""
         nested = [(name, content in _ARRAYS) for name, content in self.fields.items() if content in _NESTED]
         object.__setattr__(self, "nested", tuple(nested))
         object.__setattr__(self, "looks_back", self.looks_back or self.shape is not None)
@@ -114,7 +115,7 @@ WHERE: Final = {"where": Content.CONDITION}
 WINDOW: Final = {"window_secs": Content.WINDOW}
 MIN_AGE: Final = {"min_secs": Content.MIN_AGE}
 SCALED_FACT: Final = {"fact": Content.NAME, "times": Content.FACTOR}
-"""The fields of a fact in the place of the number that a sum or mean is compared with."""
+"""The fields of a fact that replaces the number with which a sum or mean is compared."""
 
 
 def prefix(make: type[Condition], word: str, **more: Any) -> Form:
@@ -146,7 +147,7 @@ def infix_within(make: type[Condition], word: str, **more: Any) -> Form:
 def _windowed(
     make: type[Condition], name: str, fields: Mapping[str, Content], shape: Shape, word: str, **more: Any
 ) -> Form:
-    """Return the form of an operator that always has a window, and may have a lower bound to it."""
+    """Return the form of an operator that always has a window, and may have a minimum age."""
     bounded = {field: content for field, content in MIN_AGE.items() if field in make.__match_args__}
     optional = frozenset({"boundary", *bounded}) & {*fields, *bounded}
     return Form(
@@ -155,7 +156,7 @@ def _windowed(
 
 
 def call_of_condition(make: type[Condition], word: str, value: Content, **more: Any) -> Form:
-    """Return the form of `word(a) within 10m >= 5`, where the window may be absent."""
+    """Return the form of `word(a) within 10m >= 5`, with an optional window."""
     fields = INNER | WINDOW | {"op": Content.COMPARISON, "value": value}
     shape, optional = Shape.CALL_OF_CONDITION, frozenset({"window_secs"})
     return Form(make=make, name=word, fields=fields, optional=optional, shape=shape, word=word, **more)
@@ -169,7 +170,7 @@ def call_since(make: type[Condition], word: str, value: Content, **more: Any) ->
 
 
 def call_of_fact(make: type[Condition], word: str, value: Content, **more: Any) -> Form:
-    """Return the form of `word(x where a) within 10m >= 5`, where `where a` and the window may be absent."""
+    """Return the form of `word(x where a) within 10m >= 5`, with optional `where a` and window."""
     fields = {"fact": Content.NAME} | WHERE | WINDOW | {"op": Content.COMPARISON, "value": value}
     shape, optional = Shape.CALL_OF_FACT, frozenset({"where", "window_secs"})
     return Form(make=make, name=word, fields=fields, optional=optional, shape=shape, word=word, **more)

@@ -1,7 +1,7 @@
-"""The table of all forms of a condition, and what can be told of any condition by its form.
+"""The table of all forms of conditions, and what follows from the form of any condition.
 
-The parser, the printer, the JSON reader and writer, the validator and the messages all read it. Predicates,
-connectives and `per` are entered here. An operator that looks back enters its forms when its file in
+The parser, the printer, the JSON reader and writer, the validator and the messages all use it. Predicates,
+connectives and `per` are registered here. An operator that looks back registers its forms when its file in
 `engine.evaluation.operators` is imported, which importing `engine` does.
 """
 
@@ -16,20 +16,20 @@ from engine.language.forms.terms import TERM_FORM_OF
 from engine.language.nodes import ConditionNode, Node, TermNode
 
 FORMS: Final[dict[str, Form]] = {}
-"""The forms, by their names in JSON, in the order of the closed union `Condition`."""
+"""The forms by their names in JSON, in the order of the closed union `Condition`."""
 
 FORM_OF: Final[dict[type, Form]] = {}
-"""The same, by their classes."""
+"""The same forms by their classes."""
 
 FORM_OF_NODE: Final[dict[type, Form]] = {}
-"""Those of terms, too."""
+"""The forms of conditions and terms by their classes."""
 
 _Made = TypeVar("_Made")
 _forgets: Final[list[Callable[[], None]]] = []
 
 
 def derived(make: Callable[[], _Made]) -> Callable[[], _Made]:
-    """Make a function keep its result until the table changes."""
+    """Cache the result of a function until the table changes."""
     kept = cache(make)
     _forgets.append(kept.cache_clear)
     return kept
@@ -66,7 +66,7 @@ def _update() -> None:
 
 
 def first_form(shape: Shape, value: Content | None = None, *, looks_before: bool = False) -> Form:
-    """Return the first form of a shape, of those that compare such a value, or that look before the event."""
+    """Return the first form of a shape that compares such a value, and looks only before the event or not."""
     return next(
         form
         for form in FORMS.values()
@@ -89,7 +89,7 @@ def placed_children(node: Node) -> Iterator[tuple[str, Condition]]:
 def placed_terms(node: Node) -> Iterator[tuple[str, TermNode]]:
     """Yield the terms inside a condition or a term, at any depth, each with its path in JSON.
 
-    Those inside conditions that a term observes belong to these conditions.
+    Terms inside conditions that a term observes belong to those conditions.
     """
     for path, value in _placed_members(node):
         if isinstance(value, TermNode):
@@ -98,7 +98,7 @@ def placed_terms(node: Node) -> Iterator[tuple[str, TermNode]]:
 
 
 def _placed_members(node: Node) -> Iterator[tuple[str, object]]:
-    """Yield the value of each field, that of an array element by element, each with its path in JSON."""
+    """Yield the value of each field, of an array each element, with its path in JSON."""
     form = FORM_OF_NODE[type(node)]
     for field in form.fields:
         path = form.name if form.is_bare else f"{form.name}.{field}"
@@ -110,7 +110,7 @@ def _placed_members(node: Node) -> Iterator[tuple[str, object]]:
 
 
 def facts_of(node: Node) -> list[str]:
-    """Return the facts that a condition or a term itself reads, not those of conditions inside it.
+    """Return the facts that a condition or a term itself reads, without those of conditions inside it.
 
     The facts of terms include those of other events, as in `prev(x)`.
     """

@@ -1,4 +1,4 @@
-"""The table of the forms of a term: what stands on the sides of `compare`."""
+"""The table of the forms of terms, which are the sides of `compare`."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -7,7 +7,7 @@ from engine.language import terms
 from engine.language.forms.form import INNER, WHERE, WINDOW, Content, Form
 
 PARTS: Final = ("hour", "minute", "weekday", "day", "month", "clock")
-"""The parts of the local time. Each is also the word of its term in a text."""
+"""The parts of the local time. Each is also the word of its term in the text language."""
 
 _NAME: Final = {"fact": Content.NAME}
 
@@ -75,13 +75,13 @@ TERM_FORMS: Final[dict[str, Form]] = {
         _aggregate(terms.MaxTerm, "max", "The greatest value of the fact over the same events."),
     )
 }
-"""The forms, by their names in JSON, in the order of the closed union `Term`."""
+"""The forms by their names in JSON, in the order of the closed union `Term`."""
 
 TERM_FORM_OF: Final[dict[type, Form]] = {form.make: form for form in TERM_FORMS.values()}
-"""The same, by their classes."""
+"""The same forms by their classes."""
 
 
 TERM_WORDS: Final = frozenset({*TERM_FORMS, *PARTS} - {"fact", "add", "mul", "sub", "div"})
-"""The words of terms in a text; each stands before a parenthesis."""
+"""The words of terms in the text language, each of which precedes a parenthesis."""
 AGGREGATE_WORDS: Final = frozenset(form.name for form in TERM_FORMS.values() if "earlier" in form.fields)
-"""The words of the terms that may have a window, and `earlier` before them."""
+"""The words of terms that may have a window, and `earlier` before them."""

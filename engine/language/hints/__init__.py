@@ -1,1 +1,1 @@
-"""What a valid condition probably does not mean."""
+"""Hints and warnings about valid conditions that probably do not mean what was intended."""

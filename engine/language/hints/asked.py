@@ -1,7 +1,6 @@
-"""What a condition asks of one value, such as a fact or a count, and which values can answer all of it."""
+"""The constraints of a condition on one value, such as a fact or a count, and the values that satisfy all."""
 
-import operator
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any, Final, NamedTuple
 
 from engine.language import condition as language
@@ -10,23 +9,13 @@ from engine.language.diagnostics import json_type, quoted
 from engine.language.forms.form import Content
 from engine.language.forms.table import FORM_OF_NODE
 from engine.language.nodes import TermNode
+from engine.language.operators import MIRRORED
 from engine.language.terms import Fact, Term
 from engine.language.text.printer import comparison_text, format_term
 from engine.language.text.printer import format as text_of
 
 ELEMENTS_MAX: Final = 100
-"""Longer lists are not looked into."""
-
-COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
-    "gt": operator.gt,
-    "gte": operator.ge,
-    "lt": operator.lt,
-    "lte": operator.le,
-    "eq": operator.eq,
-    "neq": operator.ne,
-}
-"""How two values of one type are compared."""
-MIRRORED: Final = {"gt": "lt", "gte": "lte", "lt": "gt", "lte": "gte", "eq": "eq", "neq": "neq"}
+"""Longer lists are not examined."""
 
 _OUTCOMES: Final = {
     "eq": ("equal",),
@@ -36,25 +25,25 @@ _OUTCOMES: Final = {
     "lte": ("less", "equal"),
     "gte": ("greater", "equal"),
 }
-"""How two values can stand to each other, for each comparison that is true then."""
+"""The possible orders of two values for which each comparison is true."""
 
 _BEYOND_SCALARS: Final = {"eq": ("equal arrays or objects",), "neq": ("other arrays or objects",)}
-"""The same for two facts in a predicate, which can also be arrays and objects."""
+"""The same for two facts in a predicate, which may also be arrays and objects."""
 
 _ORDERED: Final = {"a number", "a string"}
 
 
 class Asked(NamedTuple):
-    """What a condition asks of a subject: it is true if the subject has a value for which all asks hold."""
+    """The constraints of a condition: it is true if the subject has a value that satisfies all of them."""
 
     subject: Hashable
     node: Condition
     asks: tuple[tuple[str, Any], ...]
-    """Operators, each with a constant."""
+    """Operators with their constants."""
 
     @property
     def oneness(self) -> str:
-        """Why a subject cannot answer two ways, as a sentence."""
+        """A sentence that says why a subject cannot have two values."""
         match self.subject:
             case str() as fact:
                 name = fact
@@ -64,13 +53,13 @@ class Asked(NamedTuple):
                 both = f"{quoted(format_term(left))} and {quoted(format_term(right))}"
                 return f"{both} compare in one way at an event"
             case _:
-                # A member that compares a number ends in the operator and the constant.
+                # A member that compares a number ends with the operator and the constant.
                 name = text_of(self.node).rsplit(" ", 2)[0]
         return f"{quoted(name)} has one value at an event"
 
 
 def asked_by(node: Condition) -> Asked | None:
-    """Return what a condition asks of one value, None if it is about something else."""
+    """Return the constraints of a condition on one value; None if it has no such form."""
     match node:
         case language.All(members):
             if comparison_text(members) is None:
@@ -99,19 +88,19 @@ def _of_terms(node: Condition, left: Term, op: str, right: Term) -> Asked | None
         return None
     if isinstance(right, TermNode):
         return None if left == right else _of_two(node, left, op, right)
-    # A predicate on the fact is another subject: it can also be true of an array or an object.
+    # A predicate on the fact is another subject, because it can also be true of an array or an object.
     return Asked(left, node, ((op, right),))
 
 
 def _of_two(node: Condition, left: Term, op: str, right: Term, others: tuple[str, ...] = ()) -> Asked:
-    """Return what a comparison of two terms asks of how their values stand to each other."""
+    """Return the constraint of a comparison of two terms on the order of their values."""
     if hash(left) > hash(right):
         left, op, right = right, MIRRORED[op], left
     return Asked((left, right), node, (("in", _OUTCOMES[op] + others),))
 
 
 def _of_number(node: Any) -> Asked | None:
-    """Return what a member that compares a number with a constant asks of the number."""
+    """Return the constraint of a member that compares a number with a constant on the number."""
     fields = FORM_OF_NODE[type(node)].fields
     if not {Content.COUNT, Content.AMOUNT} & set(fields.values()) or isinstance(
         node.value, language.ScaledFact
@@ -122,23 +111,23 @@ def _of_number(node: Any) -> Asked | None:
 
 
 class Values:
-    """The values that a subject can have if all that was asked of it holds."""
+    """The values that satisfy all constraints on a subject."""
 
     def __init__(self, asks: Iterable[tuple[str, Any]] = ()) -> None:
         self.listed: set[Any] | None = None
-        """All that it can be; None if that is not listed."""
+        """All possible values; None if not listed."""
         self.excluded: set[Any] = set()
         self.kind: str | None = None
-        """The type of the range that it is in."""
+        """The type of the values in the range."""
         self.limits: dict[str, tuple[Any, bool]] = {}
-        """The ends of the range, `low` and `high`, and whether each is inside."""
+        """The ends of the range, `low` and `high`, and whether each is included."""
         self.is_never = False
-        """Whether something was asked that nothing answers, such as an order among booleans."""
+        """Whether a constraint cannot be satisfied, such as an order of booleans."""
         for op, value in asks:
             self.narrow(op, value)
 
     def narrow(self, op: str, value: Any) -> None:
-        """Take one more thing that is asked."""
+        """Add a constraint."""
         match op:
             case "eq" | "in":
                 listed = typed_set(value)
@@ -180,7 +169,7 @@ class Values:
         return not (low_inside and high_inside) or (self.kind, low) in self.excluded
 
     def admits(self, typed: tuple[str, Any]) -> bool:
-        """Return whether a value, with its type, is one of them; `listed` is not asked."""
+        """Return whether a value, with its type, satisfies the constraints other than `listed`."""
         return typed not in self.excluded and self._is_within(typed)
 
     def _is_within(self, typed: tuple[str, Any]) -> bool:
@@ -195,7 +184,7 @@ class Values:
         )
 
     def are_among(self, other: "Values") -> bool:
-        """Return whether `other` surely admits each of these values. It may be wrong only with False."""
+        """Return whether `other` certainly admits each of these values. False may be wrong."""
         if self.listed is not None and not other.is_never:
             left = filter(self.admits, self.listed)
             return all((other.listed is None or one in other.listed) and other.admits(one) for one in left)
@@ -221,5 +210,5 @@ class Values:
 
 
 def typed_set(value: Any) -> set[tuple[str, Any]]:
-    """Return the scalars of a constant, each so that values of different types differ."""
+    """Return the scalars of a constant with their types, so that values of different types differ."""
     return {(json_type(each), each) for each in (value if isinstance(value, tuple) else (value,))}

@@ -1,4 +1,4 @@
-"""What comparisons of terms can never or always be, and how their terms are written with a window."""
+"""Comparisons of terms that are never or always true, and how to write their terms with a window."""
 
 import math
 from typing import Any, Final
@@ -6,8 +6,8 @@ from typing import Any, Final
 from engine.language.condition import Compare
 from engine.language.diagnostics import json_type, quoted
 from engine.language.forms.terms import TERM_FORM_OF
-from engine.language.hints.asked import COMPARE, MIRRORED
 from engine.language.nodes import TermNode
+from engine.language.operators import COMPARED, MIRRORED
 from engine.language.terms import Abs, Age, AggregateTerm, Clock, CountTerm, Length, Term, terms_in
 from engine.language.text.printer import format as text_of
 from engine.language.text.printer import format_term
@@ -16,7 +16,7 @@ _PARTS: Final = {"hour": (0, 23), "minute": (0, 59), "weekday": (1, 7), "day": (
 
 
 def truth_of_comparison(node: Compare) -> tuple[bool, str] | None:
-    """Return whether a comparison is never or always true, and why; None if neither is known."""
+    """Return whether a comparison is never or always true, and why; None if it is neither."""
     text = quoted(text_of(node))
     left, right = node.left, node.right
     if not isinstance(left, TermNode) and not isinstance(right, TermNode):
@@ -41,7 +41,7 @@ def truth_of_comparison(node: Compare) -> tuple[bool, str] | None:
 
 
 def about_comparison(node: Compare) -> str | None:
-    """Return a hint about a comparison that is true wherever its terms have a value."""
+    """Return a hint about a comparison that is true whenever its terms have values."""
     left, right = node.left, node.right
     text = quoted(text_of(node))
     if _equal_terms(left, right):
@@ -59,7 +59,7 @@ def _equal_terms(left: Term, right: Term) -> bool:
 
 
 def _limits(term: TermNode) -> tuple[Any, Any] | None:
-    """Return the least and the greatest value that a term can have, None if that is not known."""
+    """Return the least and the greatest value that a term can have; None if unknown."""
     match term:
         case Clock("clock"):
             return "00:00", "23:59"
@@ -72,19 +72,19 @@ def _limits(term: TermNode) -> tuple[Any, Any] | None:
 
 
 def _truth_within(low: Any, high: Any, op: str, other: Any) -> bool | None:
-    """Return whether all values from `low` to `high` compare so with a constant, or none, or only some do."""
+    """Return the comparison's truth for all values from `low` to `high`; None if it differs among them."""
     if json_type(low) != json_type(other):
         return op == "neq"
     if op in {"eq", "neq"}:
         is_other = not low <= other <= high
         return op == "neq" if is_other else None if low != high else op == "eq"
-    compare = COMPARE[op]
+    compare = COMPARED[op]
     at_ends = {compare(low, other), compare(high, other)}
     return at_ends.pop() if len(at_ends) == 1 else None
 
 
 def _what(term: TermNode) -> str:
-    """Return what the values of a term are."""
+    """Return a sentence about the possible values of a term."""
     name = quoted(format_term(term))
     match term:
         case Clock("clock"):
@@ -97,9 +97,9 @@ def _what(term: TermNode) -> str:
 
 
 def windowed_term(node: Compare) -> str:
-    """Return how the first term without a window is written with one; empty if there is none.
+    """Return how to write the first term without a window with one; empty if there is none.
 
-    The value before, as in `prev(x)`, has no form with a window.
+    The previous value, as in `prev(x)`, has no form with a window.
     """
     for side in (node.left, node.right):
         for term in terms_in(side):

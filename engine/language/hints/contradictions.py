@@ -1,4 +1,4 @@
-"""Finds members of an `and` or an `or` that make it never or always true, and those that add nothing."""
+"""Finds members of an `and` or `or` that make it never or always true, and members that add nothing."""
 
 from collections.abc import Hashable, Iterator
 from typing import Any, Final
@@ -14,20 +14,20 @@ from engine.language.text.printer import format as text_of
 from engine.language.validation.networks import network_of
 
 _ASKED_MAX: Final = 32
-"""The most predicates of one fact that are compared with each other."""
+"""The maximum number of predicates on one fact that are compared with each other."""
 _RANGES_MAX: Final = 4
-"""The most alternatives of one fact that are kept to compare others with, besides lists."""
+"""The maximum number of alternatives on one fact, besides lists, that others are compared with."""
 
 Ranges = list[tuple[int, int]]
 
 
 def why_never(node: All) -> str | None:
-    """Return why the members of an `and` are never true together, if none of them is never true itself."""
+    """Return why the members of an `and` are never true together, if each of them can be true."""
     known: dict[Hashable, tuple[Values, list[Condition]]] = {}
     networks: dict[str, tuple[Ranges, Condition]] = {}
     found: set[Condition] = set()
     present: dict[str, Condition] = {}
-    """The facts that are there wherever all members are true, each with a member that needs it."""
+    """The facts that must exist if all members are true, each with a member that needs it."""
     absent: dict[str, Condition] = {}
     for member in flattened(node):
         if (opposite := _opposite(member)) in found:
@@ -69,12 +69,12 @@ def _never(member: Condition, other: Condition, why: str) -> str:
 
 
 def _fact_present(node: Condition) -> str | None:
-    """Return the fact of `exists x`, None for another condition."""
+    """Return the fact of `exists x`; None for another condition."""
     return node.fact if isinstance(node, Ref) and node.op == "eq" and node.fact == node.reference else None
 
 
 def _needed(node: Condition) -> Iterator[str]:
-    """Yield facts without which a condition is false at an event."""
+    """Yield the facts without which a condition is false at an event."""
     match node:
         case Leaf(fact) | language.InNetwork(fact) | language.Some(fact):
             yield fact
@@ -96,9 +96,9 @@ def _needed(node: Condition) -> Iterator[str]:
 def _disjoint_network(
     node: language.InNetwork, texts: tuple[str, ...], before: dict[str, tuple[Ranges, Condition]]
 ) -> Condition | None:
-    """Return the member `before` with which these networks have no address in common.
+    """Return the earlier member with which these networks have no address in common.
 
-    Without one, what they have in common is `before` from now on.
+    If there is none, store what they have in common in `before`.
     """
     if len(texts) > ELEMENTS_MAX:
         return None
@@ -113,7 +113,7 @@ def _disjoint_network(
 
 
 def _ranges(texts: tuple[str, ...]) -> Ranges:
-    """Return the numbers of all addresses in networks, as ranges in order, without overlaps."""
+    """Return the numbers of all addresses in networks, as sorted ranges without overlaps."""
     networks = [network for text in texts if (network := network_of(text)) is not None]
     merged: Ranges = []
     for low, high in sorted((key << shift, (key + 1 << shift) - 1) for shift, key in networks):
@@ -125,7 +125,7 @@ def _ranges(texts: tuple[str, ...]) -> Ranges:
 
 
 def _shared(some: Ranges, others: Ranges) -> Ranges:
-    """Return what two lists of ranges have in common."""
+    """Return the intersection of two lists of ranges."""
     shared: Ranges = []
     at = place = 0
     while at < len(some) and place < len(others):
@@ -140,7 +140,7 @@ def _shared(some: Ranges, others: Ranges) -> Ranges:
 
 
 def why_always(node: AnyOf) -> str | None:
-    """Return why some member of an `or` is true at every event, if none of them is always true itself."""
+    """Return why an `or` is true at every event, if none of its members is always true."""
     found: set[Condition] = set()
     for member in flattened(node):
         opposite = _opposite(member)
@@ -152,7 +152,7 @@ def why_always(node: AnyOf) -> str | None:
 
 
 def idle_alternative(node: AnyOf) -> tuple[Condition, Condition] | None:
-    """Return a member of an `or` that adds nothing, and another one that is true wherever it is."""
+    """Return a member of an `or` that adds nothing, and another member that is true whenever it is."""
     members = [(member, asked_by(member)) for member in flattened(node)]
     for order in (members, members[::-1]):
         seen = _Alternatives()
@@ -165,18 +165,18 @@ def idle_alternative(node: AnyOf) -> tuple[Condition, Condition] | None:
 
 
 class _Alternatives:
-    """Members of an `or`, and which of them are true wherever another one is."""
+    """Members of an `or`, to find those that are true whenever another one is."""
 
     def __init__(self) -> None:
         self._members: set[Condition] = set()
         self._listed: dict[tuple[Hashable, Any], Condition] = {}
-        """The values that a subject may have, each with the member that says so."""
+        """The values that a subject may have, each with the member that allows it."""
         self._ranges: dict[Hashable, list[tuple[Values, Condition]]] = {}
         self._facts: dict[str, Condition] = {}
-        """The facts whose presence is enough."""
+        """The facts whose presence is sufficient."""
 
     def add(self, member: Condition, asked: Asked | None) -> None:
-        """Take one more member."""
+        """Add a member."""
         self._members.add(member)
         if (fact := _fact_present(member)) is not None:
             self._facts[fact] = member
@@ -190,7 +190,7 @@ class _Alternatives:
             kept.append((Values(asked.asks), member))
 
     def wider_than(self, member: Condition, asked: Asked | None) -> Condition | None:
-        """Return a member that is true wherever this one is, None if there is none."""
+        """Return a member that is true whenever this one is; None if there is none."""
         if member in self._members:
             return member
         if isinstance(member, All) and comparison_text(member.members) is None:
@@ -212,7 +212,7 @@ class _Alternatives:
 
 
 def excluded_alternatives(node: AnyOf) -> str | None:
-    """Return which of `x != 1 or x != 2` is meant otherwise: it is true wherever x is there."""
+    """Return a hint about `x != 1 or x != 2`: it is true at every event with x, which is hardly meant."""
     before: dict[str, Leaf] = {}
     for member in flattened(node):
         match member:
@@ -230,7 +230,7 @@ def excluded_alternatives(node: AnyOf) -> str | None:
 
 
 def flattened(node: All | AnyOf) -> Iterator[Condition]:
-    """Yield the members of an `and` or an `or`, through those inside it, in document order.
+    """Yield the members of an `and` or `or`, including those of nested ones, in document order.
 
     A comparison such as `x > 5`, which is an `and` of two leaves, is one member.
     """

@@ -1,4 +1,4 @@
-"""Hints about valid conditions that probably do not say what was meant, and what to write instead."""
+"""Hints about valid conditions that probably do not mean what was intended, and what to write instead."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
@@ -19,11 +19,11 @@ from engine.language.text.printer import format as text_of
 from engine.language.text.sugar import SUGAR, pattern_of, sugar_of
 
 HINTS_MAX: Final = 10
-"""The most hints about one condition."""
+"""The maximum number of hints about one condition."""
 
 _FUNCTIONS: Final = ("exists", "missing", "startswith", "endswith", "contains")
 _NEAR_CHARS_MIN: Final = 5
-"""A shorter name is too easily near another."""
+"""Shorter names are too easily near another."""
 
 _KB: Final = 1_000
 _WITHOUT_WINDOW: Final = {Shape.PREFIX, Shape.INFIX}
@@ -35,16 +35,16 @@ _WITH_WINDOW: Final = {
 
 
 KeyBytes = Callable[[Condition], int]
-"""Returns how many bytes a key takes at most for what a condition itself remembers."""
+"""Returns the maximum number of bytes that a condition's own state takes for a key."""
 
 
 def hints(
     condition: Condition, key_bytes: KeyBytes | None = None, relations: Collection[str] = ()
 ) -> list[str]:
-    """Return the hints about a condition, in document order, each once, and at most HINTS_MAX.
+    """Return the hints about a condition, in document order, without duplicates, at most HINTS_MAX.
 
-    With `key_bytes`, those about keys that are remembered for ever say what each takes. `relations` names
-    relations that there are.
+    With `key_bytes`, hints about keys that are kept for ever say how much memory each takes. `relations` has
+    the names of existing relations.
     """
     return [*islice(dict.fromkeys(_hints(condition, key_bytes, relations)), HINTS_MAX)]
 
@@ -52,7 +52,7 @@ def hints(
 def _hints(condition: Condition, key_bytes: KeyBytes | None, relations: Collection[str]) -> Iterator[str]:
     truths = Truths(condition)
     explained: set[int] = set()
-    """The conditions that a hint about one around them covers."""
+    """The conditions covered by a hint about a condition around them."""
     for node, keys in walk(condition):
         if id(node) in explained:
             continue
@@ -80,7 +80,7 @@ def _hints(condition: Condition, key_bytes: KeyBytes | None, relations: Collecti
 
 
 def _about_list(ref: language.Ref) -> str:
-    """Return the hint for `x in y`, where y is a relation."""
+    """Return the hint for `x in y` if y is a relation."""
     meant: Condition = language.InRelation(ref.reference, (language.FactArg(ref.fact),))
     if ref.op == "nin":
         meant = language.Not(meant)
@@ -102,7 +102,7 @@ def _about_alternatives(node: language.Any) -> str | None:
 
 
 def _about_previous(node: Any, explained: set[int]) -> Iterator[str]:
-    """Yield a hint if a comparison is meant with the value before. Adds what it covers to `explained`."""
+    """Yield a hint if a comparison with the previous value is meant. Add what it covers to `explained`."""
     form, inner = FORM_OF[type(node)], node.inner
     if isinstance(inner, language.Ref) and inner.op != "eq" and _is_of_itself(inner):
         explained.add(id(inner))
@@ -119,7 +119,7 @@ def _about_previous(node: Any, explained: set[int]) -> Iterator[str]:
 
 
 def _compared_before(node: Condition, fact: str, op: str, other: str) -> str:
-    """Return the hint for `previous x == y`, where the value of x before is probably meant."""
+    """Return the hint for `previous x == y`, where the previous value of x is probably meant."""
     one = quoted(text_of(language.Compare(Prev(fact), op, Fact(other))))
     both = quoted(text_of(language.Compare(Prev(fact), op, Prev(other))))
     return (
@@ -129,7 +129,7 @@ def _compared_before(node: Condition, fact: str, op: str, other: str) -> str:
 
 
 def _about_wildcards(leaf: Condition, fact: str, pattern: str) -> Iterator[str]:
-    """Yield a hint about `x like "%a%"`, in which `%` is itself."""
+    """Yield a hint about `x like "%a%"`, in which `%` is not a wildcard."""
     word, text = sugar_of(pattern) or ("", "")
     if word in SUGAR and SUGAR[word].has_wildcards and (text.startswith("%") or text.endswith("%")):
         meant = language.Leaf(fact, "matches", pattern_of(word, text.replace("%", "*")))
@@ -141,7 +141,7 @@ def _is_of_itself(ref: language.Ref) -> bool:
 
 
 def _compared_with_itself(node: Condition, form: Form, ref: language.Ref) -> str:
-    """Return the hint for `earlier x == x`, where the value before is probably meant."""
+    """Return the hint for `earlier x == x`, where the previous value is probably meant."""
     name = quoted(ref.fact)
     verdict = "is never true"
     word = form.word
@@ -156,7 +156,7 @@ def _compared_with_itself(node: Condition, form: Form, ref: language.Ref) -> str
 
 
 def _kept_for_ever(inner: Condition, key: str, key_bytes: KeyBytes | None) -> Iterator[str]:
-    """Yield a hint if each key is remembered without a bound in time, and a window would be one."""
+    """Yield a hint if each key is kept for ever although a window would bound that."""
     for node, _ in walk(inner):
         windowed = _windowed(node)
         if windowed:
@@ -170,12 +170,12 @@ def _kept_for_ever(inner: Condition, key: str, key_bytes: KeyBytes | None) -> It
 
 
 def _bytes_text(bytes_: int) -> str:
-    """Return a number of bytes as people say it."""
+    """Return a number of bytes in a readable form."""
     return f"{bytes_} bytes" if bytes_ < _KB else f"{bytes_ / _KB:.0f} KB"
 
 
 def _windowed(node: Any) -> str:
-    """Return how a condition without a window is written with one; empty for any other."""
+    """Return how to write a condition without a window with one; empty for any other condition."""
     form = FORM_OF[type(node)]
     if isinstance(node, language.Compare):
         return windowed_term(node)
@@ -189,7 +189,7 @@ def _windowed(node: Any) -> str:
 
 
 def _about_function(name: str, args: Sequence[FactArg | Scalar]) -> Iterator[str]:
-    """Yield what to write instead if a relation is named like a function, or nearly."""
+    """Yield what to write instead if a relation has the name of a function, or nearly."""
     fact = next((arg.fact for arg in args if isinstance(arg, FactArg)), "x")
     text = next((arg for arg in args if isinstance(arg, str)), "…")
     instead = instead_of(name, fact, text)

@@ -1,4 +1,4 @@
-"""The facts of recorded events and their JSON types, to check conditions against."""
+"""The facts in recorded events and their JSON types, for checking conditions."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -6,31 +6,31 @@ from typing import Any, Final
 from engine.language.diagnostics import json_type
 
 NAMES_MAX: Final = 10_000
-"""The most names in the events of a sample. A line of some megabytes can have a million."""
+"""The maximum number of names in a sample. A line of some megabytes can have a million."""
 
 ELEMENTS_MAX: Final = 1_000
-"""The most elements of an array that are looked at."""
+"""The maximum number of elements of an array that are examined."""
 
 PATH_CHARS_MAX: Final = 1_000
-"""Paths to nested objects that are longer are not followed: each of an object's members would repeat them."""
+"""Longer paths to nested objects are not followed, because each member of an object would repeat them."""
 
 
 class Sample:
     """The facts of some events, by the names that conditions use.
 
-    A dotted name leads through nested objects, at each by the longest run of its parts that is a key. Memory
-    grows with the number of different names, not with the number of events, and is bounded: see `overflows`.
+    A dotted name leads through nested objects, in each by the longest run of its parts that is a key. Memory
+    grows with the number of distinct names, not with the number of events, and is bounded: see `overflows`.
     """
 
     def __init__(self) -> None:
         self.overflows = False
-        """Whether the events had more than NAMES_MAX names, after which nothing is known about any."""
+        """Whether the events had more than NAMES_MAX names. Then nothing is known about any name."""
         self.has_vars = False
-        """Whether vars came with any event. If not, nothing is known about names that begin with `$`."""
+        """Whether any event came with vars. If not, nothing is known about names that begin with `$`."""
         self._types: dict[str, set[str]] = {}
         self._element_types: dict[str, set[str]] = {}
         self._elements: dict[str, Sample] = {}
-        """The elements of arrays, as `some` looks names up in them."""
+        """The elements of arrays, in which `some` looks names up."""
         self._vars: set[str] = set()
 
     def add(self, fields: Mapping[str, Any], sent: Mapping[str, Any] | None = None) -> None:
@@ -46,7 +46,7 @@ class Sample:
                     return
 
     def names(self) -> frozenset[str]:
-        """Return every name that leads to a value in some event, JSON `null` included."""
+        """Return every name that leads to a value in some event, including JSON `null`."""
         return frozenset(self._types)
 
     def relations(self) -> frozenset[str]:
@@ -62,15 +62,15 @@ class Sample:
         return None if found is None else frozenset(found)
 
     def element_types(self, name: str) -> frozenset[str]:
-        """Return the JSON types of the elements of the fact wherever it is an array."""
+        """Return the JSON types of the elements of the fact whenever it is an array."""
         return frozenset(self._element_types.get(name, ()))
 
     def elements(self, name: str) -> "Sample":
-        """Return the facts of the elements of the fact wherever it is an array."""
+        """Return the facts of the elements of the fact whenever it is an array."""
         return self._elements.get(name) or Sample()
 
     def _note(self, name: str, value: object) -> bool:
-        """Note a value of a name; return False if there are too many names."""
+        """Record a value of a name. Return False if there are too many names."""
         if self.overflows or (len(self._types) >= NAMES_MAX and name not in self._types):
             self.overflows = True
             self._types.clear()
@@ -91,10 +91,10 @@ class Sample:
 
 
 def _named(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield every name that leads to a value, and the value.
+    """Yield every name that leads to a value, with the value.
 
-    Names in nested objects have at most PATH_CHARS_MAX characters before their last part. Iterative: any
-    depth of nesting is safe.
+    Names in nested objects have at most PATH_CHARS_MAX characters before their last part. The function is
+    iterative, so any depth of nesting is safe.
     """
     pending = [("", values, _NONE)]
     while pending:
@@ -114,7 +114,7 @@ _NONE: Final[frozenset[str]] = frozenset()
 
 
 def _behind(names: Iterable[str]) -> dict[str, list[str]]:
-    """Return names with dots by each of their beginnings, from which they take precedence."""
+    """Return dotted names by each of their beginnings, over which they take precedence."""
     found: dict[str, list[str]] = {}
     for name in names:
         for beginning in _prefixes(name):

@@ -1,4 +1,4 @@
-"""Warnings about valid conditions: unknown facts and relations, and comparisons of types that never meet."""
+"""Warnings about valid conditions: unknown facts and relations, and comparisons of incompatible types."""
 
 import json
 from collections.abc import Collection, Iterator
@@ -35,24 +35,23 @@ class ConditionWarning(NamedTuple):
 def condition_warnings(
     condition: Condition, sample: Sample | None = None, relations: Collection[str] | None = None
 ) -> list[ConditionWarning]:
-    """Return the warnings about a condition, in document order, each name once.
+    """Return the warnings about a condition, in document order, one for each name.
 
-    `sample` holds events that the condition is meant for; without it, or if it overflows, there are no
-    warnings about facts.
-    `relations` names all relations that there are; None means that they are unknown, and there are no
-    warnings about relations. The vars of the sample count as relations, too. `hints` says what else a
-    condition probably does not mean.
+    `sample` has events for which the condition is meant. Without it, or if it overflows, there are no
+    warnings about facts. `relations` has the names of all relations; if None, they are unknown, and there are
+    no warnings about relations. The vars of the sample count as relations, too. For other problems see
+    `hints`.
     """
     known = None if sample is None or sample.overflows else sample
     return list(_Checker(known, relations).warnings(condition, ""))
 
 
 class _Checker:
-    """Checks one condition. Remembers which names it has warned about."""
+    """Checks one condition. Remembers the names for which it has warned."""
 
     def __init__(self, sample: Sample | None, relations: Collection[str] | None) -> None:
         self._sample = self._of_events = sample
-        """That of the events, or of the elements of an array."""
+        """The sample of the events, or of the elements of an array."""
         self._holder = "event"
         self._names = sample.names() if sample else frozenset()
         sent = sample.relations() if sample else frozenset()
@@ -81,7 +80,7 @@ class _Checker:
                 yield from self._some(node, f"{prefix}some")
                 return
             case language.All((language.Leaf() as first, *_)) if comparison := comparison_text(node.members):
-                # `x > 5` is two leaves to the engine and one comparison to its author.
+                # `x > 5` is two leaves, but one comparison to its author.
                 yield from self._leaf(first, f"{prefix}all[0].leaf", comparison)
                 return
             case language.Compare():
@@ -121,7 +120,7 @@ class _Checker:
                 yield _mismatch(f"{place}.reference", ref, text_of(ref), types, others)
             return
         if "an array" not in others:
-            # Both `in` and `not in` are false then.
+            # Then both `in` and `not in` are false.
             what = f"`{ref.reference}` is {_only(others)} in every event that has it, never an array"
             yield ConditionWarning(f"{place}.reference", f"{quoted(text_of(ref))} is always false: {what}")
             return
@@ -140,7 +139,7 @@ class _Checker:
         yield from self._typed(node.fact, f"{place}.fact", _ARRAY, otherwise)
         outer = self._sample, self._names, self._holder
         inside = self._sample.elements(node.fact) if self._sample else None
-        # Where there are no elements, nothing is known about names in them.
+        # Without elements, nothing is known about names in them.
         self._sample = inside if inside and inside.names() else None
         self._names = self._sample.names() if self._sample else frozenset()
         self._holder = f"element of {quoted(node.fact)}"
@@ -148,7 +147,7 @@ class _Checker:
         self._sample, self._names, self._holder = outer
 
     def _relation(self, name: str, text: str, place: str) -> Iterator[ConditionWarning]:
-        """Warn about a relation that is not known."""
+        """Warn about an unknown relation."""
         if self._relations is not None and name not in self._relations and self._note("relation", name):
             asks = f"{quoted(text)} looks in the relation {quoted(name)}, which is not known"
             unless = "unless it is sent in `context.vars`, that is always false"
@@ -165,7 +164,7 @@ class _Checker:
                 yield from self._typed(argument.fact, at, _SCALARS, holds)
 
     def _compare(self, node: language.Compare, prefix: str) -> Iterator[ConditionWarning]:
-        """Warn about the facts of terms: those that no event has, and those that give a term no value."""
+        """Warn about the facts of terms that no event has, or that give a term no value."""
         text = quoted(text_of(node))
         calculated = {
             f"{place}.{name}[{index}]"
@@ -187,7 +186,7 @@ class _Checker:
             yield from self._typed(facts_of(term)[0], path, wanted, otherwise)
 
     def _aggregate(self, node: Any, place: str, counted: Counted) -> Iterator[ConditionWarning]:
-        """Warn about facts that are not counted, and about one that is compared with and is no number."""
+        """Warn about facts that do not count, and about a fact to compare with that is not a number."""
         yield from self._typed(node.fact, f"{place}.fact", counted.types, counted.otherwise)
         if isinstance(node.value, ScaledFact):
             at = f"{place}.value.fact"
@@ -196,7 +195,7 @@ class _Checker:
     def _typed(
         self, name: str, place: str, wanted: frozenset[str], otherwise: str
     ) -> Iterator[ConditionWarning]:
-        """Warn about a fact that has to be of one of these types and is not."""
+        """Warn about a fact that has none of the required types."""
         yield from self._fact(name, place)
         types = self._types(name)
         if types and types.isdisjoint(wanted):
@@ -205,7 +204,7 @@ class _Checker:
             )
 
     def _fact(self, name: str, place: str, otherwise: str = "") -> Iterator[ConditionWarning]:
-        """Warn about a fact that no event has; `otherwise` is what to add where no name is near."""
+        """Warn about a fact that no event has; add `otherwise` if no name is near."""
         sample = self._sample_of(name)
         if sample is None or (name.startswith("$") and not sample.has_vars):
             return
@@ -229,7 +228,7 @@ class _Checker:
         return f"; did you mean {quoted(ends[0])}?" if len(ends) == 1 else ""
 
     def _note(self, what: str, name: str) -> bool:
-        """Note a warning about a name. Return whether it is the first."""
+        """Record a warning about a name. Return whether it is the first."""
         if (what, name) in self._warned:
             return False
         self._warned.add((what, name))
@@ -251,7 +250,7 @@ def _comparable_types(leaf: language.Leaf) -> frozenset[str]:
     """Return the types of facts for which a leaf can be true."""
     match leaf.op, leaf.value:
         case (("in" | "nin" | "between"), tuple() as elements):
-            # `[]` matches no type at all; that is not a mismatch to warn about.
+            # `[]` matches no type at all, which is not a mismatch.
             return frozenset(map(json_type, elements)) or _SCALARS | {"an array", "an object"}
         case "contains", str():
             return frozenset({"a string", "an array"})
@@ -264,7 +263,7 @@ def _comparable_types(leaf: language.Leaf) -> frozenset[str]:
 def _mismatch(
     place: str, node: language.Leaf | language.Ref, text: str, types: frozenset[str], wanted: frozenset[str]
 ) -> ConditionWarning:
-    """Return the warning about a comparison of types that never meet."""
+    """Return the warning about a comparison of types that never match."""
     name = quoted(node.fact)
     verdict = f"true wherever {name} is there" if node.op in _NEGATED_OPS else "always false"
     is_what = f"{name} is {_only(types)} in every event that has it, never {_only(wanted)}"

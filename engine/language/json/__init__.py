@@ -1,1 +1,1 @@
-"""JSON text to values with spans, and conditions to JSON documents."""
+"""Reads JSON text as values with spans, and writes conditions as JSON documents."""

@@ -1,4 +1,4 @@
-"""JSON text to values with spans. Text that is not JSON is refused at an offset, with the reason."""
+"""Reads JSON text as values with spans. Text that is not JSON is refused at an offset, with the reason."""
 
 import re
 from typing import NoReturn
@@ -17,7 +17,7 @@ _RUN = re.compile(r"[-+.\w$]+|.", re.DOTALL)
 
 
 class NotJson(Exception):
-    """The text is not JSON from `offset` on. `partial` is the value of what precedes it."""
+    """The text is not JSON from `offset` on. `partial` is the value of the text before it."""
 
     def __init__(self, offset: int, sentence: str) -> None:
         self.offset = offset
@@ -26,9 +26,9 @@ class NotJson(Exception):
 
 
 class JsonReader:
-    """Reads one JSON text without recursion: any depth of nesting is safe.
+    """Reads one JSON text without recursion, so any depth of nesting is safe.
 
-    Of duplicate members the last counts. `depth` is the deepest nesting so far.
+    Of duplicate members, the last one counts. `depth` is the deepest nesting so far.
     """
 
     def __init__(self, text: str, limits: Limits) -> None:
@@ -73,7 +73,7 @@ class JsonReader:
         _, literal, offset = self._token()
         if literal != ":":
             self._unexpected(offset, '":"')
-        # A placeholder: if the value cannot be read, it still counts in the size of `partial`.
+        # A placeholder: a value that cannot be read still counts in the size of `partial`.
         self._put(None, offset)
         self._value(*self._token(), "a value")
 
@@ -136,7 +136,7 @@ class JsonReader:
         return self._at
 
     def _token(self) -> tuple[str, str, int]:
-        """Return the next token: its kind (empty if there is none), its text, its offset."""
+        """Return the next token: its kind, which is empty if there is none, its text, and its offset."""
         offset = self._skip_blanks()
         token = _TOKEN.match(self._text, offset)
         if token is None or token.lastgroup is None:

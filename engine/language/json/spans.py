@@ -1,10 +1,10 @@
-"""JSON objects and arrays with the spans of their members: where each value begins in the source text."""
+"""JSON objects and arrays with the spans of their members: the offsets of values in the source text."""
 
 
 class SpannedObject(dict[str, object]):
-    """A JSON object, with the offset at which the value of each member begins, if that is known.
+    """A JSON object, with the offset of the value of each member, if known.
 
-    Without a constructor of its own, since each text makes many: whoever makes one sets the `offsets`.
+    It has no constructor, because each text creates many: whoever creates one sets the `offsets`.
     """
 
     __slots__ = ("offsets",)
@@ -12,14 +12,14 @@ class SpannedObject(dict[str, object]):
 
 
 class SpannedArray(list[object]):
-    """A JSON array, with the offset at which each element begins, or of none."""
+    """A JSON array, with the offset of each element, or of none."""
 
     __slots__ = ("offsets",)
     offsets: list[int]
 
 
 def offset_of(container: object, member: str | int) -> int | None:
-    """Return the offset at which a member of a container begins, or None if it is unknown."""
+    """Return the offset of a member of a container; None if unknown."""
     match container, member:
         case SpannedObject(), str():
             return container.offsets.get(member)

@@ -1,4 +1,4 @@
-"""Conditions to JSON documents."""
+"""Writes conditions as JSON documents."""
 
 import json
 from typing import Any, Final
@@ -7,14 +7,15 @@ from engine.language.condition import Condition, FactArg, NetworksOf, ScaledFact
 from engine.language.forms.table import FORM_OF_NODE
 from engine.language.nodes import Node
 
-# The standard library encodes integers of any size, which events and conditions may hold.
+# The standard library encodes integers of any size, which events and conditions may contain.
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def condition_to_document(condition: Condition) -> dict[str, object]:
     """Return the JSON document of a condition, with its members in the documented order.
 
-    A condition that was read from a document gives that document: nothing is added, numbers keep their type.
+    A condition that was read from a document returns that document: nothing is added, and numbers keep their
+    types.
     """
     return _of_node(condition)
 

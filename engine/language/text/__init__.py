@@ -1,1 +1,1 @@
-"""The text language: text to conditions and back. The only room that imports lark."""
+"""The text language: reads text as conditions, and formats conditions. The only package that imports lark."""

@@ -1,4 +1,4 @@
-"""The words of the text language: names, keywords, and words that are keywords only where one is expected."""
+"""The words of the text language: names, keywords, and contextual keywords."""
 
 from collections.abc import Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
@@ -17,13 +17,13 @@ _KEYWORDS = frozenset(
         *("within", "for", "per", "strong", "weak", "all", "any", "true", "false", "null"),
     }
 )
-"""The keywords that are not the words of operators."""
+"""The keywords that are not words of operators."""
 
 _OF_PREDICATES = frozenset({"network", "exists", "missing", "some", "anywhere", *SUGAR})
 """The contextual keywords of predicates."""
 
 WORD: Final = "[A-Za-z_@][A-Za-z0-9_@-]*"
-"""The pattern of a name, or of its part between dots, that needs no backquotes."""
+"""The pattern of a name, or of a part between dots, that needs no backquotes."""
 
 
 @derived
@@ -34,13 +34,13 @@ def keywords() -> frozenset[str]:
 
 @derived
 def contextual_keywords() -> frozenset[str]:
-    """Return the words that are keywords only where the grammar expects them, and names everywhere else."""
+    """Return the words that are keywords only where the grammar expects them, and names elsewhere."""
     of_forms = {form.word for form in FORMS.values() if form.shape and form.is_addition}
     return frozenset({"where", "compare", *_OF_PREDICATES, *TERM_WORDS, *of_forms})
 
 
 def is_reserved(word: str) -> bool:
-    """Return whether a word is a keyword in any letter case. As a name it needs backquotes."""
+    """Return whether a word is a keyword in any letter case, so that it needs backquotes as a name."""
     return word.lower() in keywords()
 
 
@@ -50,7 +50,7 @@ def in_backquotes(name: str) -> str:
 
 
 def from_backquotes(text: str) -> str:
-    """Return the name that is spelled in backquotes."""
+    """Return the name in backquotes."""
     return text[1:-1].replace("``", "`")
 
 
@@ -62,7 +62,7 @@ NAMES = frozenset({"WORD", "PATH", "BACKQUOTED"})
 LITERALS = frozenset({"STRING", "VERBATIM", "NUMBER", "TRUE", "FALSE", "OPEN"})
 """The terminals that begin a literal."""
 DURATIONS = frozenset({"NUMBER", "DURATION"})
-ARITHMETIC = frozenset({"PLUS", "MINUS", "STAR", "SLASH"})
+ARITHMETIC_TERMINALS = frozenset({"PLUS", "MINUS", "STAR", "SLASH"})
 
 OPERATOR_TERMINALS = {operator.text: operator.terminal for operator in OPERATORS.values()} | INEQUALITIES
 """The terminals of the operators of predicates, by their texts."""
@@ -79,21 +79,21 @@ class Word(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A name, a literal, a term or a window, and the offset at which it begins in the text."""
+    """A name, a literal, a term or a window, and its offset in the text."""
 
     value: Any
     offset: int
 
 
 class Ages(NamedTuple):
-    """The least and the greatest age of the events that count."""
+    """The minimum and maximum age of the events that count."""
 
     least: Part
     greatest: Part
 
 
 class Filtered(NamedTuple):
-    """The fact between the parentheses of an aggregate or `last`, and the condition after its `where`."""
+    """The fact in the parentheses of an aggregate or `last`, and the condition after its `where`."""
 
     fact: Part
     where: SpannedObject | None = None
@@ -105,12 +105,12 @@ class Filtered(NamedTuple):
 
 
 def words_of(shapes: AbstractSet[Shape]) -> list[str]:
-    """Return the words of the forms of these shapes in the order of the table."""
+    """Return the words of the forms of these shapes, in the order of the table."""
     return [*dict.fromkeys(form.word for form in FORMS.values() if form.shape in shapes)]
 
 
 def terminals_of(shapes: AbstractSet[Shape]) -> frozenset[str]:
-    """Return the terminals of the same words."""
+    """Return the terminals of these words."""
     return frozenset(map(str.upper, words_of(shapes)))
 
 
@@ -120,10 +120,18 @@ _ARGUMENTS = NAMES | LITERALS | {"COMMA", "CLOSE"}
 _CONDITION = NAMES | LITERALS - {"OPEN"} | {"PER", "ALL", "ANY"}
 """The terminals that, like those of prefixes, begin a condition and never follow the name of a predicate."""
 _WINDOWED = PREFIXES - {Shape.PREFIX}
-_AFTER_TERMS = {"WITHIN", "IN", "BETWEEN", "CONTAINS", "MATCHES", *ARITHMETIC, *COMPARISON_TERMINALS}
-"""The terminals that follow the parentheses of a term, rightly or not, and never those of a relation."""
+_AFTER_TERMS = {
+    "WITHIN",
+    "IN",
+    "BETWEEN",
+    "CONTAINS",
+    "MATCHES",
+    *ARITHMETIC_TERMINALS,
+    *COMPARISON_TERMINALS,
+}
+"""The terminals that may follow the parentheses of a term, correct or not, but never those of a relation."""
 _OF_CONDITIONS = {"count", "age", "abs"}
-"""The words of terms whose parentheses may enclose the same as those of a condition."""
+"""The words of terms whose parentheses may look like those of a condition."""
 
 
 class Typed(Protocol):
@@ -137,11 +145,11 @@ class Typed(Protocol):
 def is_keyword(
     tokens: Sequence[Typed], index: int, expected: Collection[str], juxtaposes: Callable[[], bool]
 ) -> bool:
-    """Return whether the word at an index is one of the contextual keywords, and used as one.
+    """Return whether the word at an index is a contextual keyword that is used as a keyword.
 
-    `expected` holds the terminals that the grammar expects there. `juxtaposes` tells whether a condition
-    could follow directly if the word were a name, as in `per k where x == NAME (…)`. The tokens before the
-    word have their final terminals; those after it may be names as yet. Reads as far as the next parenthesis.
+    `expected` has the terminals that the grammar expects there. `juxtaposes` returns whether a condition
+    could follow directly if the word were a name, as in `per k where x == NAME (…)`. Tokens before the word
+    have their final terminals; those after it may still be names. Reads up to the next parenthesis.
     """
     word = str(tokens[index])
     if word not in contextual_keywords() or word.upper() not in expected:
@@ -160,7 +168,7 @@ def is_keyword(
     if is_call and following != "LPAR":
         return False
     if "PER" not in expected and word != "where":
-        # Here stands a term, and no relation.
+        # Here, a term is expected, and no relation.
         is_term = is_call or _is_aggregate(tokens, index + 1)
         is_clear = word in TERM_WORDS - _OF_CONDITIONS and _is_filled(tokens, index + 1)
         return is_term and (is_clear or not (_may_end_where(tokens, index) and juxtaposes()))
@@ -169,7 +177,7 @@ def is_keyword(
             word != "compare" and _after_call(tokens, index + 1) in _AFTER_TERMS
         )
     if word == "where" and _terminal(tokens, index - 2) == "LPAR":
-        # Between the parentheses of an aggregate nothing else can follow the fact.
+        # In the parentheses of an aggregate, nothing else can follow the fact.
         return True
     match following:
         case "LPAR":
@@ -185,19 +193,19 @@ def is_keyword(
 
 
 def _is_sugar(tokens: Sequence[Typed], index: int) -> bool:
-    """Return whether the word at an index is followed by what the words of texts take."""
+    """Return whether the word at an index is a text operator followed by its operand."""
     return str(tokens[index]) in SUGAR and _terminal(tokens, index + 1) in LITERALS
 
 
 def _terminal(tokens: Sequence[Typed], index: int) -> str:
-    """Return the terminal at an index. Past the end, give an empty string."""
+    """Return the terminal at an index; empty beyond the end."""
     if index >= len(tokens):
         return ""
     return tokens[index].type
 
 
 def _is_call(tokens: Sequence[Typed], index: int) -> bool:
-    """Return whether a parenthesis encloses the arguments of a relation, and not a condition.
+    """Return whether a parenthesis encloses the arguments of a relation, not a condition.
 
     If the text ends too early to tell, it counts as a relation.
     """
@@ -206,17 +214,17 @@ def _is_call(tokens: Sequence[Typed], index: int) -> bool:
 
 
 def _is_filled(tokens: Sequence[Typed], index: int) -> bool:
-    """Return whether a parenthesis encloses what a term of a fact takes, and what is no condition."""
+    """Return whether a parenthesis encloses the argument of a term about a fact, not a condition."""
     return _is_call(tokens, index) or str(tokens[index + 2]) == "where"
 
 
 def _is_aggregate(tokens: Sequence[Typed], index: int) -> bool:
-    """Return whether an aggregate begins at an index, which may be past the end."""
+    """Return whether an aggregate begins at an index, which may be beyond the end."""
     return _terminal(tokens, index + 1) == "LPAR" and str(tokens[index]) in AGGREGATE_WORDS
 
 
 def _may_end_where(tokens: Sequence[Typed], index: int) -> bool:
-    """Return whether the word at an index, as a name, would be all that a predicate is compared with."""
+    """Return whether the word at an index, as a name, would be the whole operand of a predicate."""
     before = _terminal(tokens, index - 1)
     return before in COMPARISON_TERMINALS or (before == "STAR" and _terminal(tokens, index - 2) == "NUMBER")
 
@@ -224,7 +232,7 @@ def _may_end_where(tokens: Sequence[Typed], index: int) -> bool:
 def _after_call(tokens: Sequence[Typed], index: int) -> str:
     """Return the terminal after the parenthesis that ends the arguments of a relation.
 
-    For `not in` it is that of `in`.
+    For `not in`, it is that of `in`.
     """
     index += 1
     while _terminal(tokens, index) in _ARGUMENTS:

@@ -1,6 +1,6 @@
-"""Text to conditions, in the text language or in JSON.
+"""Reads conditions from text, in the text language or in JSON.
 
-The grammar of the text language is that of the file, and the words of the operators in their shapes.
+The grammar of the text language consists of the file and of rules for the words of operators, by shape.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ _RULES: Final = {
     Shape.CALL_SINCE: ("predicate", '{word} "(" disjunction ")" SINCE prefixed comparison literal'),
     Shape.CALL_OF_FACT: ("predicate", '{word} "(" filtered ")" span comparison literal'),
 }
-"""The rule that each shape extends, and with what. The transformer has a method for each shape."""
+"""The rule that each shape extends, and the extension. The transformer has a method for each shape."""
 
 
 def grammar() -> str:
@@ -61,7 +61,7 @@ def grammar() -> str:
 
 
 def _lines() -> Iterator[str]:
-    # These are lexed as WORD. The reader finds out where they are keywords.
+    # These are lexed as WORD. The reader decides where they are keywords.
     yield f"%declare {' '.join(sorted(contextual_keywords())).upper()}"
     yield f"sugar: {' | '.join(SUGAR).upper()}"
     for form in FORMS.values():
@@ -70,7 +70,7 @@ def _lines() -> Iterator[str]:
             if not form.is_addition:
                 yield f'{terminal}: "{form.word}"'
             if form.word not in AGGREGATE_WORDS or form.shape is Shape.CALL_SINCE:
-                # The others are read as comparisons of terms.
+                # Others are read as comparisons of terms.
                 rule, expansion = _RULES[form.shape]
                 yield f"%extend {rule}: {expansion.format(word=terminal)} -> {form.shape.name.lower()}"
 
@@ -83,16 +83,16 @@ _CONNECTIVES = {"AND", "OR"}
 """The terminals that, like infixes, stand between two conditions."""
 
 _WORDS_BACK_MAX = 4
-"""How many words before the failing one may be the misspelled one: in `smu(a) > 1` it is four before."""
+"""The maximum distance of a misspelled word before the failing one: in `smu(a) > 1` it is four words
+before."""
 
 
 def parse(source: str | Source | Mapping[str, object], limits: Limits = DEFAULT_LIMITS) -> Condition:
     """Return the condition of a text or of a decoded JSON document.
 
-    A text whose first character is `{`, apart from blanks, is JSON; any other text is in the text language.
-    Messages about a `Source` say where it says that its characters are.
-    Raises ConditionError: 1303 before anything else; 1300 with line, column and caret if the text cannot be
-    read; otherwise every 1301 and 1302 with its place.
+    A text whose first character, apart from blanks, is `{` is JSON; other texts are in the text language. For
+    a `Source`, messages have its positions. Raises ConditionError: 1303 before anything else; 1300 with line,
+    column and caret if the text cannot be read; otherwise every 1301 and 1302 with its place.
     """
     if not isinstance(source, str | Source):
         return condition_from_document(source, limits)
@@ -110,7 +110,7 @@ def _parser() -> Lark:
 
 
 class _Reader:
-    """Reads one text. Keeps its tokens so that the explanation of an error can try others in their place."""
+    """Reads one text. It keeps the tokens, so that the explanation of an error can try others."""
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self._source = source
@@ -138,7 +138,7 @@ class _Reader:
         return document
 
     def _feed(self, token: Token) -> object:
-        """Feed the next token to the parser. At the end of the text, give its tree."""
+        """Feed the next token to the parser. At the end of the text, return its tree."""
         self._tokens[self._fed] = token
         self._fed += 1
         if token.type != "WORD" or token.lower() not in keywords():
@@ -160,7 +160,7 @@ class _Reader:
                 string_value(token, _offset_of(token), self._fail)
 
     def _refuse(self) -> NoReturn:
-        """Refuse the text at its last token, or at an earlier word that causes the error."""
+        """Refuse the text at its last token, or at an earlier word that caused the error."""
         failed = self._fed - 1
         self._fail(*explain(self._source.text, self._words(), failed, _ParserTrials(self._tokens, failed)))
 
@@ -171,12 +171,12 @@ class _Reader:
         self._fail(*explain_character(self._source.text, self._words(), offset, trials))
 
     def _words(self) -> list[Word]:
-        """Return all words. Contextual keywords behind the one that was fed last are names as yet."""
+        """Return all words. Contextual keywords after the last fed one are still names."""
         return [Word(token.type, str(token), _offset_of(token)) for token in self._tokens]
 
     def _fail(self, offset: int, sentence: str) -> NoReturn:
         """Refuse the text with 1300, or with 1303 if it is already too deep."""
-        # What has been read so far may be a whole condition. Python reads no number of very many digits.
+        # The part read so far may be a whole condition. Python reads no numbers with very many digits.
         with suppress(UnexpectedToken, ValueError):
             tree = _copy_of(self._state).feed_token(Token("$END", "", start_pos=0))
             check_size(document_of(tree), self._limits)
@@ -188,11 +188,11 @@ class _ParserTrials:
     """The parser's states before each of the last tokens up to an error, to try other tokens there."""
 
     def __init__(self, tokens: Sequence[Token], last: int) -> None:
-        """`last` is the index of the token that failed; the parser was fed those before it."""
+        """`last` is the index of the token that failed; the parser accepted those before it."""
         self._tokens = tokens
         self.first = max(0, last - _WORDS_BACK_MAX)
         state = _parser().parse_interactive("")
-        # The parser then accepts or rejects tokens and builds no document.
+        # Without callbacks, the parser only accepts or rejects tokens.
         state.parser_state.parse_conf.callbacks = {}
         for token in tokens[: self.first]:
             state.feed_token(token)
@@ -208,7 +208,7 @@ class _ParserTrials:
         return accepts()
 
     def continues(self, index: int, terminal: str, last: int) -> bool:
-        """Return whether another terminal in place of a token lets the parser read up to the last token."""
+        """Return whether the parser can read up to the last token with another terminal in place of one."""
         state = _copy_of(self._states[index - self.first])
         tokens = [*self._tokens]
         tokens[index] = Token(terminal, "")
@@ -222,9 +222,9 @@ class _ParserTrials:
 
 
 def _in_context(tokens: Sequence[Token], index: int, state: InteractiveParser) -> Token:
-    """Return a token with its terminal as a keyword if it is a contextual one, otherwise as it is.
+    """Return a token with its terminal as a keyword if it is a contextual one, otherwise unchanged.
 
-    `state` is the parser's before the token.
+    `state` is the parser's state before the token.
     """
     token = tokens[index]
     if token not in contextual_keywords():
@@ -237,7 +237,7 @@ def _in_context(tokens: Sequence[Token], index: int, state: InteractiveParser) -
 def _juxtaposes(state: InteractiveParser) -> bool:
     """Return whether a condition in parentheses could follow if the next token were a name."""
     trial = _copy_of(state)
-    # It must build nothing: a product or sum that is not complete is a list which the two states share.
+    # It must not build anything: the two states share the lists of incomplete products or sums.
     trial.parser_state.parse_conf = copy(trial.parser_state.parse_conf)
     trial.parser_state.parse_conf.callbacks = {}
     try:
@@ -292,7 +292,7 @@ def _check_depth(values: Sequence[object], limits: Limits) -> None:
                 opened += 1
                 check_size(values[index - 1], limits, opened)
             case Token(type="PLUS" | "MINUS" | "SLASH"):
-                # A sum or the like around what follows. A product may be an amount, which is no term.
+                # A sum or the like, with operands to come. A product may be an amount, which is not a term.
                 opened += 1
             case Token(type=terminal) if terminal in prefixes and not _is_operator(values, index):
                 opened += 1
@@ -306,7 +306,7 @@ def _check_depth(values: Sequence[object], limits: Limits) -> None:
 
 
 def _document(value: object) -> object:
-    """Return the document of a condition or a term; `0.3 * x` may be an amount, no larger than a leaf."""
+    """Return the document of a condition or a term. `0.3 * x` may be an amount, no larger than a leaf."""
     document = value.value if isinstance(value, Part) else value
     return value if is_amount(document) else document
 
@@ -323,6 +323,6 @@ def _is_operator(values: Sequence[object], index: int) -> bool:
 
 
 def _is_keyed(values: Sequence[object], index: int) -> bool:
-    """Return whether a `where` belongs to a `per`, which is counted already."""
+    """Return whether a `where` belongs to a `per`, which is already counted."""
     before = values[index - 2]
     return isinstance(before, Token) and before.type == "PER"

@@ -1,4 +1,4 @@
-"""Conditions to canonical text, which reads back as the same condition."""
+"""Formats conditions as canonical text, which reads back as the same condition."""
 
 import json
 import re
@@ -30,14 +30,14 @@ _HIDDEN = re.compile(
 )
 """Invisible characters and those that move others; they are written as escapes.
 
-The list is fixed: Python's notion of printable characters changes between versions, a canonical text
-must not.
+The list is fixed, because Python's notion of printable characters changes between versions, and a canonical
+text must not change.
 """
 
 _PLAIN_WORD: Final = re.compile(WORD)
 _PLAIN_NAME: Final = re.compile(rf"\$?{WORD}(?:\.{WORD})*")
 
-# Precedence, loosest first. A part gets parentheses if its place requires a tighter one than it has.
+# Precedence, loosest first. A part gets parentheses if its place requires a tighter precedence.
 _OR, _AND, _INFIX, _PREFIX = range(4)
 _SUM, _PRODUCT = range(2)
 
@@ -58,12 +58,12 @@ def format_term(term: Term | TermNode) -> str:
 
 
 def name_text(name: str) -> str:
-    """Return the name of a fact as texts have it, in backquotes if it needs them."""
+    """Return the name of a fact as in texts, in backquotes if it needs them."""
     return _spelled(name, _PLAIN_NAME)
 
 
 def _relation_text(name: str) -> str:
-    """Return the same of a relation. Names with dots or `$` need backquotes, too."""
+    """Return the name of a relation as in texts. Names with dots or `$` need backquotes, too."""
     return _spelled(name, _PLAIN_WORD)
 
 
@@ -102,7 +102,7 @@ def _written(condition: Condition) -> tuple[int, str]:
         case language.Not(language.Ref(fact, "eq", reference)) if fact == reference:
             return _PREFIX, f"missing {name_text(fact)}"
         case language.Ref(fact, "in" | "nin" as op, "network"):
-            # Without backquotes, it could be that of `in network`.
+            # Without backquotes, this would be read as `in network`.
             return _PREFIX, f"{name_text(fact)} {OPERATORS[op].text} `network`"
         case language.Ref(fact, op, reference):
             return _PREFIX, f"{name_text(fact)} {OPERATORS[op].text} {name_text(reference)}"
@@ -136,7 +136,7 @@ def _written(condition: Condition) -> tuple[int, str]:
 
 
 def _operator(node: Any) -> tuple[int, str]:
-    """Return the same for an operator, by the shape of its form."""
+    """Return the precedence and the text of an operator, by the shape of its form."""
     form = FORM_OF[type(node)]
     word = form.word
     match form.shape:
@@ -173,7 +173,7 @@ def _group(word: str, joint: str, members: tuple[Condition, ...], precedence: in
 def _where(where: Condition) -> str:
     """Return the text of the `where` of a `per`.
 
-    Behind it stands a condition, so a comparison of terms at its end is in parentheses: otherwise, in
+    A condition follows, so a comparison of terms at the end gets parentheses: otherwise, in
     `x == count (a == 1)`, the count would be a name.
     """
     last = _last(where)
@@ -182,9 +182,9 @@ def _where(where: Condition) -> str:
 
 
 def _reset(reset: Condition) -> str:
-    """Return the text of what a count begins anew at.
+    """Return the text of the condition that resets a count.
 
-    Behind it stands a comparison, so a relation at its end that is named like a term is in parentheses.
+    A comparison follows, so a relation at the end that is named like a term gets parentheses.
     """
     last = _last(reset)
     is_open = isinstance(last, language.InRelation) and last.relation in contextual_keywords()
@@ -192,14 +192,14 @@ def _reset(reset: Condition) -> str:
 
 
 def _last(node: Any) -> Condition:
-    """Return the condition with which the text of a prefix ends, any other as it is."""
+    """Return the condition with which the text of a prefix ends, or any other condition unchanged."""
     while isinstance(node, language.Not | language.Keyed) or FORM_OF[type(node)].shape in PREFIXES:
         node = node.inner
     return cast("Condition", node)
 
 
 def _window(node: Any) -> str:
-    """Return how old events may be: the window, or both bounds in brackets if there is a lower one."""
+    """Return the window, or both bounds in brackets if there is a minimum age."""
     window, min_secs = duration_text(node.window_secs), getattr(node, "min_secs", None)
     return window if min_secs is None else f"[{duration_text(min_secs)}, {window}]"
 
@@ -223,7 +223,7 @@ def _windowed(node: Any) -> str:
 
 
 def _amount(value: float | ScaledFact) -> str:
-    """Return the number, the fact, or the number times the fact that an aggregate is compared with."""
+    """Return the number, the fact, or the product of both with which an aggregate is compared."""
     if not isinstance(value, ScaledFact):
         return _literal(value)
     return name_text(value.fact) if value.times is None else f"{value.times!r} * {name_text(value.fact)}"
@@ -236,7 +236,7 @@ def _networks(networks: tuple[str, ...] | language.NetworksOf) -> str:
 
 
 def _range_of_term(members: tuple[Condition, ...]) -> str | None:
-    """Return `t between a and b` if the members of an `all` mean that, otherwise None."""
+    """Return `t between a and b` if the members of an `all` mean that; otherwise None."""
     match members:
         case (language.Compare(term, "gte", low), language.Compare(_, "lte", high)):
             if are_of_one_term(members) and is_scalar(low) and is_scalar(high):
@@ -245,7 +245,7 @@ def _range_of_term(members: tuple[Condition, ...]) -> str | None:
 
 
 def _list_of_term(members: tuple[Condition, ...]) -> str | None:
-    """Return `t in [a, b]` if the members of an `any` mean that, otherwise None."""
+    """Return `t in [a, b]` if the members of an `any` mean that; otherwise None."""
     if not are_of_one_term(members):
         return None
     values = [member.right for member in members if member.op == "eq" and is_scalar(member.right)]
@@ -253,7 +253,7 @@ def _list_of_term(members: tuple[Condition, ...]) -> str | None:
 
 
 def _term(term: Term, required: int = _SUM) -> str:
-    """Return the text of a term, in parentheses if its place requires a tighter one."""
+    """Return the text of a term, in parentheses if its place requires a tighter precedence."""
     match term:
         case terms.Add() | terms.Sub():
             precedence, text = _SUM, _chain(term, _SUM)
@@ -307,7 +307,7 @@ def _leaf(leaf: language.Leaf) -> str:
 
 
 def comparison_text(members: tuple[Condition, ...]) -> str | None:
-    """Return `x > n` or `x < n` if the members of an `all` mean that, otherwise None."""
+    """Return `x > n` or `x < n` if the members of an `all` mean that; otherwise None."""
     match members:
         case (
             language.Leaf(fact, "between", (low, high)),

@@ -1,6 +1,6 @@
-"""Words that are short for regular expressions, `x startswith "a"`; comparisons that are written as one.
+"""Words that abbreviate regular expressions, as in `x startswith "a"`; and comparisons written as one.
 
-A word gives one pattern for a text, and a pattern comes from at most one word and one text: the example is
+For each text, a word has one pattern, and a pattern comes from at most one word and text: the example means
 `x matches '(?s)^a'`.
 """
 
@@ -15,7 +15,7 @@ from engine.language.terms import Term
 
 
 class Sugar(NamedTuple):
-    """A word, and the pattern that it gives for a text: what stands before and after the text in it."""
+    """The pattern of a word: the parts before and after the text."""
 
     before: str
     after: str
@@ -32,18 +32,18 @@ SUGAR: Final = {
     "like": Sugar("(?s)^", "$", has_wildcards=True),
     "ilike": Sugar("(?si)^", "$", has_wildcards=True),
 }
-"""The words, in the order of the documentation."""
+"""The words in the order of the documentation."""
 
 _SPECIAL: Final = re.compile(r"[\\.+*?()\[\]{}^$|]")
 _IN_PATTERN: Final = re.compile(r"\\([\\.+*?()\[\]{}^$|])|(\.\*?)|([^\\.+*?()\[\]{}^$|]+)")
-"""A special character that is taken literally, a wildcard, or other characters."""
+"""An escaped special character, a wildcard, or other characters."""
 _WILDCARDS: Final = {"*": ".*", "?": "."}
 _IN_TEXT: Final = re.compile(r"\\([*?\\])|([*?])|(\\|[^*?\\]+)")
 """The same in a text with wildcards."""
 
 
 def pattern_of(word: str, text: str) -> str:
-    """Return the pattern that a word gives for a text."""
+    """Return the pattern of a word for a text."""
     sugar = SUGAR[word]
     if not sugar.has_wildcards:
         return f"{sugar.before}{escaped(text)}{sugar.after}"
@@ -55,7 +55,7 @@ def pattern_of(word: str, text: str) -> str:
 
 
 def sugar_of(pattern: str) -> tuple[str, str] | None:
-    """Return the word and the text that give a pattern, or None if none do."""
+    """Return the word and the text of a pattern; None if there are none."""
     for word, sugar in SUGAR.items():
         if pattern.startswith(sugar.before) and pattern.endswith(sugar.after):
             inside = pattern[len(sugar.before) : len(pattern) - len(sugar.after)]
@@ -66,7 +66,7 @@ def sugar_of(pattern: str) -> tuple[str, str] | None:
 
 
 def alternatives_of(members: tuple[Condition, ...]) -> tuple[str, str, list[str]] | None:
-    """Return the fact, the word and the texts of `x icontains ["a", "b"]` if an `any` means that."""
+    """Return the fact, the word and the texts of an `any` that means `x icontains ["a", "b"]`; else None."""
     words: dict[tuple[str, str], None] = {}
     texts = []
     for member in members:
@@ -88,7 +88,7 @@ def escaped(text: str) -> str:
 
 
 def _text_of(inside: str, *, has_wildcards: bool) -> str | None:
-    """Return the text that gives the inside of a pattern, or None if it is no such inside."""
+    """Return the text for the inside of a pattern; None if there is none."""
     parts: list[str] = []
     at = 0
     while at < len(inside):
@@ -128,17 +128,17 @@ def reads_otherwise(compare: Compare) -> bool:
 
 
 def begins_earlier(term: Term) -> bool:
-    """Return whether the text of a term begins with `earlier`, which would be the prefix."""
+    """Return whether the text of a term begins with `earlier`, which would be read as the prefix."""
     while isinstance(term, ARITHMETIC):
         term = term.operands[0]
     return isinstance(term, terms.AggregateTerm) and term.earlier is not None
 
 
 def are_of_one_term(members: tuple[Condition, ...]) -> TypeGuard[tuple[Compare, ...]]:
-    """Return whether all members compare the same term, which is no name and can begin a predicate."""
+    """Return whether all members compare the same term, which is not a name and can begin a predicate."""
     match members[0]:
         case Compare(term) if not isinstance(term, terms.Fact) and not begins_earlier(term):
-            # Whole conditions are compared: `True == 1` for Python.
+            # Compare whole conditions, because `True == 1` in Python.
             first = Compare(term, "eq", 0)
             return all(
                 isinstance(member, Compare) and Compare(member.left, "eq", 0) == first for member in members

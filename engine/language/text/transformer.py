@@ -21,11 +21,11 @@ _COMPARISON_NAMES = {"=": "eq"} | {text: name for name, text in COMPARISONS.item
 
 
 def document_of(tree: Any) -> Any:
-    """Return what the tree of a text, or of a part of it, stands for; anything else as it is.
+    """Return the document or part that the tree of a text stands for; anything else unchanged.
 
-    Trees that have no rule stay trees: the members of an `and` that is not complete. Any depth is safe.
+    Trees without a rule stay trees: the members of an incomplete `and`. Any depth is safe.
     """
-    # Each part after those in it, from the last to the first.
+    # Collect each part before those in it, then process them in reverse.
     found, pending = [], [tree]
     while pending:
         part = pending.pop()
@@ -116,7 +116,7 @@ class Transformer:
         return _COMPARISON_NAMES[token]
 
     def arithmetic(self, first: Part, *rest: Any) -> Part:
-        """`a + b - c`, `a * b / c`: from left to right. Operands of one sign in a row are in one term."""
+        """`a + b - c`, `a * b / c`: from left to right. Consecutive operands of one sign form one term."""
         value, before = first.value, ""
         for sign, operand in zip(rest[::2], rest[1::2], strict=True):
             if sign == before and sign in "+*":
@@ -164,11 +164,11 @@ class Transformer:
         return _part(_condition(name, _with(members, earlier=True)), word)
 
     def compare(self, _: Token, left: Part, op: str, right: Part) -> SpannedObject:
-        """`compare(x == 5)`: never another member."""
+        """`compare(x == 5)`: never read as another member."""
         return _form("compare", left=left, op=op, right=right)
 
     def compared(self, left: Part, op: str, right: Part) -> SpannedObject:
-        """`x == 1`, `x > y + 1`, `count(a) > 5`: an older member if one fits, else `compare`."""
+        """`x == 1`, `x > y + 1`, `count(a) > 5`: another member if one fits, otherwise `compare`."""
         kind, content = _kind(left)
         if kind == "fact":
             name = Part(content, left.offset)
@@ -189,7 +189,7 @@ class Transformer:
         return _form("compare", left=left, op=op, right=right)
 
     def among(self, term: Part, _: Token, array: Part) -> SpannedObject:
-        """`hour() in [22, 23]`: a comparison with each."""
+        """`hour() in [22, 23]`: a comparison with each value."""
         values = (Part(value, offset) for value, offset in zip(array.value, array.value.offsets, strict=True))
         return self.any_of(*(_form("compare", left=term, op="eq", right=value) for value in values))
 
@@ -202,7 +202,7 @@ class Transformer:
         return _form("ref", fact=fact, op=op, reference=reference)
 
     def between(self, term: Part, low: Part, high: Part) -> SpannedObject:
-        """`x between 1 and 2`; for a term that is no name, two comparisons."""
+        """`x between 1 and 2`; two comparisons for a term that is not a name."""
         if isinstance(term.value, dict) and "fact" in term.value:
             fact = Part(term.value["fact"], term.offset)
             return self.leaf(fact, "between", Part(_literals([low, high]), low.offset))
@@ -289,7 +289,7 @@ class Transformer:
 
 
 def _pattern(word: str, value: object) -> object:
-    """Return the pattern of a text. Any other value is no pattern, as validation says."""
+    """Return the pattern of a text. Other values stay, for validation to report."""
     return pattern_of(word, value) if isinstance(value, str) else value
 
 
@@ -318,14 +318,14 @@ def _form(name: str, **members: object) -> SpannedObject:
 
 
 def _object(**members: object) -> SpannedObject:
-    """Return an object. The members given as parts have spans."""
+    """Return an object. Members that are given as parts have spans."""
     parts = {name: member for name, member in members.items() if isinstance(member, Part)}
     values = members | {name: part.value for name, part in parts.items()}
     return _spanned(values, {name: part.offset for name, part in parts.items()})
 
 
 def _part(value: object, token: Token) -> Part:
-    """Return what begins with a token."""
+    """Return a part that begins with a token."""
     assert token.start_pos is not None
     return Part(value, token.start_pos)
 
@@ -335,14 +335,14 @@ def _literals(parts: Sequence[Part]) -> SpannedArray:
 
 
 def _window(ages: Part | Ages) -> dict[str, object]:
-    """Return the members of an operator that say how old events may be."""
+    """Return the members for the ages of the events that count."""
     if isinstance(ages, Ages):
         return {"window_secs": ages.greatest, "min_secs": ages.least}
     return {"window_secs": ages}
 
 
 def _comparison(window: Part | None, op: str, value: Part) -> dict[str, object]:
-    """Return the members of an aggregate that say what its number is compared with."""
+    """Return the members for the window and the comparison of an aggregate."""
     return {**_windowed(window), "op": op, "value": value}
 
 
@@ -351,7 +351,7 @@ def _windowed(window: Part | None) -> dict[str, object]:
 
 
 def _kind(term: Part) -> tuple[str, Any]:
-    """Return the name and the content of a term that is an object, and empty ones of a constant."""
+    """Return the name and the content of a term that is an object; empty ones for a constant."""
     return _only_member(term.value) if isinstance(term.value, dict) else ("", None)
 
 
@@ -376,7 +376,7 @@ def is_amount(term: object) -> bool:
 
 
 def _amount(term: Part) -> Part:
-    """Return a product of a number and a fact as a scaled fact, any other term as it is."""
+    """Return a product of a number and a fact as a scaled fact; any other term unchanged."""
     if not is_amount(term.value):
         return term
     times, fact = term.value["mul"]

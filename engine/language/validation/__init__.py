@@ -1,1 +1,1 @@
-"""JSON to conditions: size, validity, and every violation with its place."""
+"""Validates JSON documents as conditions: size, validity, and every violation with its place."""

@@ -1,4 +1,4 @@
-"""Validates the constants that take a closer look: lists, ranges, patterns, time zones, networks."""
+"""Validates constants that need more than a check of the type: lists, ranges, patterns, zones, networks."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,10 +11,10 @@ from engine.language.diagnostics import (
     BAD_PATTERN,
     INVALID,
     LINE_CHARS_MAX,
+    cut,
     did_you_mean,
     json_type,
     quoted,
-    shortened,
 )
 from engine.language.limits import Limits
 from engine.language.microseconds import microseconds
@@ -32,7 +32,7 @@ from engine.patterns.compiled_pattern import (
 _RANGE_ENDS = 2
 _ZONES_SUGGESTED_MAX = 10
 
-# Tuples instead of unions: Python builds a union anew each time it meets one.
+# Tuples instead of unions, which Python would create anew at each use.
 _NUMBERS = (int, float)
 _SCALARS = (str, int, float)
 
@@ -40,12 +40,12 @@ _SCALARS = (str, int, float)
 @cache
 def _zones() -> frozenset[str]:
     """Return all names of time zones, such as `Europe/Berlin`. The first call reads a few hundred files."""
-    # What these stand for depends on how the machine is set up.
+    # The meaning of these depends on the configuration of the machine.
     return frozenset(available_timezones() - {"localtime", "Factory"})
 
 
 class Checks(Protocol):
-    """The checks of a document's validator. Each gives the value at a location, or reports a violation."""
+    """The checks of a document's validator. Each returns the value at a location, or reports a violation."""
 
     def report(self, location: Location, sentence: str, code: int = INVALID) -> Invalid:
         """Add a violation."""
@@ -64,7 +64,7 @@ class Constants:
     """Validates such constants of one document, with the checks of its validator."""
 
     def __init__(self, checks: Checks, limits: Limits, *, is_stored: bool) -> None:
-        """The patterns of a condition that `is_stored` were validated before and are not compiled again."""
+        """With `is_stored`, the patterns were validated before, and are not compiled again."""
         self._checks = checks
         self._limits = limits
         self._is_stored = is_stored
@@ -75,7 +75,7 @@ class Constants:
         self._compiled = set[str]()
 
     def operand(self, expected: Operand, value: object, location: Location) -> LeafValue | Invalid:
-        """Validate the constant of a leaf, if it is no scalar that the operator takes as it is."""
+        """Validate the constant of a leaf, unless it is a scalar, which the caller has validated."""
         match expected, value:
             case ((Operand.VALUE | Operand.ARRAY), (list() | tuple())):
                 return self._array(value, location)
@@ -88,9 +88,9 @@ class Constants:
                 return self._checks.report(location, got + _instead(expected, value))
 
     def min_age(self, value: object, around: Mapping[str, object], location: Location) -> float | Invalid:
-        """Validate how old events must at least be, by the window among the members `around` it.
+        """Validate the minimum age of events, given the window among the members `around` it.
 
-        Events between the two bounds are remembered as times, so the bounds must not be too near each other.
+        Events between the two bounds are stored as times, so the bounds must not be too close to each other.
         """
         number = self._checks.window(value, location)
         if isinstance(number, Invalid):
@@ -126,7 +126,7 @@ class Constants:
         text = self._checks.text(value, location)
         if isinstance(text, Invalid) or self._is_stored or text in _zones():
             return text
-        # A name takes milliseconds to compare with all zones.
+        # Comparing a name with all zones takes milliseconds.
         self._unknown_zones += 1
         near = did_you_mean(text, sorted(_zones())) if self._unknown_zones <= _ZONES_SUGGESTED_MAX else ""
         return self._checks.report(
@@ -134,7 +134,7 @@ class Constants:
         )
 
     def _array(self, value: Sequence[object], location: Location) -> tuple[Scalar, ...] | Invalid:
-        """Validate an array of strings or of numbers; the first element decides which."""
+        """Validate an array of strings or of numbers, as decided by the first element."""
         valid: list[Scalar] = []
         for index, element in enumerate(value):
             if isinstance(element, bool) or not isinstance(element, _SCALARS):
@@ -175,7 +175,7 @@ class Constants:
             return text
         bound = self._limits.condition_preparation_max
         if self._preparation > bound:
-            # The excess has been reported; the remaining patterns are not compiled.
+            # The excess was reported; the remaining patterns are not compiled.
             return Invalid.REPORTED
         self._unicode_classes += unicode_classes(text)
         if self._unicode_classes > UNICODE_CLASSES_MAX:
@@ -188,7 +188,7 @@ class Constants:
             self._compiled.add(text)
         except PatternError as error:
             self._preparation += REFUSED_PREPARATION
-            reason = shortened(str(error), LINE_CHARS_MAX)
+            reason = cut(str(error), LINE_CHARS_MAX)
             return self._checks.report(location, f"the regular expression is refused: {reason}", BAD_PATTERN)
         if self._preparation > bound:
             reason = f"to compile it and those before it is more work than the {bound} units that are allowed"
@@ -197,13 +197,13 @@ class Constants:
 
 
 def shown(number: float) -> str:
-    """Return the digits of a number. Python refuses to print integers that are very long."""
+    """Return the digits of a number. Python refuses to print very long integers."""
     short = 2**64
     return "an integer of many digits" if isinstance(number, int) and abs(number) >= short else repr(number)
 
 
 def _instead(expected: Operand, value: object) -> str:
-    """Return what to write instead of a constant of the wrong type, as the end of a message; or nothing."""
+    """Return what to write instead of a constant of the wrong type, as the end of a message; may be empty."""
     match expected, value:
         case Operand.ARRAY, str() if is_network(value):
             return f'; a network is asked for by `in network "{value}"`'

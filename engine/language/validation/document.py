@@ -1,4 +1,4 @@
-"""JSON documents and JSON texts to conditions."""
+"""Converts JSON documents and JSON texts to conditions."""
 
 from sys import maxsize
 from typing import Final
@@ -30,8 +30,8 @@ def condition_from_stored(document: object) -> Condition:
 def condition_from_json(text: str | bytes | Source, limits: Limits = DEFAULT_LIMITS) -> Condition:
     """Return the condition of a JSON text.
 
-    Raises ConditionError as `condition_from_document` does, and 1300 with line, column and caret if the text
-    is not JSON. 1303 takes precedence over 1300.
+    Raises ConditionError like `condition_from_document`, and 1300 with line, column and caret if the text is
+    not JSON. 1303 takes precedence over 1300.
     """
     if isinstance(text, bytes):
         text = _decoded(text, limits)
@@ -44,7 +44,7 @@ def condition_from_json(text: str | bytes | Source, limits: Limits = DEFAULT_LIM
     except NotJson as error:
         check_size(error.partial, limits)
         refusal = source.refusal(error.offset, error.sentence)
-    # Values other than conditions can be nested too, such as arrays in arrays.
+    # Values other than conditions can be nested, too, such as arrays in arrays.
     if reader.depth > json_levels_max(limits):
         raise too_deep(limits)
     if refusal:

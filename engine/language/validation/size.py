@@ -1,4 +1,4 @@
-"""Bounds on the size of a condition, checked on its text and its document before anything else."""
+"""Limits on the size of a condition, checked on its text and its document before anything else."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -10,13 +10,14 @@ from engine.language.limits import Limits
 from engine.language.operators import OPERANDS_MAX
 
 LEVELS_PER_CONDITION = 2
-"""The most JSON containers between a condition or a term and its child: `{"all": [` or `{"since": {`."""
+"""The maximum number of JSON containers from a condition or a term to its child: `{"all": [`, `{"since":
+{`."""
 
 LEVELS_OF_A_LEAF = 4
-"""The most nested JSON containers of a condition without children: `{"in_relation": {"args": [{`."""
+"""The maximum nesting of JSON in a condition without children: `{"in_relation": {"args": [{`."""
 
 _TAKING: Final = frozenset({"add", "mul"})
-"""The terms that take any number of operands, up to a bound."""
+"""The terms with any number of operands, up to a limit."""
 
 
 def check_text_size(text: str, limits: Limits) -> None:
@@ -29,9 +30,9 @@ def check_text_size(text: str, limits: Limits) -> None:
 
 
 def check_size(document: object, limits: Limits, levels_above: int = 0) -> None:
-    """Refuse a document with too many conditions or too deep a nesting, whatever else is wrong with it.
+    """Refuse a document with too many conditions or too deep nesting, whatever else is wrong with it.
 
-    Every value in the place of a condition or a term counts. The check is iterative and stops at the first
+    Every value in the place of a condition or a term counts. The check is iterative, and stops at the first
     excess. `levels_above` is the number of conditions around the document.
     """
     nodes = deepest = operands = 0
@@ -61,7 +62,7 @@ def check_size(document: object, limits: Limits, levels_above: int = 0) -> None:
 
 
 def too_deep(limits: Limits) -> ConditionError:
-    """Return the error for a condition that is nested too deep."""
+    """Return the error for a condition that is nested too deeply."""
     return _too_large(f"the condition is nested more than {limits.depth_max} levels deep")
 
 
@@ -70,16 +71,16 @@ def _too_large(sentence: str) -> ConditionError:
 
 
 def json_levels_max(limits: Limits) -> int:
-    """Return the deepest nesting of JSON in a condition within the limits."""
+    """Return the maximum nesting of JSON in a condition within the limits."""
     return (limits.depth_max - 1) * LEVELS_PER_CONDITION + LEVELS_OF_A_LEAF
 
 
 def child_documents(document: object) -> Iterator[object]:
-    """Yield the values directly inside the document of a condition or a term that should be such, too."""
+    """Yield the values in the document of a condition or a term where conditions or terms are expected."""
     if not isinstance(document, Mapping):
         return
     for name, value in document.items():
-        # A member and a term of the same name, such as `count`, have their conditions under the same names.
+        # A member and a term with the same name, such as `count`, have conditions in the same fields.
         form = FORMS.get(name) or TERM_FORMS.get(name)
         if form is None:
             continue

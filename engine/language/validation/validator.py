@@ -36,7 +36,7 @@ from engine.language.validation.violations import Invalid, Location, names_liste
 
 _Made = TypeVar("_Made")
 
-# Tuples instead of unions: Python builds a union anew each time it meets one.
+# Tuples instead of unions, which Python would create anew at each use.
 _NUMBERS: Final = (int, float)
 _SCALARS: Final = (str, int, float)
 
@@ -47,13 +47,13 @@ _WORDS: Final[Mapping[Content, tuple[str, ...]]] = {
     Content.COMPARISON: tuple(COMPARISONS),
     Content.PART: PARTS,
 }
-"""What is one of a few words."""
+"""The words that some fields accept."""
 
 _ABOUT_ONE: Final[dict[type, str]] = {
     Some: "`some` about the elements of one",
     Anywhere: "`anywhere` about the strings of one",
 }
-"""What conditions about parts of an event ask about."""
+"""Descriptions of the conditions about parts of an event."""
 
 
 def validated(
@@ -61,9 +61,9 @@ def validated(
 ) -> Condition:
     """Return the condition of a document.
 
-    `source` is the text of the document if it was read from one; messages then name lines and columns. The
-    patterns of a document that `is_stored` were validated before and are not compiled again. Raises
-    ConditionError: 1303 alone, otherwise every 1301 and 1302 in document order.
+    `source` is the text from which the document was read, if any; messages then have lines and columns. With
+    `is_stored`, patterns were validated before, and are not compiled again. Raises ConditionError: 1303
+    alone, otherwise every 1301 and 1302 in document order.
     """
     check_size(document, limits)
     validator = _Validator(limits, source, is_stored=is_stored)
@@ -74,10 +74,10 @@ def validated(
 
 
 class _Validator:
-    """Validates one document. Each method gives the value at a location, or reports why it is invalid.
+    """Validates one document. Each method returns the value at a location, or reports why it is invalid.
 
-    Callers in the same process may pass subclasses of `str`, `int` and `float`, such as enumerations. The
-    result is always of the plain type.
+    Callers in the same process may pass subclasses of `str`, `int` and `float`, such as enumerations. Results
+    always have the plain type.
     """
 
     def __init__(self, limits: Limits, source: Source | None, *, is_stored: bool) -> None:
@@ -85,7 +85,7 @@ class _Validator:
         """The violations so far."""
         self._limits, self._source, self._is_stored = limits, source, is_stored
         self._around: list[type] = []
-        """The `some` and `anywhere` around what is validated."""
+        """The `some` and `anywhere` around the part being validated."""
 
     def report(self, location: Location, sentence: str, code: int = INVALID) -> Invalid:
         """Add a violation. The result stands for the invalid part."""
@@ -94,7 +94,7 @@ class _Validator:
 
     @cached_property
     def _constants(self) -> Constants:
-        """Validates the constants that few documents have."""
+        """The validator of constants that few documents have."""
         return Constants(self, self._limits, is_stored=self._is_stored)
 
     # -- conditions and terms -------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class _Validator:
         return self.report(location, f"{expected}, got {json_type(value)}")
 
     def _node(self, value: Mapping[Any, object], location: Location, forms: Mapping[str, Form]) -> Any:
-        """Validate an object whose only member names one of these forms."""
+        """Validate an object whose only member has the name of one of these forms."""
         if len(value) != 1:
             got = names_listed(map(str, value)) if value else "none"
             self.report(location, f"expected exactly one member, got {got}")
@@ -195,7 +195,7 @@ class _Validator:
         return self._elements(self.condition, value, location)
 
     def _terms(self, value: object, location: Location) -> tuple[Term, ...] | Invalid:
-        # More operands than are allowed have been refused as too large.
+        # An excess of operands was already refused as too large.
         return self._operands(value, location, f"2 to {OPERANDS_MAX} terms", OPERANDS_MAX)
 
     def _two_terms(self, value: object, location: Location) -> tuple[Term, ...] | Invalid:
@@ -257,7 +257,7 @@ class _Validator:
         return self._relation(value, location)
 
     def _relation(self, value: object, location: Location) -> str | Invalid:
-        """Validate the name of a relation. Here a `$` has no special meaning."""
+        """Validate the name of a relation, in which a `$` has no special meaning."""
         if value == "":
             return self.report(location, "expected a name, got an empty string")
         return self.text(value, location)
@@ -266,20 +266,20 @@ class _Validator:
         """Validate a string."""
         if not isinstance(value, str):
             return self.report(location, f"expected a string, got {json_type(value)}")
-        # What is read from a text has been checked where its literals were.
+        # Values from a text were checked where its literals were read.
         if self._source is None and not is_text(value):
             return self.report(location, "expected whole surrogate pairs, got half of one")
         return str.__str__(value)
 
     def _word(self, value: object, words: tuple[str, ...], location: Location) -> str | Invalid:
-        """Validate what is one of a few words."""
+        """Validate a value that must be one of a few words."""
         if isinstance(value, str) and value in words:
             return str.__str__(value)
         got = f"{quoted(value)}{did_you_mean(value, words)}" if isinstance(value, str) else json_type(value)
         return self.report(location, f"expected {names_listed(words, 'or')}, got {got}")
 
     def _operand(self, op: object, value: object, location: Location) -> object:
-        """Validate the constant of a leaf. If its operator is unknown, the constant may be any operator's."""
+        """Validate the constant of a leaf. If its operator is unknown, any constant is accepted."""
         operator = OPERATORS.get(op) if isinstance(op, str) else None
         expected = operator.operand if operator else Operand.VALUE
         if (expected is Operand.VALUE or expected is Operand.SCALAR) and isinstance(value, _SCALARS):
@@ -293,7 +293,7 @@ class _Validator:
         return self.text(value, location) if isinstance(value, str) else self.number(value, location)
 
     def number(self, value: object, location: Location) -> float | Invalid:
-        """Validate a number. Only callers in the same process can pass one that JSON cannot express."""
+        """Validate a number. Only callers in the same process can pass numbers that JSON cannot express."""
         if isinstance(value, bool) or not isinstance(value, _NUMBERS):
             return self.report(location, f"expected a number, got {json_type(value)}")
         if isinstance(value, float):
@@ -312,7 +312,7 @@ class _Validator:
         return number
 
     def _count(self, value: object, location: Location) -> int | Invalid:
-        """Validate the constant of a count: a whole number within its bounds."""
+        """Validate the constant of a count: an integer within bounds."""
         expected = f"expected a whole number from 0 to {COUNT_MAX}"
         if isinstance(value, bool) or not isinstance(value, _NUMBERS):
             return self.report(location, f"{expected}, got {json_type(value)}")
@@ -321,7 +321,7 @@ class _Validator:
         return int(value)
 
     def _factor(self, value: object, location: Location) -> float | Invalid:
-        """Validate the number by which a fact is multiplied. It fits into a double."""
+        """Validate the number by which a fact is multiplied, which must fit into a double."""
         number = self.number(value, location)
         if not isinstance(number, Invalid) and abs(number) > LARGEST:
             return self.report(
@@ -334,7 +334,7 @@ class _Validator:
         return self._constants.zone(value, location)
 
     def _earlier(self, value: object, location: Location) -> bool | Invalid:
-        """Validate the member that excludes the current event: it is true or absent."""
+        """Validate the member that excludes the current event: only `true` is valid."""
         if value is not True:
             got = "`false`" if value is False else json_type(value)
             return self.report(location, f"expected `true`, or no such member, got {got}")
@@ -357,4 +357,6 @@ class _Validator:
         Content.EARLIER: _earlier,
         Content.NETWORKS: _networks,
     }
-    """What validates the content of a field, unless it is one of a few words or depends on other fields."""
+
+
+"""The validators of fields, except for those with a few words or that depend on other fields."""

@@ -1,4 +1,4 @@
-"""Where the violations of a document stand: their places in the document and in the text."""
+"""The places of violations, in the document and in the text."""
 
 from collections.abc import Iterable
 from enum import Enum
@@ -9,18 +9,18 @@ from engine.language.json.spans import offset_of
 
 
 class Invalid(Enum):
-    """The result of validating a part that has violations. They have been reported."""
+    """The result of validating a part that has violations, which are already reported."""
 
     REPORTED = "reported"
 
 
 class Location(NamedTuple):
-    """A place in a document, as the way to it. Most are never shown, so the rest is found when one is."""
+    """A place in a document, as a path. Most are never shown, so paths and offsets are computed on demand."""
 
     around: "Location | None" = None
-    """That of the object or array that has it; None for the whole document."""
+    """The location of the object or array that contains it; None for the whole document."""
     container: object = None
-    """This object or array."""
+    """That object or array."""
     step: str | int = ""
     """The name of the member, or the index of the element."""
 
@@ -37,7 +37,7 @@ class Location(NamedTuple):
         return text
 
     def offset(self, text: str) -> int | None:
-        """Return the offset in the text that the document was read from, or None if it is unknown."""
+        """Return the offset in the text from which the document was read; None if unknown."""
         if self.around is None:
             return len(text) - len(text.lstrip(" \t\r\n"))
         return offset_of(self.container, self.step)
@@ -50,7 +50,7 @@ class Location(NamedTuple):
 
 
 def said_at(location: Location, sentence: str, source: Source | None) -> str:
-    """Return what is said of a place; `source` is the text of the document if it was read from one."""
+    """Return a sentence about a place. `source` is the text from which the document was read, if any."""
     said = f"{location.path() or 'condition'}: {sentence}"
     offset = None if source is None else location.offset(source.text)
     return said if source is None or offset is None else source.located(offset, said)

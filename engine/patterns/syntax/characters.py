@@ -1,11 +1,11 @@
-"""Sets of characters as ranges of code points, and those that have a name in RE2."""
+"""Sets of characters as ranges of code points, and RE2's named sets."""
 
 from typing import Final
 
 POINT_MAX: Final = 0x10FFFF
 
 Ranges = tuple[tuple[int, int], ...]
-"""Unsorted ranges of code points, each with its first and its last."""
+"""Unsorted ranges of code points, each as its first and its last."""
 
 _ASCII_MAX: Final = 127
 
@@ -44,12 +44,12 @@ def complement(ranges: Ranges) -> Ranges:
 
 
 def merged(ranges: Ranges) -> Ranges:
-    """Return the same code points in ranges that are sorted and disjoint."""
+    """Return the same code points in sorted and disjoint ranges."""
     return complement(complement(ranges))
 
 
 def folded(ranges: Ranges) -> Ranges:
-    """Add the code points of the other case. Any code point beyond ASCII adds all beyond ASCII."""
+    """Add the code points of the other case. If any is beyond ASCII, add all beyond ASCII."""
     more = [*ranges, *other_case(ranges)]
     if any(end > _ASCII_MAX for _, end in ranges):
         more.append((_ASCII_MAX + 1, POINT_MAX))
@@ -63,7 +63,7 @@ def other_case(ranges: Ranges) -> list[tuple[int, int]]:
         for low, high, other in ((65, 90, 32), (97, 122, -32)):
             if start <= high and end >= low:
                 more.append((max(start, low) + other, min(end, high) + other))
-    # Two letters beyond ASCII fold into it.
+    # Two letters beyond ASCII fold into ASCII letters.
     for letter, kin in ((107, 0x212A), (115, 0x17F)):
         if any(start <= letter <= end for start, end in (*ranges, *more)):
             more.append((kin, kin))

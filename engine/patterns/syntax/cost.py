@@ -16,7 +16,7 @@ def is_plain(tree: Tree) -> bool:
 
 
 def is_brief(tree: Tree) -> bool:
-    r"""Tell whether it consists of literals, repeated non-letters, and few single characters.
+    r"""Return whether it consists of literals, repeated non-letters, and few single characters.
 
     An example is `host[0-9]+:443`: the next letter that does not belong to it ends a partial match. So a
     thousand such expressions have few states together, if each contains a letter.
@@ -46,7 +46,7 @@ def places(tree: Tree) -> int:
 
 
 def longest(tree: Tree) -> int | None:
-    """Return the most characters of a match, or None if there is no bound, or one above a million."""
+    """Return the maximum length of a match; None if it is unlimited, or more than a million."""
     match tree:
         case Repeat(part, _, most):
             length = longest(part)

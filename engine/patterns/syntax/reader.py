@@ -1,7 +1,7 @@
 """Reads RE2's syntax into a tree, as far as the cost of an expression depends on it.
 
-Takes only expressions that RE2 accepts. The tree decides what an expression costs and which texts cannot
-match it, so it may be imprecise or missing, but never wrong: syntax that is not known here gives no tree.
+It accepts only expressions that RE2 accepts. The tree decides the cost of an expression and which texts
+cannot match it, so it may be imprecise or missing, but never wrong: unknown syntax results in no tree.
 """
 
 import re
@@ -16,14 +16,14 @@ _COUNTS: Final = re.compile(r"\{(0|[1-9][0-9]{0,3})(,(0|[1-9][0-9]{0,3})?)?\}")
 """`{n}`, `{n,}` or `{n,m}`, up to a thousand. With a leading zero, RE2 reads literal characters."""
 
 _LITERALS: Final = re.compile(r"(?:[^\\.\[(){*+?^$|]|\\[^A-Za-z0-9])+(?![*+?{])")
-"""Literal characters, up to one that is repeated. Linear: a match gives back one character at most."""
+"""Literal characters, up to a repeated one. Linear: a match backtracks by at most one character."""
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 
 _CONTROL: Final = {"a": 7, "f": 12, "t": 9, "n": 10, "r": 13, "v": 11}
 
 
 def read(pattern: str) -> Tree | None:
-    """Return the tree of an expression that RE2 accepts, or None if it uses syntax that is unknown here."""
+    """Return the tree of an expression that RE2 accepts; None if it has syntax that is unknown here."""
     reader = _Reader(pattern)
     try:
         tree = reader.choice()
@@ -33,7 +33,7 @@ def read(pattern: str) -> Tree | None:
 
 
 class _NotKnownError(Exception):
-    """The expression uses syntax that is unknown here."""
+    """The expression has syntax that is unknown here."""
 
 
 class _Reader:
@@ -85,7 +85,7 @@ class _Reader:
         return part
 
     def _times(self) -> tuple[int, int | None] | None:
-        """Read a repetition, or give None if there is none."""
+        """Read a repetition; None if there is none."""
         match self._pattern[self.at]:
             case "*":
                 counts: tuple[int, int | None] = 0, None
@@ -101,7 +101,7 @@ class _Reader:
         return counts
 
     def _counts(self) -> tuple[int, int | None] | None:
-        """Read counts in braces. Any other brace is a literal."""
+        """Read counts in braces. Other braces are literals."""
         counts = _COUNTS.match(self._pattern, self.at)
         if counts is None:
             return None
@@ -112,7 +112,7 @@ class _Reader:
         return int(least), int(most) if most else None
 
     def _atom(self) -> Tree | None:
-        """Read one atom, or give None for flags, which apply from here to the end of the group."""
+        """Read one atom; None for flags, which apply from here to the end of the group."""
         letter = self._pattern[self.at]
         self.at += 1
         match letter:
@@ -145,7 +145,7 @@ class _Reader:
         return inner
 
     def _flags(self) -> bool:
-        """Read flags up to a colon or parenthesis, and tell whether it was the parenthesis."""
+        """Read flags up to a colon or parenthesis. Return whether it was the parenthesis."""
         on = True
         while True:
             letter = self._pattern[self.at]
@@ -248,7 +248,7 @@ class _Reader:
         return self._named(PERL[letter.lower()], negated=letter.isupper())
 
     def _named(self, ranges: Ranges, *, negated: bool) -> Ranges:
-        """Return a class that has a name. Its negation has no character that folds into the class."""
+        """Return a named class. Its negation has no character that folds into the class."""
         if not negated:
             return ranges
         return complement(folded(ranges) if self._fold else ranges)
@@ -257,7 +257,7 @@ class _Reader:
         return Class(folded(ranges) if self._fold else ranges)
 
     def _next(self, expected: str) -> bool:
-        """Skip the expected text if it comes next, and tell whether it did."""
+        """Skip the expected text if it comes next. Return whether it did."""
         there = self._pattern.startswith(expected, self.at)
         self.at += len(expected) if there else 0
         return there

@@ -32,7 +32,7 @@ async def message(reader: asyncio.StreamReader) -> bytes:
 
 @asynccontextmanager
 async def line(port: int, fates: Iterator[str]) -> AsyncIterator[int]:
-    """Give the port of a line to a server, on which each request meets the next fate."""
+    """Yield the port of a line to a server, on which each request meets the next fate."""
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

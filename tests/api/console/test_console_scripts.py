@@ -17,7 +17,7 @@ SHARED = Path(console.__file__).parent / "static/shared"
 
 
 def evaluated(script: str, expression: str) -> Any:
-    """Give the value of an expression in which `it` is a script of the console."""
+    """Return the value of an expression in which `it` is a script of the console."""
     node, _ = compute_driver_executable()
     imported = f"import * as it from {json.dumps((SHARED / script).as_uri())};"
     program = f"{imported} console.log(JSON.stringify({expression}))"

@@ -62,7 +62,7 @@ def _edited(data: bytes, other: bytes, kind: str, count: int, piece: bytes) -> b
 
 
 def fuzz(examples: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give the settings of a test that tries so many inputs where .ci/run tries six of a property.
+    """Return the settings of a test with this many inputs where .ci/run tries six of a property.
 
     Every change tries the same inputs, those of its seed; `python -m tests.long_run fuzz` tries others.
     """

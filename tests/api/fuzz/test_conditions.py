@@ -30,7 +30,7 @@ EVENTS: Final = ({}, {"a": "x" * 1_000, "b": 1}, {"a": [1, "x", {"a": 1}], "user
 
 @functools.cache
 def documents() -> list[bytes]:
-    """Give the conditions of the vectors as JSON. Parsing them takes a twentieth of collecting all tests."""
+    """Return the vectors' conditions as JSON. Parsing them takes a twentieth of collecting all tests."""
     return [json.dumps(condition_to_document(parse(text))).encode() for text in TEXTS]
 
 

@@ -50,7 +50,7 @@ def writing_to(formatter: logging.Formatter) -> Iterator[io.StringIO]:
 
 
 def requests(sink: io.StringIO) -> list[dict[str, Any]]:
-    """Give the records about requests, from a log in JSON."""
+    """Return the records about requests, from a log in JSON."""
     records = [json.loads(line) for line in sink.getvalue().splitlines()]
     return [record for record in records if record["logger"] == "rule_detector.requests"]
 
@@ -209,7 +209,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def asked(data: bytes, **chosen: Any) -> Any:
-    """Send a request, and give the reply."""
+    """Send a request; return the reply."""
     settings = Settings(max_body_bytes=100_000, **chosen)
     backend = ScriptedBackend()
 

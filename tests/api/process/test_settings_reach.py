@@ -273,7 +273,7 @@ async def test_by_default_none_of_them_refuses(tmp_path: Path) -> None:
 
 
 def source_of(place: str) -> str:
-    """Give the source of a test that is named by its file and its function."""
+    """Return the source of a test that is named by its file and its function."""
     path, _, function = place.partition("::")
     text = (ROOT / path).read_text("utf-8")
     (found,) = (
@@ -290,7 +290,7 @@ def test_no_setting_is_forgotten() -> None:
 
 
 def runtime_field(name: str) -> str:
-    """Give the setting of the runtime that changes with one of the service, and only that one."""
+    """Return the setting of the runtime that changes with one of the service, and only that one."""
     usual = getattr(Settings(), name)
     other = {"data": Path("elsewhere"), "journal_sync": "off"}.get(name) or usual + 1
     # An embedded Ray is asked for nothing.

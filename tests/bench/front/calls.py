@@ -1,4 +1,4 @@
-"""The calls of the front end's benchmarks: single evaluations and batches, beside what each is measured by.
+"""The calls of the front end's benchmarks: single evaluations and batches, each beside its baseline.
 
 Every function is for a process of its own, which makes the load; the service and what it is measured beside
 are processes of their own, too.
@@ -24,13 +24,13 @@ from tests.bench.sets.bodies import FORMS, Form
 CONNECTIONS = (64, 256)
 BATCH_EVENTS = 1_000
 IN_FLIGHT = 4
-"""Batches under way at a time, each on a connection."""
+"""Concurrent batches, each on its own connection."""
 WARM_S = 1.0
 BARE_PATH = "/api/detectors/" + 32 * "0" + "/evaluate"
 
 
 def single(rounds: int, seconds: float, calls: int) -> dict[str, float]:
-    """Give what single evaluations come to, beside a bare application and bare calls of Ray."""
+    """Return the rates of single evaluations, beside a bare application and bare calls of Ray."""
 
     async def work() -> dict[str, float]:
         with service() as ours, peer("bare") as bare:
@@ -81,7 +81,7 @@ async def _rates(
 
 
 async def _delays(ours: Service, place: Place, rounds: int, calls: int) -> dict[str, float]:
-    """Give how long one caller waits who sends one request after another. Each answer is looked into."""
+    """Return how long a caller waits that sends one request after another. Each answer is checked."""
     path = ours.detector("one caller")
     requests = world.single_requests(f"{path}/evaluate", ours.token)
     bare_requests = world.single_requests(BARE_PATH, ours.token)
@@ -120,7 +120,7 @@ class _Remembered:
         self._responses: list[Response] = []
 
     async def run(self, place: Place) -> list[float]:
-        """Ask, and give how long each answer took, in ms."""
+        """Ask; return how long each answer took, in ms."""
 
         def judge(response: Response) -> str:
             self._responses.append(response)
@@ -131,7 +131,7 @@ class _Remembered:
         return [took_ns / 1e6 for took_ns in tally.took_ns]
 
     def compare(self, model: Detector) -> None:
-        """Hold the answers to what a detector in this process says."""
+        """Compare the answers with those of a detector in this process."""
         for request, response in zip(self._requests, self._responses, strict=True):
             answer = evaluate_body(model, world.body_of(request))
             assert isinstance(answer, Done)
@@ -143,7 +143,7 @@ class _Remembered:
 
 
 def batches(rounds: int, seconds: float) -> dict[str, float]:
-    """Give events a second of each form, and of the same bodies decoded in this process."""
+    """Return events per second for each form, and for decoding the same bodies in this process."""
 
     async def work() -> dict[str, float]:
         with service() as ours:
@@ -197,7 +197,7 @@ async def _batches(ours: Service, form: Form, rounds: int, seconds: float) -> di
 
 
 async def _compared(ours: Service, path: str, form: Form) -> int:
-    """Hold the answers to some batches to what a detector in this process says; give their events."""
+    """Compare the answers to some batches with those of a detector in this process; return their events."""
     model, told = world.detector(), list[Response]()
     bodies = [form.written(world.events(number * BATCH_EVENTS, BATCH_EVENTS)) for number in range(IN_FLIGHT)]
 

@@ -1,4 +1,4 @@
-"""The service over HTTP, started and asked as by those who use it; its journal is synced before each answer.
+"""The service over HTTP, started and called as in production; its journal is synced before each answer.
 
 A single evaluation is measured beside a bare application under the same server, which reads the body and
 answers a constant in the fast way in which the service itself answers; the delay of one caller beside a bare
@@ -18,17 +18,17 @@ CASE = "front"
 CALLS = "tests.bench.front.calls"
 BATCH_EVENTS_PER_S_MIN = 100_000
 MACHINE_TOLERANCE = 0.5
-"""How much a ratio may differ from the recorded one: three processes share two cores."""
+"""How much a ratio may differ from the recorded one, since three processes share two cores."""
 
 
 def parts(effort: Effort) -> list[Part]:
-    """Give a part for each service that is started."""
+    """Return a part for each service that is started."""
     measures = {"single": measure_single, "batches": measure_batches}
     return [Part(CASE, partial(measure, effort), name) for name, measure in measures.items()]
 
 
 def measure_single(effort: Effort) -> list[Row]:
-    """Give the rate of single evaluations, and the delay of one caller."""
+    """Return the rate of single evaluations, and the delay of one caller."""
     found = call(
         CALLS,
         "single",
@@ -75,7 +75,7 @@ def measure_single(effort: Effort) -> list[Row]:
 
 
 def measure_batches(effort: Effort) -> list[Row]:
-    """Give the rate of events in batches of each form."""
+    """Return the rate of events in batches of each form."""
     # To make the batches takes longer than to have them evaluated.
     found = call(CALLS, "batches", rounds=(effort.front_rounds + 1) // 2, seconds=effort.front_round_s)
     return [

@@ -1,4 +1,4 @@
-"""How much a run measures: the sizes of the worlds and the time that each measurement may take."""
+"""How much a run measures: the sizes of the worlds, and the time of each measurement."""
 
 from dataclasses import dataclass
 
@@ -30,7 +30,7 @@ class Effort:
 
     @property
     def events(self) -> int:
-        """Events that no contestant comes to the end of: a probe, what warms up, and the timed ones."""
+        """Enough events for any contestant: a probe, the warm-up, and the timed ones."""
         return 11 * PROBE_EVENTS + self.warm_events + (1 + self.passes) * self.pass_events_max
 
 
@@ -72,4 +72,4 @@ TINY = Effort(
     front_round_s=0.1,
     front_calls=10,
 )
-"""Worlds in which nothing is worth measuring, for tests of the benchmarks themselves."""
+"""Worlds too small to measure, for tests of the benchmarks themselves."""

@@ -1,4 +1,4 @@
-"""A function run in a process of its own, where memory and pauses are those of the function alone.
+"""Runs a function in its own process, so that memory and pauses are those of the function alone.
 
     python -m tests.bench.measuring.fresh MODULE FUNCTION ARGUMENTS
 
@@ -21,7 +21,7 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def call(module: str, function: str, **arguments: object) -> dict[str, float]:
-    """Give what the function returns in a process of its own. Raises CalledProcessError where it fails."""
+    """Return the function's result from a process of its own. Raises CalledProcessError if it fails."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     run = subprocess.run(
         [sys.executable, "-m", __name__, module, function, json.dumps(arguments)],
@@ -36,9 +36,9 @@ def call(module: str, function: str, **arguments: object) -> dict[str, float]:
 
 
 def resident_bytes() -> int:
-    """Give the memory that this process holds, after it has given back what it could."""
+    """Return the memory that this process holds, after it returned what it could."""
     gc.collect()
-    # Freed memory that the allocator of the C library keeps for later is no use that anyone makes of it.
+    # Freed memory that the C library's allocator keeps for later is not in use.
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

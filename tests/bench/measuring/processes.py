@@ -1,4 +1,4 @@
-"""What the operating system says of the processes of a service: their kinds, their time and their memory."""
+"""The processes of a service according to the operating system: their kinds, times and memory."""
 
 import os
 from collections import Counter
@@ -30,14 +30,14 @@ def kind(pid: int) -> str:
 
 
 def cpu_s(pid: int) -> float:
-    """Give the seconds of a processor that a process has taken so far, with all its threads."""
-    # A command may have blanks and brackets in its name; nothing behind it has.
+    """Return the seconds of a processor that a process has taken so far, with all its threads."""
+    # A command's name may have blanks and brackets; nothing after it has.
     fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_A_S
 
 
 def cpu_by_kind_s(*roots: int) -> Counter[str]:
-    """Give what these processes and all below them have taken so far, by their kinds."""
+    """Return the processor seconds of these processes and all their descendants so far, by kind."""
     taken_s: Counter[str] = Counter()
     for pid in set().union(*map(family, roots)):
         try:
@@ -48,7 +48,7 @@ def cpu_by_kind_s(*roots: int) -> Counter[str]:
 
 
 def held_bytes(pid: int, what: str = "VmRSS") -> int:
-    """Give the memory that a process holds now, or, as `VmHWM`, the most that it has held."""
+    """Return the memory that a process holds now or, as `VmHWM`, its peak."""
     for line in Path(f"/proc/{pid}/status").read_text("utf-8").splitlines():
         if line.startswith(f"{what}:"):
             return int(line.split()[1]) * 1024

@@ -1,4 +1,4 @@
-"""Contestants that are held to the same verdicts, and then timed on the same events, in turns."""
+"""Contestants that must give the same verdicts, and are then timed on the same events, in turns."""
 
 import gc
 import itertools
@@ -27,7 +27,7 @@ Verdict = tuple[int, ...]
 
 
 def numbers(answers: Sequence[Any]) -> list[Verdict]:
-    """Give the verdicts, where an answer is the numbers of the rules that fire."""
+    """Return the verdicts, where an answer is the numbers of the rules that fire."""
     return [tuple(sorted(answer)) for answer in answers]
 
 
@@ -55,12 +55,12 @@ class World:
 
 
 class Disagreement(Exception):
-    """Two contestants judge an event differently: what they were timed on is not the same work."""
+    """Two contestants judge an event differently, so they do not do the same work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Raced:
-    """What a race came to, by contestant: an event's cost in each pass, events judged, rules fired."""
+    """The results of a race, by contestant: an event's cost in each pass, events judged, rules fired."""
 
     passes_s: dict[str, list[float]]
     events: dict[str, int]
@@ -73,7 +73,7 @@ class Raced:
 
     @property
     def worst_s(self) -> float:
-        """What an event cost us in our slowest pass."""
+        """The engine's cost of an event in its slowest pass."""
         return max(self.passes_s["ours"])
 
     @property
@@ -86,7 +86,7 @@ class Raced:
         return statistics.median(ours_s / floor_s for ours_s, floor_s in pairs)
 
     def row(self, case: str, name: str, unit: str = "µs per event", *, each: int = 1, **more: Any) -> Row:
-        """Give the row of what an event costs; of `each` of so many rules, where that is given."""
+        """Return the row of what an event costs; of `each` of so many rules, where that is given."""
         return Row(
             case=case,
             name=name,
@@ -101,7 +101,7 @@ class Raced:
 
 @dataclass(slots=True)
 class _Runner:
-    """A contestant on its way through the events."""
+    """A contestant's progress through the events."""
 
     contestant: Contestant
     events: list[Event]
@@ -110,10 +110,10 @@ class _Runner:
     passes_s: list[float] = field(default_factory=list)
 
     def advance(self, count: int) -> float:
-        """Judge the next events and give the seconds for each of them."""
+        """Judge the next events and return the seconds for each of them."""
         portion = self.events[self.place : self.place + count]
         gc.collect()
-        # Of this process alone: what else the machine does takes less of it than of the time that passes.
+        # The time of this process alone: other work on the machine disturbs it less than elapsed time.
         started_s = time.process_time()
         answers = self.contestant.run(portion)
         took_s = time.process_time() - started_s
@@ -162,7 +162,7 @@ def races(worlds: Sequence[tuple[Sequence[Contestant], list[Event]]], effort: Ef
 
 
 def _portion(runner: _Runner, effort: Effort) -> int:
-    """Give how many events a pass of this contestant has, once it is warm: much is made when first needed."""
+    """Return how many events a pass of this contestant has, after a warm-up of what is built lazily."""
     most = len(runner.events) // 4
     cost_s = runner.advance(min(PROBE_EVENTS, most))
     # Everyone warms up alike.
@@ -186,12 +186,12 @@ def _agree(runners: Sequence[_Runner]) -> None:
 
 
 def leaf(fact: str, operator: str, value: object) -> dict[str, Any]:
-    """Give a condition on one fact, as JSON."""
+    """Return a condition on one fact, as JSON."""
     return {"leaf": {"fact": fact, "op": operator, "value": value}}
 
 
 def ours(conditions: Sequence[Condition]) -> Contestant:
-    """Give the engine with these rules, fed in batches."""
+    """Return the engine with these rules, fed in batches."""
     detector = Detector()
     for number, condition in enumerate(conditions):
         detector.add_rule(f"rule {number}", condition)
@@ -199,7 +199,7 @@ def ours(conditions: Sequence[Condition]) -> Contestant:
 
 
 def fed(detector: Detector) -> Contestant:
-    """Give a detector whose rules are named `rule 0`, `rule 1` and so on, fed in batches."""
+    """Return a detector whose rules are named `rule 0`, `rule 1` and so on, fed in batches."""
 
     def run(events: list[Event]) -> list[Any]:
         answers: list[Any] = []
@@ -214,7 +214,7 @@ def fed(detector: Detector) -> Contestant:
 
 
 def submitted(conditions: Sequence[Condition], *, name: str = "ours", **members: Any) -> Contestant:
-    """Give the engine with these rules, fed as the service feeds it: with events that were JSON."""
+    """Return the engine with these rules, fed as the service feeds it: with events decoded from JSON."""
     detector = Detector()
     for number, condition in enumerate(conditions):
         detector.add_rule(f"rule {number}", condition, **members)
@@ -230,6 +230,6 @@ def submitted(conditions: Sequence[Condition], *, name: str = "ours", **members:
 
 
 def batches(events: list[Event]) -> Iterator[list[Event]]:
-    """Give the events in portions that one call takes."""
+    """Yield the events in portions for one call each."""
     for start in range(0, len(events), BATCH_EVENTS):
         yield events[start : start + BATCH_EVENTS]

@@ -1,4 +1,4 @@
-"""What a benchmark gives: rows, each with what was measured, what it is compared with, and its target."""
+"""The results of a benchmark: rows, each with a measurement, its baseline, and its target."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -7,12 +7,12 @@ TOLERANCE = 1 / 3
 """How much worse a ratio may be than the recorded one, as a share, before it counts as worse."""
 
 Other = float | str
-"""What a peer came to in the row's unit, or in words why there is no figure."""
+"""A peer's figure in the row's unit, or the reason why there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a row is to reach, in words, and whether it has."""
+    """A row's target, in words, and whether it is met."""
 
     text: str
     met: bool
@@ -49,7 +49,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece of a case that is measured as a whole, and again as a whole where a row of it looks worse."""
+    """A piece of a case that is measured as a whole, and again as a whole if one of its rows looks worse."""
 
     case: str
     measure: Callable[[], list[Row]]
@@ -60,10 +60,10 @@ class Part:
 
 
 def at_most(limit: float, value: float, text: str) -> Target:
-    """Give the target of a figure that is to be small."""
+    """Return the target of a figure that must be small."""
     return Target(text=text, met=value <= limit)
 
 
 def at_least(limit: float, value: float, text: str) -> Target:
-    """Give the target of a figure that is to be large."""
+    """Return the target of a figure that must be large."""
     return Target(text=text, met=value >= limit)

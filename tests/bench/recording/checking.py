@@ -14,24 +14,24 @@ from tests.bench.measuring.rows import Part, Row
 from tests.bench.recording.record import Entry
 
 AGAIN_S_MAX: Final = 15
-"""What takes longer is measured twice for the record, not three times."""
+"""Parts that take longer are measured twice for the record, not three times."""
 MEASURED_AGAIN_MAX: Final = 2
-"""How often what looks worse is measured again before it is called worse."""
+"""How many times a row that looks worse is measured again before it counts as worse."""
 
 Results = Sequence[tuple[Part, list[Row]]]
-"""What was measured, with the parts that can measure it again."""
+"""The measured rows, with the parts that can measure them again."""
 
 Watch = Callable[[Part], None]
-"""Told of each part before it is measured."""
+"""Called with each part before it is measured."""
 
 
 def unwatched(_: Part) -> None:
-    """Tell nobody."""
+    """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Worse:
-    """A row whose ratio is past what was recorded and tolerated, or that misses a target that was met."""
+    """A row whose ratio exceeds the recorded one and the tolerance, or that misses a target met before."""
 
     key: str
     what: str
@@ -41,7 +41,7 @@ class Worse:
 
 
 def settled(results: Results, watch: Watch = unwatched) -> list[Row]:
-    """Give rows to be recorded: of three measurements the one with the median ratio, of two the worse.
+    """Return rows to be recorded: of three measurements the one with the median ratio, of two the worse.
 
     One lucky measurement, recorded, would make every later one look worse.
     """
@@ -60,7 +60,7 @@ def settled(results: Results, watch: Watch = unwatched) -> list[Row]:
 
 
 def worse(row: Row, entry: Entry | None) -> list[Worse]:
-    """Tell in what a row is worse than recorded."""
+    """Return in what a row is worse than recorded."""
     if entry is None:
         return []
     found = []
@@ -75,7 +75,7 @@ def worse(row: Row, entry: Entry | None) -> list[Worse]:
 def worse_than_recorded(
     results: Results, entries: Mapping[str, Entry], watch: Watch = unwatched
 ) -> list[Worse]:
-    """Give what is worse than recorded each time that it is measured.
+    """Return what is worse than recorded each time that it is measured.
 
     A part with a row that looks worse is measured again, at most twice: one calm measurement of each row is
     enough.
@@ -94,7 +94,7 @@ def worse_than_recorded(
 
 
 def gone(results: Results, entries: Mapping[str, Entry]) -> list[str]:
-    """Give the recorded rows of the measured cases that are not measured any more."""
+    """Return the recorded rows of the measured cases that are no longer measured."""
     keys = {row.key for _, rows in results for row in rows}
     cases = {part.case for part, _ in results}
     return [key for key in entries if key not in keys and key.partition(": ")[0] in cases]

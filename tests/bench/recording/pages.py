@@ -32,7 +32,7 @@ HEADLINES: Final = {
     "front: evaluation by one caller, median": "an HTTP request with one event, one caller",
     "front: evaluations on 64 connections": "HTTP requests with one event each, 64 connections",
 }
-"""What README.md says of which rows, in its order. None of them compares the product with itself."""
+"""What README.md says about which rows, in its order. None of them compares the product with itself."""
 
 HEADLINE_HEADINGS: Final = ("what", "ours", "others", "ours costs", "measured by")
 CURVE_COUNTS: Final = (1, 8, 33, 81, 200)
@@ -46,7 +46,7 @@ BUSY_MAX: Final = 0.7
 """How busy a front end of the model of a cluster is."""
 
 Recorded = Sequence[tuple[Row, Entry]]
-"""Rows, each with what was kept of it."""
+"""Rows, each with its recorded entry."""
 
 
 def write_pages(recorded: Recorded, root: Path = ROOT) -> None:
@@ -80,7 +80,7 @@ def _curves(rows: Mapping[str, Row]) -> Iterable[tuple[str, ...]]:
 
 
 def _with_ratios(text: str, rows: Mapping[str, Row]) -> str:
-    """Put the ratio of its row in the place of each number behind a comment that names a row."""
+    """Replace each number after a comment that names a row by the ratio of that row."""
 
     def shown(found: re.Match[str]) -> str:
         row = rows.get(found[1])
@@ -119,7 +119,7 @@ def _replace(page: Path, tables: Mapping[Sequence[str], Iterable[Sequence[str]]]
 
 
 def _cpu_us(row: Row) -> tuple[float, float]:
-    """Give the CPU time of a request or event in the front end and in the worker."""
+    """Return the CPU time of a request or event in the front end and in the worker."""
     found = re.search(r"front end ([\d.]+) µs, actor ([\d.]+)", row.remark)
     assert found, row.remark
     return float(found[1]), float(found[2])
@@ -150,6 +150,6 @@ def _write_sizing(single_us: tuple[float, float], batched_us: tuple[float, float
 
 
 def _thousands(value: float) -> str:
-    """Give a number with two digits and groups of three: 1 700 000."""
+    """Return a number with two digits and groups of three: 1 700 000."""
     digits = 1 - math.floor(math.log10(value))
     return f"{round(value, digits):,.0f}".replace(",", " ")

@@ -20,11 +20,11 @@ from tests.bench.rules.peers import version_of
 RECORDED: Final = Path(__file__).parents[1] / "recorded.json"
 
 Entry = Mapping[str, Any]
-"""What is kept of a row: its figures, and what `circumstances` tells."""
+"""What is kept of a row: its figures, and the result of `circumstances`."""
 
 
 def read(path: Path = RECORDED) -> dict[str, Any]:
-    """Give the entries by the keys of their rows; none where nothing has been recorded."""
+    """Return the entries by the keys of their rows; none where nothing has been recorded."""
     entries: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
     return entries
 
@@ -61,12 +61,12 @@ def write(entries: Mapping[str, Entry], path: Path = RECORDED) -> None:
 
 
 def recorded_rows(path: Path = RECORDED) -> list[tuple[Row, Entry]]:
-    """Give what was recorded as rows, each with its entry."""
+    """Return the recorded rows, each with its entry."""
     return [(_row(key, entry), entry) for key, entry in read(path).items()]
 
 
 def circumstances() -> dict[str, str]:
-    """Tell when, on what and of which commit the figures were measured."""
+    """Return when, on what machine and at which commit the figures were measured."""
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": f"{_processor()}, {os.cpu_count()} cores",
@@ -76,7 +76,7 @@ def circumstances() -> dict[str, str]:
 
 
 def _commit() -> str:
-    """Name the commit whose code is here, with a `+` if files that it has were changed since."""
+    """Return the present commit, with a `+` if tracked files have changed since."""
     try:
         return _git("rev-parse", "--short=12", "HEAD") + ("+" if _git("diff", "--stat", "HEAD") else "")
     except (OSError, subprocess.CalledProcessError):

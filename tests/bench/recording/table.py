@@ -1,4 +1,4 @@
-"""Rows as a table in Markdown, aligned so that it is read as easily in a terminal."""
+"""Rows as a table in Markdown, aligned so that it is easy to read in a terminal."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ HEADINGS = ("case", "what", "unit", "ours", "worst", "floor", "peers", "ours cos
 
 
 def figure(value: float) -> str:
-    """Give a figure with three significant digits, never in powers of ten."""
+    """Return a figure with three significant digits, never in powers of ten."""
     if math.isnan(value):
         return ""
     if value == 0:
@@ -17,19 +17,19 @@ def figure(value: float) -> str:
     decimals = 0
     while decimals < 9 and abs(value) * 10**decimals < 99.5:
         decimals += 1
-    # Beyond hundreds nothing stands behind the point, and before it every digit.
+    # From hundreds on there are no decimals, and all digits before the point.
     return f"{value:.{decimals}f}"
 
 
 def peers_shown(peers: Mapping[str, Other]) -> str:
-    """Give each peer with its figure, or with the reason why it has none."""
+    """Return each peer with its figure, or with the reason why it has none."""
     return ", ".join(
         f"{name} {value if isinstance(value, str) else figure(value)}" for name, value in peers.items()
     )
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """Give what stands in a row's columns."""
+    """Return the cells of a row."""
     unit = f"{row.unit} ({row.remark})" if row.remark else row.unit
     target = "" if row.target is None else f"{row.target.text}: {'met' if row.target.met else 'MISSED'}"
     return (
@@ -46,7 +46,7 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Give all rows as one table."""
+    """Return all rows as one table."""
     lines = [HEADINGS, *(escaped(cells(row)) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
     shown = ["| " + " | ".join(map(str.ljust, line, widths)) + " |" for line in lines]
@@ -55,5 +55,5 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def escaped(line: Sequence[str]) -> tuple[str, ...]:
-    """Give cells whose bars are not borders."""
+    """Return cells whose bars are escaped."""
     return tuple(cell.replace("|", r"\|") for cell in line)

@@ -1,4 +1,4 @@
-"""Conditions that count, for each of many keys: what an event costs, and what a key takes.
+"""Conditions that count, for each of many keys: the cost of an event and the memory of a key.
 
 With many keys an event mostly waits for memory. Bodies are decoded just before each batch, as in the
 service, and only evaluation is timed. The contestants judge one batch after another in turns, so what slows
@@ -29,11 +29,11 @@ from tests.reference_panes import pane_us
 CASE = "counting"
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 EVENTS_OF_KEY = 4
-"""Events of a key before anything is timed."""
+"""Events of each key before anything is timed."""
 EVENTS_OF_KEPT_KEY = 25
-"""Events of a key before its memory is looked at: enough for every condition to hold at some."""
+"""Events of each key before its memory is measured: enough for every condition to hold at some."""
 KEPT_SHARE = 16
-"""The memory of so much fewer keys is looked at, for they have more events."""
+"""The factor by which fewer keys are used to measure memory, because they have more events."""
 EVERY_MS = 12_500
 """The mean time between two events of a key. Times are then exact in doubles, so that those who count by hand
 do not miss the edge of a window by an error of rounding."""
@@ -52,7 +52,7 @@ class Form(NamedTuple):
     condition: str
     by_hand: Callable[[], Judge]
     kept_by_hand: Callable[[], Judge] | None = None
-    """Keeps by hand as much as explanations need, if `by_hand` keeps less to be faster."""
+    """Keeps as much as explanations need, if `by_hand` keeps less to be faster."""
 
 
 def once_by_hand() -> Judge:
@@ -179,13 +179,13 @@ FORMS = (
 
 
 def parts(effort: Effort) -> list[Part]:
-    """Give a part for events of many keys, and one for the memory that these take."""
+    """Return a part for events of many keys, and one for the memory that these take."""
     measures = {"events": measure, "memory": measure_memory}
     return [Part(CASE, partial(each, effort), name) for name, each in measures.items()]
 
 
 def bodies(keys: int, *, skewed: bool) -> Iterator[bytes]:
-    """Give batches without end, as JSON: [fields, time] each."""
+    """Yield batches without end, as JSON: [fields, time] each."""
     drawn = random.Random(keys)
     number = 0
     while True:
@@ -204,7 +204,7 @@ def bodies(keys: int, *, skewed: bool) -> Iterator[bytes]:
 
 
 def decoded(body: bytes) -> list[Event]:
-    """Give the events of a batch, each made anew."""
+    """Return the events of a batch, as new objects."""
     return [(fields, time_ms, None) for fields, time_ms in msgspec.json.decode(body)]
 
 
@@ -215,7 +215,7 @@ def _detector(form: Form) -> Detector:
 
 
 class Lap(NamedTuple):
-    """What an event of one batch cost, in seconds."""
+    """The cost of an event in one batch, in seconds."""
 
     ours_s: float
     floor_s: float
@@ -248,7 +248,7 @@ def laps(forms: Sequence[Form], keys: int, effort: Effort, *, skewed: bool) -> l
 
 
 def measure(effort: Effort) -> list[Row]:
-    """Give the thousands of events in a second."""
+    """Return thousands of events per second."""
     forms = [ONCE, *FORMS]
     usual = gc.get_threshold()
     collect_seldom()
@@ -275,16 +275,16 @@ def measure(effort: Effort) -> list[Row]:
 
 
 def keep(form: str, keys: int, by_hand: bool) -> dict[str, float]:
-    """Give the memory that keys take after some events of each, what the detector says of it, and firings."""
+    """Return the memory of keys after some events of each, what the detector reports, and the firings."""
     chosen = next(each for each in (ONCE, *FORMS) if each.name == form)
     detector, judge = _detector(chosen), (chosen.kept_by_hand or chosen.by_hand)()
     batches = bodies(keys, skewed=False)
-    # What the first event brings about is not of the keys.
+    # What the first event allocates does not belong to the keys.
     [(fields, time_ms, _)] = decoded(next(batches))[:1]
     detector.evaluate(fields, time_ms)
     judge(fields, time_ms)
     fired = 0
-    # Resident memory would leave out what finds room where decoded events were before.
+    # Resident memory would miss what fits where decoded events were before.
     tracemalloc.start()
     for _ in range(EVENTS_OF_KEPT_KEY * keys // BATCH_EVENTS + 1):
         events = decoded(next(batches))
@@ -299,7 +299,7 @@ def keep(form: str, keys: int, by_hand: bool) -> dict[str, float]:
 
 
 def measure_memory(effort: Effort) -> list[Row]:
-    """Give what a key takes."""
+    """Return the memory of a key."""
     keys = effort.keys // KEPT_SHARE
     rows = []
     for form in (ONCE, *FORMS):

@@ -1,4 +1,4 @@
-"""Other people's engines, as far as they are installed: for three-leaf rules, and for temporal logic.
+"""Other engines, if they are installed: for three-leaf rules, and for temporal logic.
 
 Those whose expressions may give a list are measured twice: rule by rule, as rules come and go, and with many
 rules joined in one expression, which is the fastest that they can be, though any change compiles it anew.
@@ -22,7 +22,7 @@ JOINED = ", joined"
 """Ends the name of a peer that judges many rules in one expression."""
 
 RULES_PER_EXPRESSION = 100
-"""Expressions of more rules are refused by some, and are no faster."""
+"""Some refuse expressions of more rules, which are no faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ThreeLeaves:
     pattern: str
 
     def text(self) -> str:
-        """The rule in our language."""
+        """The rule in the product's language."""
         within = f"amount between {self.low} and {self.high}"
         return f"{within} and country in {self._list()} and email matches '{self.pattern}'"
 
@@ -74,7 +74,7 @@ def _contestant(name: str, judge: Judge, *, joined: bool) -> Contestant:
 
 
 def _expressions(texts: list[str], *, joined: bool) -> list[str]:
-    """Give the texts as they are, or many at a time as one that gives a list."""
+    """Return the texts as they are, or joined, many at a time, to expressions that give a list."""
     if not joined:
         return texts
     starts = range(0, len(texts), RULES_PER_EXPRESSION)
@@ -123,12 +123,12 @@ def common_expression_language(rules: Sequence[ThreeLeaves], *, joined: bool) ->
 
 @dataclass(slots=True)
 class Changes:
-    """Reads reelay's answers, which tell only when the verdict changes: an answer says so, or is empty."""
+    """Reads reelay's answers, which are empty unless the verdict changes."""
 
     now: bool = False
 
     def verdicts(self, answers: Sequence[Any]) -> list[Verdict]:
-        """Give the verdict of its only rule on each event."""
+        """Return the verdict of its only rule on each event."""
         told: list[Verdict] = []
         for answer in answers:
             self.now = answer.get("value", self.now)
@@ -155,21 +155,21 @@ def reelay(pattern: str, *, keyed: bool) -> Contestant:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """The peers of a race: those that are there, and in words why others are not."""
+    """The peers of a race: those that are installed, and the reasons why others are not."""
 
     contestants: list[Contestant]
     absent: dict[str, Other]
 
     @classmethod
     def of(cls, makers: Mapping[str, Sequence[Callable[[], Contestant]]]) -> Self:
-        """Give the peers whose packages are installed. A package that is there and fails is an error."""
+        """Return the peers whose packages are installed. An installed package that fails is an error."""
         there = {name: each for name, each in makers.items() if version_of(name) is not None}
         absent: dict[str, Other] = {name: NOT_INSTALLED for name in makers if name not in there}
         return cls([make() for each in there.values() for make in each], absent)
 
 
 def version_of(package: str) -> str | None:
-    """Give the version of a package that is installed, or None."""
+    """Return the version of a package that is installed, or None."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -177,7 +177,7 @@ def version_of(package: str) -> str | None:
 
 
 def of_three_leaves(rules: Sequence[ThreeLeaves]) -> Field:
-    """Give all peers that judge stateless rules."""
+    """Return all peers that judge stateless rules."""
 
     def both(make: Callable[..., Contestant]) -> list[Callable[[], Contestant]]:
         ways = (False, True) if len(rules) > 1 else (False,)
@@ -194,5 +194,5 @@ def of_three_leaves(rules: Sequence[ThreeLeaves]) -> Field:
 
 
 def of_temporal(pattern: str, *, keyed: bool) -> Field:
-    """Give all peers that judge temporal rules."""
+    """Return all peers that judge temporal rules."""
     return Field.of({"reelay": [partial(reelay, pattern, keyed=keyed)]})

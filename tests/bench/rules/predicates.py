@@ -1,4 +1,4 @@
-"""A thousand predicates on one text or address, beside ten: together they must cost one pass."""
+"""A thousand predicates on one text or address, beside ten: all together must cost one pass."""
 
 import random
 from collections.abc import Callable
@@ -13,7 +13,7 @@ CASE = "predicates"
 RULES: Final = 1_000
 FEW_RULES: Final = 10
 GROWTH_MAX: Final = 10.0
-"""How many times as much a thousand may cost as ten: a tenth of what each by itself would."""
+"""How many times as much a thousand may cost as ten: a tenth of their cost one by one."""
 
 PREDICATES: Final[dict[str, Callable[[int], str]]] = {
     "icontains": lambda n: f'path icontains "dir{n}-Part"',
@@ -26,12 +26,12 @@ PREDICATES: Final[dict[str, Callable[[int], str]]] = {
 
 
 def parts(effort: Effort) -> list[Part]:
-    """Give one part for each predicate."""
+    """Return one part for each predicate."""
     return [Part(CASE, partial(measure, name, effort), name) for name in PREDICATES]
 
 
 def measure(name: str, effort: Effort) -> list[Row]:
-    """Give the cost of an event where a thousand rules ask one fact, over that where ten do."""
+    """Return the cost of an event where a thousand rules test one fact, relative to ten rules."""
     rules = [PREDICATES[name](number) for number in range(RULES)]
     drawn = random.Random(effort.events)
     events: list[Event] = []

@@ -19,12 +19,12 @@ DOMAINS = tuple(f"mail{number}" for number in range(10))
 
 
 def parts(effort: Effort) -> list[Part]:
-    """Give one part for each number of rules."""
+    """Return one part for each number of rules."""
     return [Part(CASE, partial(measure, count, effort), f"{count} rules") for count in effort.stateless_rules]
 
 
 def rules_drawn(count: int) -> list[ThreeLeaves]:
-    """Give rules of which each is true for some of the events drawn, about one in 300."""
+    """Return rules of which each is true for some of the events drawn, about one in 300."""
     drawn = random.Random(count)
     rules = []
     for _ in range(count):
@@ -36,7 +36,7 @@ def rules_drawn(count: int) -> list[ThreeLeaves]:
 
 
 def events_drawn(count: int) -> list[Event]:
-    """Give events a millisecond apart."""
+    """Return events a millisecond apart."""
     drawn = random.Random(0)
     return [
         (
@@ -53,7 +53,7 @@ def events_drawn(count: int) -> list[Event]:
 
 
 INDEXED_FROM = 1_000
-"""From this many rules on, whoever writes them by hand looks them up by country."""
+"""From this many rules on, the handwritten code looks them up by country."""
 
 
 def floor(rules: list[ThreeLeaves]) -> Contestant:
@@ -79,7 +79,7 @@ def floor(rules: list[ThreeLeaves]) -> Contestant:
 
 
 def _written_out(rules: list[tuple[int, ThreeLeaves]]) -> Callable[[dict[str, Any]], list[int]]:
-    """Give one function with these rules in it, each under its number."""
+    """Return one function with these rules in it, each under its number."""
     bound: dict[str, Any] = {}
     lines = [
         "def judge(fields):",
@@ -97,7 +97,7 @@ def _written_out(rules: list[tuple[int, ThreeLeaves]]) -> Callable[[dict[str, An
 
 
 def measure(count: int, effort: Effort) -> list[Row]:
-    """Give the cost of a rule at an event, in microseconds, where there are `count` rules."""
+    """Return the cost of a rule at an event, in microseconds, where there are `count` rules."""
     rules = rules_drawn(count)
     peers = of_three_leaves(rules)
     contestants = [ours([rule.text() for rule in rules]), floor(rules), *peers.contestants]
@@ -111,7 +111,7 @@ def measure(count: int, effort: Effort) -> list[Row]:
 
 
 def _target(ratio: float, ours_us: float, peers: dict[str, float], *, led: bool) -> Target:
-    """Give the target. A rule that is alone pays for its whole event, and needs no lead."""
+    """Return the target. A single rule pays for its whole event, and needs no lead."""
     if not led or not peers:
         return Target(text="at most 2x floor", met=ratio <= 2)
     lead = min(peers.values()) / ours_us

@@ -29,11 +29,11 @@ class Stream:
 
     @property
     def steps(self) -> int:
-        """The window in reelay's clock, which counts events."""
+        """The window by reelay's clock, which counts events."""
         return self.window_ms // self.step_ms
 
     def events(self, count: int, alarming: float) -> list[Event]:
-        """Give events in which `alarm` is seldom 1, and `calm` is seldom not."""
+        """Return events in which `alarm` is seldom 1, and `calm` is seldom not."""
         drawn = random.Random(self.keys)
         return [
             (
@@ -138,7 +138,7 @@ MEMBERS = (
 
 
 def parts(effort: Effort) -> list[Part]:
-    """Give a part for each member, first without a key and then with one."""
+    """Return a part for each member, first without a key and then with one."""
     return [
         Part(CASE, partial(measure, member, keyed, effort), f"{member.name}{', keyed' if keyed else ''}")
         for keyed in (False, True)
@@ -147,13 +147,13 @@ def parts(effort: Effort) -> list[Part]:
 
 
 def by_hand(loop: Loop, window_ms: int) -> Contestant:
-    """A loop, and what it remembers from one stretch of events to the next."""
+    """A loop, and its state from one stretch of events to the next."""
     past: dict[str, float] = {}
     return Contestant("floor", lambda events: loop(events, window_ms, past))
 
 
 def measure(member: Member, keyed: bool, effort: Effort) -> list[Row]:
-    """Give the millions of events in a second that one rule takes."""
+    """Return millions of events per second with one rule."""
     # With keys the steps are shorter, so that a window sees each key several times.
     stream = Stream(step_ms=100 if keyed else 1_000, window_ms=600_000, keys=effort.keys_of_stream)
     rule = f"per user ({member.condition})" if keyed else member.condition
@@ -174,7 +174,7 @@ def measure(member: Member, keyed: bool, effort: Effort) -> list[Row]:
             floor=rate["floor"],
             peers={**figures, **peers.absent},
             ratio=raced.ratio,
-            # The yardstick's step is a tenth of a microsecond, which whatever else runs here disturbs.
+            # The baseline's step is a tenth of a microsecond, which anything else that runs here disturbs.
             tolerance=0.5,
             target=_target(rate["ours"], figures, keyed=keyed),
         )

@@ -1,4 +1,4 @@
-"""The worst that one event and one batch may ask for within the limits.
+"""The most expensive events and batches within the limits.
 
 A body is as large as it may be, or nearly so, and made to cost as much as it can. What is measured is a whole
 evaluation, from the bytes of the body to those of the answer, beside decoding alone.
@@ -29,23 +29,23 @@ PASSES_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One way to ask for much: rules and a batch. Each is given a share of its full size."""
+    """One expensive shape: rules and a batch. Each gets a share of its full size."""
 
     name: str
     rules: Callable[[float], list[str]]
     body: Callable[[float], bytes]
     form: BatchForm = "json"
     once: bool = False
-    """Whether a detector is given the body only once, because its events advance the clock."""
+    """Whether a detector gets the body only once, because its events advance the clock."""
 
 
 def parts(effort: Effort) -> list[Part]:
-    """Give a part for each shape."""
+    """Return a part for each shape."""
     return [Part(CASE, partial(measure, shape, effort), shape.name) for shape in SHAPES]
 
 
 def measure(shape: Shape, effort: Effort) -> list[Row]:
-    """Give how long one body takes, and how long it takes only to decode it."""
+    """Return how long one body takes, and how long decoding it alone takes."""
     share = effort.worst_share
     body = shape.body(share)
     detector = _ready(shape, share)
@@ -55,7 +55,7 @@ def measure(shape: Shape, effort: Effort) -> list[Row]:
         return evaluate_batch_body(detector, body, shape.form)
 
     if not shape.once:
-        # What is compiled when it is first needed is not a matter of the body.
+        # Lazy compilation does not depend on the body.
         evaluated()
     passes: list[tuple[float, float]] = []
     for _ in range(min(effort.passes, PASSES_MAX)):
@@ -79,7 +79,7 @@ def measure(shape: Shape, effort: Effort) -> list[Row]:
 
 
 def _ready(shape: Shape, share: float) -> Detector:
-    """Give a detector with the rules, which has seen an event."""
+    """Return a detector with the rules, which has seen an event."""
     detector = Detector()
     for number, rule in enumerate(shape.rules(share)):
         detector.add_rule(f"{number} " + "n" * 240, rule)
@@ -106,13 +106,13 @@ def _event(**fields: Any) -> bytes:
 
 
 def _batch(count: int, sent: dict[str, Any] | None = None, **fields: Any) -> bytes:
-    """Give a batch of events alike."""
+    """Return a batch of equal events."""
     events = [{"fields": fields, "timestamp_ms": 10**9}] * count
     return json.dumps({"events": events, "context": {"vars": sent or {}}}).encode()
 
 
 def _passing(share: float, step_ms: int) -> bytes:
-    """Give a batch of events with different values and keys, one after another in time."""
+    """Return a batch of events with different values, keys and increasing times."""
     events: list[dict[str, Any]] = [
         {"fields": {"x": number, "k": f"key {number}"}, "timestamp_ms": number * step_ms}
         for number in range(int(10_000 * share))
@@ -137,7 +137,7 @@ NESTED = b"[" * 58 + b"]" * 58
 VALUES = 990_000
 """Nearly as many as a body may hold."""
 SPREAD: Final = 20
-"""Over so many events, because each may hold fewer."""
+"""Over this many events, because each event may hold fewer."""
 
 SHAPES = (
     Shape(
@@ -188,7 +188,7 @@ SHAPES = (
         lambda share: _batch(int(10_000 * share), x=1),
     ),
     Shape(
-        # Each window is a memory of its own, which each event changes.
+        # Each window is a store of its own, which each event changes.
         "100 events, 5 000 rules that count in windows of their own",
         _many("per k (count(x == 1) within 1{}s >= 3)", 5_000),
         lambda share: _batch(int(100 * share) + 1, x=1, k="a"),

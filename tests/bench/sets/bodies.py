@@ -1,4 +1,4 @@
-"""Events as they come over the wire: decoded, evaluated and answered, in each form, beside decoding alone."""
+"""Events from the wire: decoded, evaluated and answered, in each form, beside decoding alone."""
 
 import gc
 import json
@@ -35,14 +35,14 @@ RULES = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One way to write a body: how it is made, answered, and only decoded."""
+    """One form of a body: how it is made, answered, and only decoded."""
 
     name: str
     written: Callable[[list[Any]], bytes]
     decoded: Callable[[bytes], object]
 
     def answered(self, detector: Detector, body: bytes) -> Done:
-        """Give the answer to a body."""
+        """Return the answer to a body."""
         answer, _ = evaluate_batch_body(detector, body, "json" if self.name == "JSON" else "msgpack")
         assert isinstance(answer, Done)
         return answer
@@ -61,16 +61,16 @@ FORMS = (
     ),
 )
 AIM = 0.333
-"""Millions of events a second."""
+"""Millions of events per second."""
 
 
 def parts(effort: Effort) -> list[Part]:
-    """Give one part for all forms, so that they are measured side by side."""
+    """Return one part for all forms, so that they are measured side by side."""
     return [Part(CASE, partial(measure, effort))]
 
 
 def events_drawn(first: int) -> list[Any]:
-    """Give the events of one body, 10 ms apart, of which `first` came before."""
+    """Return the events of one body, 10 ms apart, of which `first` came before."""
     actions = ("login", "transfer", "view", "view", "view")
     return [
         {
@@ -89,7 +89,7 @@ def events_drawn(first: int) -> list[Any]:
 
 
 def measure(effort: Effort, forms: Sequence[Form] = FORMS) -> list[Row]:
-    """Give how many events a second each form gets through, whole and when only decoded."""
+    """Return events per second in each form, complete and only decoded."""
     detectors = {form.name: _detector() for form in forms}
     passes: dict[str, list[tuple[float, float]]] = {form.name: [] for form in forms}
     bodies_a_pass = max(1, min(effort.pass_events_max, int(effort.pass_s * 200_000)) // EVENTS)
@@ -121,14 +121,14 @@ def _result(form: Form, detector: Detector, body: bytes) -> bytes:
 
 
 def _nothing(form: Form, body: bytes) -> bytes:
-    """Decode, and keep nothing for the collector of garbage to look through."""
+    """Decode, and keep nothing for the garbage collector to scan."""
     form.decoded(body)
     return b""
 
 
 def _timed(run: Callable[[bytes], bytes], bodies: list[bytes]) -> tuple[list[bytes], float]:
     gc.collect()
-    # The collector must not charge those who allocate for what is there already.
+    # The collector must not charge allocation with the scan of older objects.
     gc.freeze()
     try:
         started_s = time.process_time()

@@ -1,4 +1,4 @@
-"""The cost of an event from one rule to two hundred: each number of rules beside the one before."""
+"""The cost of an event from one rule to two hundred: each number of rules beside the previous one."""
 
 import gc
 import itertools
@@ -14,50 +14,50 @@ from tests.bench.measuring.rows import Part, Row, Target
 
 CASE = "curve"
 STEP_MAX = 1.6
-"""What one number of rules may cost over the one before, unless the rules have grown as much."""
+"""How much one number of rules may cost relative to the previous one, unless the rules grew as much."""
 USERS = 200
 COUNTING_MORE = (250, 330, 340, 400, 500)
-"""Further numbers of rules that count: they become indexed late, and most of them concern most events."""
+"""More numbers, for rules that count: these become indexed late, and most of them concern most events."""
 
 
 def equality(number: int) -> str:
-    """Give a rule that one value selects."""
+    """Return a rule that one value selects."""
     return f'kind == "v{number}" and amount > {number}'
 
 
 def keyed(number: int) -> str:
-    """Give a rule with a memory for each user."""
+    """Return a rule with state for each user."""
     return f'action == "pay" and per user once within 10m kind == "v{number}"'
 
 
 def within(number: int) -> str:
-    """Give a rule that a range of numbers selects."""
+    """Return a rule that a range of numbers selects."""
     return f"amount between {5 * number} and {5 * number + 10}"
 
 
 def pattern(number: int) -> str:
-    """Give a rule with a regular expression."""
+    """Return a rule with a regular expression."""
     return f'path matches "/dir{number}/[a-f]+x"'
 
 
 def since(number: int) -> str:
-    """Give a rule with a memory that ends."""
+    """Return a rule with state that expires."""
     return f'kind == "v{number}" and per user ((not action == "logout") since within 1h action == "pay")'
 
 
 def counting(number: int) -> str:
-    """Give a rule that counts under one of five keys, nearly all of which hold a record."""
+    """Return a rule that counts under one of five keys, nearly all of which hold a record."""
     key = ("user", "country", "action", "amount", "path")[number % 5]
     return f'per {key} (count(kind == "v{number // 5}") within 1m >= {3 + number % 7})'
 
 
 def mixed(number: int) -> str:
-    """Give a rule of one of these kinds."""
+    """Return a rule of one of these kinds."""
     return (pattern, equality, keyed, within, since)[number % 5](number)
 
 
 def after(first: str, number: int) -> str:
-    """Give a rule that is the first, or one with an equality."""
+    """Return a rule that is the first, or one with an equality."""
     return first if number == 0 else equality(number)
 
 
@@ -75,12 +75,12 @@ MIXES: dict[str, Callable[[int], str]] = {
 
 
 def parts(effort: Effort) -> list[Part]:
-    """Give one part for each mix of rules."""
+    """Return one part for each mix of rules."""
     return [Part(CASE, partial(measure, name, effort), name) for name in MIXES]
 
 
 def events(count: int, kinds: int) -> list[Event]:
-    """Give events a millisecond apart."""
+    """Return events a millisecond apart."""
     drawn = random.Random(kinds)
     return [
         (
@@ -100,7 +100,7 @@ def events(count: int, kinds: int) -> list[Event]:
 
 
 def measure(name: str, effort: Effort) -> list[Row]:
-    """Give the cost of an event at each number of rules, and the largest step between two of them."""
+    """Return the cost of an event at each number of rules, and the largest step between two of them."""
     counts = effort.curve_rules
     if name == "counting" and counts[-1] >= 200:
         counts += COUNTING_MORE
@@ -132,7 +132,7 @@ def measure(name: str, effort: Effort) -> list[Row]:
             unit="µs per event",
             ours=statistics.median(costs_s[-1]) * 1e6,
             worst=max(costs_s[-1]) * 1e6,
-            # Not others, but the same with so many rules.
+            # The same events with this many rules.
             peers={str(at): statistics.median(at_s) * 1e6 for at, at_s in zip(counts, costs_s, strict=True)},
             ratio=ratio,
             over="the number before",

@@ -1,4 +1,4 @@
-"""Many rules of which an event can concern few: buckets of 50, each selected by a value of its own."""
+"""Many rules, of which an event concerns few: buckets of 50, each selected by its own value."""
 
 import random
 from collections.abc import Callable
@@ -18,7 +18,7 @@ COUNTRIES = tuple(f"C{number}" for number in range(20))
 
 
 def parts(effort: Effort) -> list[Part]:
-    """Give one part for all numbers of rules."""
+    """Return one part for all numbers of rules."""
     return [Part(CASE, partial(measure, effort))]
 
 
@@ -32,7 +32,7 @@ class _Bucket:
 
 
 def world(rules: int, events: int) -> World:
-    """Give rules of three leaves: `eq` or `in` on one of several facts, a range, and some countries."""
+    """Return rules of three leaves: `eq` or `in` on one of several facts, a range, and some countries."""
     drawn = random.Random(rules)
     buckets = [
         _Bucket(FACTS[number % len(FACTS)], f"v{number}") for number in range(max(1, rules // BUCKET_RULES))
@@ -86,7 +86,7 @@ def _by_dicts(buckets: list[_Bucket]) -> Contestant:
 
 
 def _fused(bucket: _Bucket) -> Callable[[int, str, list[int]], None]:
-    """Give the rules of a bucket as one function: side by side in memory, as scattered rows are not."""
+    """Return the rules of a bucket as one function: adjacent in memory, unlike scattered rows."""
     lines = ["def judge(amount, country, fired):", "    pass"]
     for low, high, countries, number in bucket.rows:
         among = ", ".join(map(repr, countries))
@@ -99,7 +99,7 @@ def _fused(bucket: _Bucket) -> Callable[[int, str, list[int]], None]:
 
 
 def measure(effort: Effort) -> list[Row]:
-    """Give the cost of an event at each number of rules, and how much it grows with them."""
+    """Return the cost of an event at each number of rules, and its growth."""
     raced = {}
     for count in effort.indexed_rules:
         made = world(count, effort.events)
@@ -108,7 +108,7 @@ def measure(effort: Effort) -> list[Row]:
     cost_us = raced[many].cost_s["ours"] * 1e6
     growth, floor_growth = (raced[many].cost_s[name] / raced[few].cost_s[name] for name in ("ours", "floor"))
     return [
-        # Many rules live in slow memory, and how slow it is depends on what else the machine does.
+        # Many rules live in slow memory, whose speed depends on what else the machine does.
         *(each.row(CASE, f"{count} rules", tolerance=0.5) for count, each in raced.items()),
         Row(
             case=CASE,
@@ -119,7 +119,7 @@ def measure(effort: Effort) -> list[Row]:
             ratio=growth,
             over=f"{few} rules",
             tolerance=0.5,
-            # The floor does the same work however many rules there are: what it grows by is slow memory.
+            # The floor does the same work for any number of rules, so its growth is due to slow memory.
             target=Target(text="at most 2x, or 3 µs", met=growth <= 2 or cost_us <= 3),
         ),
     ]

@@ -1,4 +1,4 @@
-"""Some quick ratios of the engine in process over the same by hand, for every change, in half a minute.
+"""Some quick ratios of the engine in process to handwritten code, for every change, in half a minute.
 
 Each world is small and one of a kind: rules without and with keys, counts, ranges with lists and patterns, an
 index, shared histories, a mixture, a body. What takes a third more than recorded, three times, is worse. The
@@ -29,14 +29,14 @@ FED = {
     "where each event fires": "per user exists user",
     "where each fires for what it counts": "per user count(exists user) within 10m >= 1",
 }
-"""Conditions, by what a race over them shows."""
+"""Conditions by their names in the race."""
 
 Judge = Callable[[dict[str, Any], float], bool]
-"""Tells whether a rule is true at an event with these fields and this time in milliseconds."""
+"""Returns whether a rule is true at an event with these fields and this time in milliseconds."""
 
 
 def parts(effort: Effort) -> list[Part]:
-    """Give a part for each kind of world."""
+    """Return a part for each kind of world."""
     short = shortened(effort)
     measures: dict[str, Callable[[Effort], list[Row]]] = {
         "one rule": measure_one,
@@ -52,7 +52,7 @@ def parts(effort: Effort) -> list[Part]:
 
 
 def shortened(effort: Effort) -> Effort:
-    """Give worlds that are made in seconds, and many short passes."""
+    """Return worlds that are made in seconds, with many short passes."""
     few, many = effort.indexed_rules[:2]
     return replace(
         effort,
@@ -68,7 +68,7 @@ def shortened(effort: Effort) -> Effort:
 
 
 def measure_one(effort: Effort) -> list[Row]:
-    """Give `once within` alone, for all events together and for each of many keys."""
+    """Return `once within` alone, for all events together and for each of many keys."""
     member = next(member for member in temporal.MEMBERS if member.name == "once within")
     longer = replace(effort, pass_events_max=4 * effort.pass_events_max)
     rows = []
@@ -82,7 +82,7 @@ def measure_one(effort: Effort) -> list[Row]:
 
 
 def measure_keys(effort: Effort) -> list[Row]:
-    """Give conditions that count: over keys that come alike, and over fewer of which some come most."""
+    """Return conditions that count: over equally frequent keys, and over fewer keys of skewed frequency."""
     one_lap = replace(effort, pass_events_max=BATCH_EVENTS)
     rows = []
     for keys, skewed in ((effort.keys, False), (min(SKEWED_KEYS, effort.keys), True)):
@@ -95,7 +95,7 @@ def measure_keys(effort: Effort) -> list[Row]:
 
 
 def measure_leaves(effort: Effort) -> list[Row]:
-    """Give rules of a range, a list and a pattern."""
+    """Return rules of a range, a list and a pattern."""
     rows = []
     for count in effort.stateless_rules:
         rules = stateless.rules_drawn(count)
@@ -106,7 +106,7 @@ def measure_leaves(effort: Effort) -> list[Row]:
 
 
 def measure_indexed(effort: Effort) -> list[Row]:
-    """Give rules of which an event concerns 50: of fewer and of more."""
+    """Return rules of which an event concerns 50, out of fewer and of more."""
     worlds = {count: indexed.world(count, effort.events) for count in effort.indexed_rules}
     contested = [([ours(world.conditions), world.floor], world.events) for world in worlds.values()]
     raced = races(contested, effort)
@@ -114,7 +114,7 @@ def measure_indexed(effort: Effort) -> list[Row]:
 
 
 def measure_shared(effort: Effort) -> list[Row]:
-    """Give rules that ask the same few histories."""
+    """Return rules that share a few histories."""
     raced = races([shared.world(member, effort) for member in shared.MEMBERS], effort)
     return [
         each.row(
@@ -127,7 +127,7 @@ def measure_shared(effort: Effort) -> list[Row]:
 
 
 def measure_mixed(effort: Effort) -> list[Row]:
-    """Give a few rules of all kinds, which are one function."""
+    """Return a few rules of all kinds, evaluated by one function."""
     conditions = [curve.mixed(number) for number in range(MIXED_RULES)]
     events = curve.events(effort.events, MIXED_RULES)
     raced = race([ours(conditions), mixed_by_hand(MIXED_RULES)], events, effort)
@@ -135,14 +135,14 @@ def measure_mixed(effort: Effort) -> list[Row]:
 
 
 def measure_body(effort: Effort) -> list[Row]:
-    """Give a batch from its body to its answer, over the decoder's part in it."""
+    """Return the cost of a batch from body to answer, relative to decoding."""
     fewer = replace(effort, passes=effort.passes // 2, pass_events_max=bodies.EVENTS)
     rows = bodies.measure(fewer, bodies.FORMS[:1])
     return [replace(row, case=CASE, target=None) for row in rows]
 
 
 def measure_feed(effort: Effort) -> list[Row]:
-    """Give rules that notify over the same ones that do not: where none fires, and where one does."""
+    """Return rules that notify relative to the same without: where none fires, and where one does."""
     rows = []
     for name, condition in FED.items():
         stream = temporal.Stream(step_ms=100, window_ms=600_000, keys=effort.keys_of_stream)
@@ -157,7 +157,7 @@ def measure_feed(effort: Effort) -> list[Row]:
 
 
 def leaves_by_hand(rules: Sequence[ThreeLeaves]) -> Contestant:
-    """A closure for each rule, called one after another with what all of them look at."""
+    """A closure for each rule, called one after another with the facts that all of them read."""
     numbered = [(number, _three_leaves(rule)) for number, rule in enumerate(rules)]
 
     def run(events: list[Event]) -> list[Any]:
@@ -171,7 +171,7 @@ def leaves_by_hand(rules: Sequence[ThreeLeaves]) -> Contestant:
 
 
 def mixed_by_hand(count: int) -> Contestant:
-    """The rules of `curve.mixed`: a closure for each, with a dict where it remembers."""
+    """The rules of `curve.mixed`: a closure for each, with a dict if it has state."""
     numbered = [(number, _MIXED[number % len(_MIXED)](number)) for number in range(count)]
 
     def run(events: list[Event]) -> list[Any]:

@@ -21,12 +21,12 @@ WIDTH = 100
 STEP_MS = 10
 BORN_EVERY_MS = 60_000
 LONG_BEFORE_MS = 86_400_000
-"""So long before the first event all rules are made: their histories differ no more when it comes."""
+"""All rules are made this long before the first event, so that their histories no longer differ then."""
 WINDOW_MS = 600_000
 COUNTRIES = ("DE", "FR", "US", "CN", "BR", "IN", "GB", "JP")
 
 Observe = Callable[[Event], Callable[[str], bool]]
-"""Observes an event, and gives what tells of each country whether its history holds now."""
+"""Observes an event, and returns a function that says whether a country's history holds now."""
 
 
 def latest(kept: int) -> Observe:
@@ -73,13 +73,13 @@ class Rule:
     country: str
 
     def condition(self, shared: str) -> str:
-        """The rule in our language."""
+        """The rule in the product's language."""
         within = f"amount between {self.low} and {self.low + WIDTH}"
         return f'type == "t{self.type}" and {within} and per user {shared.format(self.country)}'
 
 
 def world(member: Member, effort: Effort) -> tuple[list[Contestant], list[Event]]:
-    """Give the engine and the same by hand, and their events."""
+    """Return the engine and the same by hand, and their events."""
     drawn = random.Random(effort.shared_rules)
     types = max(1, effort.shared_rules // RULES_OF_TYPE)
     rules = [
@@ -108,7 +108,7 @@ def _event(drawn: random.Random, rules: Sequence[Rule], time_ms: float) -> Event
 
 
 def _by_hand(observe: Observe, rules: list[Rule]) -> Contestant:
-    """A dict from types to their rules, and one memory for each history."""
+    """A dict from types to their rules, and one store for each history."""
     by_type: dict[str, list[tuple[int, int, int, str]]] = {}
     for number, rule in enumerate(rules):
         by_type.setdefault(f"t{rule.type}", []).append((number, rule.low, rule.low + WIDTH, rule.country))

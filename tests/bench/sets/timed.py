@@ -1,4 +1,4 @@
-"""Timed rules beside the same rules untimed: what an event costs, and a tick at which many fire.
+"""Timed rules beside the same rules untimed: the cost of an event, and of a tick at which many fire.
 
 Rules also fire by time between the events: with a few events of a user in a window, quite often. What fires
 at events is the same, timed or not.
@@ -27,7 +27,7 @@ EVENTS_OF_WINDOW: Final = (60, 6)
 MANY: Final = 10
 """How many times as many users there are where there are many."""
 STRETCHES: Final = 9
-"""In so many parts the events of an eighth of a window are timed, where there are many."""
+"""The number of parts in which the events of an eighth of a window are timed, if there are many."""
 FIRING: Final = 10_000
 """How many fire at a tick."""
 UNTIMED: Final = "the same untimed"
@@ -48,11 +48,11 @@ AT_MOST_ONCE: Final = {
     "held back": ("per user exists user", 1e6),
     "acting": ("per user exists user", 1e-6),
 }
-"""A condition, and how often it may act at most, by what its events are then."""
+"""A condition, and how often it may act at most, by the name of its events."""
 
 
 def parts(effort: Effort) -> list[Part]:
-    """Give a part for each kind of row."""
+    """Return a part for each kind of row."""
     measures = {
         "events": measure_events,
         "slices": measure_slices,
@@ -63,7 +63,7 @@ def parts(effort: Effort) -> list[Part]:
 
 
 def measure_events(effort: Effort) -> list[Row]:
-    """Give what an event costs where the rule is timed."""
+    """Return the cost of an event where the rule is timed."""
     rows = []
     for count in EVENTS_OF_WINDOW:
         stream = Stream(step_ms=STEP_MS, window_ms=WINDOW_MS, keys=WINDOW_MS // STEP_MS // count)
@@ -78,7 +78,7 @@ def measure_events(effort: Effort) -> list[Row]:
 
 
 def measure_slices(effort: Effort) -> list[Row]:
-    """Give what an event costs where each of very many users has a deadline."""
+    """Return the cost of an event where each of very many users has a deadline."""
     users, drawn, condition = MANY * effort.keys, random.Random(effort.keys), SHAPES["not once within"]
     names = [f"user{number}" for number in range(users)]
     contestants = [submitted([condition], timed=True), submitted([condition], name="floor")]
@@ -114,7 +114,7 @@ def measure_slices(effort: Effort) -> list[Row]:
 
 
 def measure_at_most_once(effort: Effort) -> list[Row]:
-    """Give what an event costs where the rule has `every_secs`."""
+    """Return the cost of an event where the rule has `every_secs`."""
     stream = Stream(step_ms=STEP_MS, window_ms=WINDOW_MS, keys=effort.keys_of_stream)
     events = stream.events(effort.events, alarming=0.05)
     rows = []
@@ -122,7 +122,7 @@ def measure_at_most_once(effort: Effort) -> list[Row]:
         ours = submitted([condition], every_secs=every_secs)
         floor = submitted([condition], name="floor")
         if name == "held back":
-            # Held back, only the first event of a user acts.
+            # With actions held back, only the first event of a user acts.
             ours, floor = (replace(one, verdicts=unseen) for one in (ours, floor))
         raced = race([ours, floor], events, effort)
         rows.append(raced.row(CASE, f"at most once, {name}", "µs each", over=EVERY))
@@ -130,7 +130,7 @@ def measure_at_most_once(effort: Effort) -> list[Row]:
 
 
 def measure_ticks(effort: Effort) -> list[Row]:
-    """Give what each of the firings of one tick costs."""
+    """Return the cost of each firing of one tick."""
     firing = min(FIRING, effort.keys)
     condition = SHAPES["not once within"]
     ours_s, floor_s = [], []
@@ -159,12 +159,12 @@ def measure_ticks(effort: Effort) -> list[Row]:
 
 
 def unseen(answers: Sequence[Any]) -> list[Verdict]:
-    """Give no verdicts, where contestants need not agree."""
+    """Return no verdicts, where contestants need not agree."""
     return [()] * len(answers)
 
 
 def silent(heard_us: dict[str, int], queue: list[tuple[int, int, str]], until_us: int) -> list[Any]:
-    """Give when users have been silent for longer than the window, by hand."""
+    """Return when users have been silent for longer than the window, by hand."""
     fired = []
     while queue and queue[0][0] < until_us:
         due_us, _, user = heapq.heappop(queue)

@@ -1,4 +1,4 @@
-"""Starts, drives and kills processes with an actor each."""
+"""Starts, drives and kills processes, each with one actor."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ class Gone(Exception):
 
 
 class Halted(Exception):
-    """The process halted at the moment it was told to, without an answer. Names the moment."""
+    """The process halted at the given moment, without an answer. Names the moment."""
 
 
 class Failed(Exception):
@@ -39,7 +39,7 @@ class Failed(Exception):
         super().__init__(f"{kind}: {text}")
         self.kind = kind
         self.by_successor = "is owned by epoch" in text
-        """Whether a successor fenced it off, before it did anything or before it answered."""
+        """Whether a successor fenced it, before it did anything or before it answered."""
 
 
 class ActorProcess:
@@ -69,7 +69,7 @@ class ActorProcess:
             raise Gone from None
 
     def hear(self, within_s: float = ANSWER_WITHIN_S) -> Any:
-        """Return the result of the last request. Raises Gone and Failed; Halted if there will be none."""
+        """Return the result of the last request. Raises Gone, Failed, and Halted if there will be none."""
         while True:
             match self.listen(within_s):
                 case ["done", result]:
@@ -84,7 +84,7 @@ class ActorProcess:
         return self.hear()
 
     def activate(self, detector_id: str, epoch: int) -> int:
-        """Activate a detector; how many records were taken again."""
+        """Activate a detector; return how many records were replayed."""
         return int(self.ask("activate", detector_id, epoch))
 
     def handle(self, batch: Sequence[Operation]) -> Reply:
@@ -95,11 +95,11 @@ class ActorProcess:
         self.tell("halt", moment, who, how)
 
     def quiet(self, seconds: float) -> bool:
-        """Whether nothing is said for this long."""
+        """Whether no message comes for this long."""
         return not self._channel.waits(seconds)
 
     def wait_until_saved(self, within_s: float = ANSWER_WITHIN_S) -> bool:
-        """Come back when the last snapshot that was begun is written, and tell; or when it never will be."""
+        """Return when the last snapshot that was begun is written, or never will be; return which."""
         while self.saving:
             self.listen(within_s)
         return self.saved > 0 and not self.not_saved
@@ -123,7 +123,7 @@ class ActorProcess:
         return message
 
     def save(self) -> bool:
-        """Begin a snapshot; tells whether there is anything to be written."""
+        """Begin a snapshot; return whether there is anything to write."""
         # It may be done, or halt, before the answer comes.
         self.saving = True
         begun = bool(self.ask("save"))
@@ -131,7 +131,7 @@ class ActorProcess:
         return begun
 
     def kill(self) -> list[list[Any]]:
-        """Kill it, and give what it had said by then, once it can do nothing any more."""
+        """Kill it; once it can do nothing more, return what it had said."""
         assert not self.dead
         os.kill(self.pid, signal.SIGKILL)
         return self.until_dead()
@@ -147,7 +147,7 @@ class ActorProcess:
         return said
 
     def wait_until_stopped(self) -> None:
-        """Come back when no thread of it runs any more."""
+        """Return when no thread of it runs any more."""
         give_up_s = time.monotonic() + ANSWER_WITHIN_S
         stat = Path(f"/proc/{self.pid}/stat")
         while stat.read_text().rpartition(")")[2].split()[0] != "T":
@@ -163,7 +163,7 @@ class ActorProcess:
 
 
 def reply_of(said: Any) -> Reply:
-    """What the process has answered to a batch."""
+    """The process's answers to a batch."""
     return msgspec.convert(said, Reply)
 
 
@@ -187,7 +187,7 @@ class ActorProcesses:
 
 @contextmanager
 def actor_processes(data: Path) -> Iterator[ActorProcesses]:
-    """Start the forking parent; at the end, kill all processes that still live."""
+    """Start the forking parent; on exit, kill all processes that are still alive."""
     folder = tempfile.mkdtemp(prefix="rd-")
     path = Path(folder) / "socket"
     spawner = subprocess.Popen(

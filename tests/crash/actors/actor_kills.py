@@ -41,7 +41,7 @@ ANSWERED = "answered just before the kill"
 
 @dataclass
 class Counts:
-    """What happened while actors were killed."""
+    """Statistics of a run that kills actors."""
 
     kills: Counter[str] = field(default_factory=Counter)
     """The kills by moment, as the files show."""
@@ -55,18 +55,18 @@ class Counts:
     records: int = 0
     """Records that were replayed."""
     set_aside: int = 0
-    """Detectors that were refused because too many processes had been killed at one record."""
+    """Activations that were refused because too many processes had been killed at one record."""
     detectors: int = 0
     firings: int = 0
     """Firings that were read from feeds, some of them again and again."""
 
     @property
     def shown(self) -> int:
-        """How many kills the files show to have met a snapshot, a rotation or an activation."""
+        """How many kills came during a snapshot, a rotation or an activation, as the files show."""
         return sum(self.kills[one] for one in kill_moments.SHOWN_BY_FILES)
 
     def lines(self) -> list[str]:
-        """Return a number and its name a line."""
+        """Return one number and its name per line."""
         counted = {
             "detectors": self.detectors,
             "kills": self.kills.total(),
@@ -87,7 +87,7 @@ class KilledDetector:
     """One detector, and the process that hosts it and is killed."""
 
     probes = True
-    """Whether to ask for the clock now and then though nothing is in doubt."""
+    """Whether to ask for the clock sometimes although nothing is in doubt."""
     repeats = True
     """Whether a batch in doubt may be repeated by its keys, instead of only asking what happened."""
 
@@ -119,7 +119,7 @@ class KilledDetector:
         self.send([self.oracle.add_rule(), self.oracle.add_rule(), self.oracle.evaluation(keyed=False)])
 
     def activate(self, *, killing: bool = True) -> None:
-        """Activate the detector until a process survives that; settle what was in doubt."""
+        """Activate the detector until a process survives; find out about the batch in doubt."""
         for _ in range(WAKES_IN_A_ROW_MAX):
             process = self._new_process()
             doomed = killing and self.chance.random() < 0.4
@@ -157,7 +157,7 @@ class KilledDetector:
         self._answered(asked, self._active.handle([one.operation for one in asked]))
 
     def serve(self) -> None:
-        """Send a few batches, undisturbed."""
+        """Send a few batches, without faults."""
         for _ in range(self.chance.randrange(3)):
             self.send(self.oracle.batch())
             self._maybe_repeat()
@@ -168,7 +168,7 @@ class KilledDetector:
     # -- what kills it ---------------------------------------------------------------------------------------
 
     def in_a_batch(self) -> None:
-        """Kill it at a drawn moment of a batch."""
+        """Kill it at a random moment of a batch."""
         process, asked = self._active, self.oracle.batch()
         process.halt(self._moment(14))
         self._send_and_die(asked)
@@ -181,7 +181,7 @@ class KilledDetector:
         self._die(asked)
 
     def while_saving(self) -> None:
-        """Kill it at a drawn moment of a snapshot, while batches go on beside it."""
+        """Kill it at a random moment of a snapshot, during batches."""
         process = self._active
         self.send([self.oracle.evaluation(keyed=False)])
         process.halt(self._moment(30), SAVER)
@@ -196,7 +196,7 @@ class KilledDetector:
             self._die(())
 
     def while_rotating(self) -> None:
-        """Kill it at a drawn moment of beginning the next segment."""
+        """Kill it at a random moment of beginning the next segment."""
         process = self._active
         self.send([self.oracle.evaluation(keyed=False)])
         if self.chance.random() < 0.5:
@@ -210,7 +210,7 @@ class KilledDetector:
         self._die(())
 
     def while_resting(self) -> None:
-        """Kill it at a drawn moment of passivation."""
+        """Kill it at a random moment of passivation."""
         process = self._active
         process.halt(self._moment(4))
         with contextlib.suppress(Halted):
@@ -251,7 +251,7 @@ class KilledDetector:
         self.oracle.acknowledged(asked, reply.answers)
 
     def _die(self, asked: Sequence[Asked]) -> None:
-        """Kill it with this in flight. What it had answered until then is an answer."""
+        """Kill it with this in flight. What it had answered by then counts as answered."""
         said = self._kill(activating=False, in_flight=bool(asked))
         done = [message[1] for message in said if message[0] == "done"]
         assert not [message for message in said if message[0] == "failed"], said
@@ -280,7 +280,7 @@ class KilledDetector:
         return said
 
     def _settle(self) -> None:
-        """Find out about what was in doubt; then the position is exactly what it must be."""
+        """Find out about the batch in doubt; then check the exact position."""
         asked, self._in_doubt = self._in_doubt, ()
         keyed = all(isinstance(one, Evaluation) and one.key for one in asked)
         self.last_outcome = ""
@@ -294,13 +294,13 @@ class KilledDetector:
         self._check_feed()
 
     def _check_feed(self) -> None:
-        """Read the whole feed: what was read before is there, and no number is missing or there twice."""
+        """Read the whole feed: it has what was read before, and no number is missing or repeated."""
         (answer,) = self._active.handle([ops.firings(0)]).answers
         assert isinstance(answer, Done), answer
         page = json.loads(answer.result)
         found = [(one["seq"], one["ruleId"], one["name"]) for one in page["firings"]]
         fed = [(number, *one) for number, one in enumerate(fed_of(self.oracle.reference), 1)]
-        # What is not synced is not read yet.
+        # What is not synced cannot be read yet.
         synced = self._settings["journal_sync"] == "always"
         if found != (fed if synced else fed[: len(found)]) or len(found) < self._firings_read:
             raise Lost(f"the feed has {found}, and not {fed}; {self._firings_read} were read before")
@@ -308,7 +308,7 @@ class KilledDetector:
         self.counts.firings += len(found)
 
     def _probe(self, asked: Sequence[Asked]) -> None:
-        """Learn from the rules, and from how late one more event is, whether what was in doubt happened."""
+        """Find out whether the batch in doubt happened, by the rules and by how late one more event is."""
         if not self.oracle.reference.events:
             return
         probe = self.oracle.probe()
@@ -323,14 +323,14 @@ class KilledDetector:
         self.oracle.time_us = max(self.oracle.time_us, self.oracle.clock_us)
 
     def _maybe_repeat(self) -> None:
-        """Repeat something that was answered before, perhaps by a process that is dead."""
+        """Repeat a request that was answered before, perhaps by a process that is dead."""
         if self.oracle.keyed and self.chance.random() < 0.3:
             key = self.chance.choice(list(self.oracle.keyed))
             (answer,) = self._active.handle([self.oracle.keyed[key][0].operation]).answers
             self.oracle.repeated(key, answer)
 
     def end(self) -> None:
-        """Let go of the detector, alive and well. Nothing of it was ever damaged."""
+        """Release the healthy detector. Nothing of it was ever damaged."""
         damaged = [path.name for path in self.folder.iterdir() if "damaged" in path.name]
         assert not damaged, damaged
         self.counts.checked += self.oracle.checked
@@ -349,7 +349,7 @@ WAYS: tuple[Callable[[KilledDetector], None], ...] = (
 
 
 def kill_actors(data: Path, seed: object, *, kills: int) -> Counts:
-    """Kill at least this many times, until a third of the kills met a moment that files show. Raises Lost."""
+    """Kill at least this many times, until files show the moment of a third of the kills. Raises Lost."""
     counts = Counts()
     with actor_processes(data) as processes:
         number = 0

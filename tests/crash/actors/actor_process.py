@@ -59,8 +59,8 @@ class Channel:
         return None if data is None else msgspec.msgpack.decode(data)
 
     def waits(self, seconds: float) -> bool:
-        """Whether a message, or the end, comes within the time."""
-        # `select` takes no descriptor beyond 1 023, which the process of many tests may have.
+        """Whether a message or the end comes within the time."""
+        # `select` takes no descriptor beyond 1 023, which a process with many tests may have.
         poll = select.poll()
         poll.register(self._connection, select.POLLIN)
         return bool(poll.poll(seconds * 1_000))
@@ -82,7 +82,7 @@ class Channel:
 
 
 class HaltingFiles(RealFiles):
-    """Real files that announce a given moment, before, within or after a call, and halt there."""
+    """Real files that announce a given moment before, within or after a call, and halt there."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel

@@ -1,4 +1,4 @@
-"""At what moment an owner was killed, judged by the files that it left."""
+"""The moment at which an owner was killed, judged by the files that it left."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +14,12 @@ TORN = "in the middle of a record"
 BATCH = "otherwise while a batch was in flight"
 IDLE = "otherwise"
 SHOWN_BY_FILES = (SNAPSHOT, ROTATION, ACTIVATION)
-"""The moments that a run of kills must have met."""
+"""The moments that a run of kills must have hit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """A segment's last whole record, 0 for none, and whether anything but whole records is in it."""
+    """A segment's last whole record, 0 for none, and whether it has anything but whole records."""
 
     last: int
     torn: bool

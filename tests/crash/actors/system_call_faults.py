@@ -33,7 +33,7 @@ _CALL = re.compile(r"^(\d+) +(\w+)\(")
 
 @dataclass
 class Faults:
-    """What became of the faults, each in a run of its own."""
+    """The results of the faults, each in a run of its own."""
 
     fired: Counter[str] = field(default_factory=Counter)
     """The faults that fired, by call and fault, as strace reports them."""
@@ -43,7 +43,7 @@ class Faults:
     counts: Counts = field(default_factory=Counts)
 
     def lines(self) -> list[str]:
-        """Return a number and its name a line."""
+        """Return one number and its name per line."""
         return [
             f"{self.fired.total():7d}  faults that fired",
             *(f"{count:7d}  - {name}" for name, count in sorted(self.fired.items())),
@@ -67,9 +67,9 @@ def strace_can_trace() -> str | None:
 
 
 class Traced(KilledDetector):
-    """A detector whose process goes through a short life, in which one call to the system goes wrong."""
+    """A detector whose process leads a short life, in which one system call fails."""
 
-    # One fault in one call that was asked for: what finds out what came of it must not meet it.
+    # One fault in one intended call: the checks after it must not hit it.
     probes = False
 
     def __init__(self, data: Path, processes: ActorProcesses, chance: random.Random, faults: Faults) -> None:
@@ -79,7 +79,7 @@ class Traced(KilledDetector):
         self.output = data.parent / "fault.strace"
 
     def prepare(self) -> ActorProcess:
-        """Write something to recover, and start the process that is to recover it."""
+        """Write something to recover, and start the process that will recover it."""
         self.begin()
         for _ in range(2):
             self.send([self.oracle.evaluation(keyed=False)])
@@ -87,7 +87,7 @@ class Traced(KilledDetector):
         return self._new_process()
 
     def live(self) -> None:
-        """Activate, answer, save, answer, passivate; go on after whatever fails, as the runtime would."""
+        """Activate, answer, save, answer, passivate; continue after failures, as the runtime would."""
         try:
             self._activate_here()
             self.send_anyhow(self.oracle.batch())
@@ -111,12 +111,12 @@ class Traced(KilledDetector):
             raise
         except Failed as failed:
             self._faults.came_of_it[f"{failed.kind} from a batch"] += 1
-            # The first kind says that nothing of it can have lasted.
+            # The first kind promises that nothing of it lasts.
             self._in_doubt = () if failed.kind == "WriteFailed" else asked
             self._epoch += 1
             self._activate_here()
         else:
-            # The page cache would hide that it was not synced.
+            # The page cache would hide a missing sync.
             assert self._failed_calls() == failed_before, "what was not written or synced was answered"
             done = [pair for pair in zip(asked, reply.answers, strict=True) if not _no_room(pair[1])]
             if len(done) < len(asked):
@@ -125,7 +125,7 @@ class Traced(KilledDetector):
             self.oracle.acknowledged([one for one, _ in done], [answer for _, answer in done])
 
     def _failed_calls(self) -> int:
-        """Count the writes and syncs that have failed so far; strace tells of each before it comes back."""
+        """Count the writes and syncs that failed so far; strace reports each before it returns."""
         if not self.output.exists():
             return 0
         return len(_FAILED_CALL.findall(self.output.read_text("utf-8", "replace")))
@@ -142,7 +142,7 @@ class Traced(KilledDetector):
             self._activate_here()
 
     def _activate_here(self) -> None:
-        """Activate the detector in the process that is there."""
+        """Activate the detector in the present process."""
         for _ in range(3):
             try:
                 self._active.activate(self.detector_id, self._epoch)
@@ -159,7 +159,7 @@ class Traced(KilledDetector):
         self._process = None
 
     def afterwards(self) -> None:
-        """Check in another process that everything is there and goes on."""
+        """Check in another process that everything is there and works."""
         if self._process is not None:
             self._kill(activating=False)
         self.activate(killing=False)
@@ -204,7 +204,7 @@ def traced(
         yield
     finally:
         if not process.dead:
-            # It lets go of what it traces. Else it has its last words to write.
+            # It detaches from what it traces. Otherwise it still has output to write.
             strace.terminate()
         try:
             strace.wait(_ENDED_WITHIN_S)
@@ -243,7 +243,7 @@ def faults(data: Path, seed: object, calls: Sequence[str], *, every: bool) -> Fa
                 if not every and (when + turn) % len(KINDS) != place:
                     continue
                 fault = f"{call}:{kind}:when={when}"
-                # The same life as the one in which the calls were counted.
+                # The same requests as in the run in which the calls were counted.
                 life = Traced(data, processes, random.Random(f"{seed}"), came)
                 try:
                     process = life.prepare()

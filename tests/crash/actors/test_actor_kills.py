@@ -1,4 +1,4 @@
-"""Actors that are killed hundreds of times lose nothing that they answered, and do nothing twice."""
+"""Actors killed hundreds of times lose nothing that they answered, and do nothing twice."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +23,7 @@ def test_whatever_was_answered_is_there_after_every_kill(
     assert counts.shown >= KILLS / 3
     for what in kill_moments.SHOWN_BY_FILES:
         assert counts.kills[what] >= 5, what
-    # Otherwise the kills have not met what matters.
+    # Otherwise the kills have not hit what matters.
     assert counts.outcomes[HAPPENED] >= 5
     assert counts.outcomes[NOT_HAPPENED] >= 5
     assert counts.firings >= 100

@@ -1,4 +1,4 @@
-"""A call to the system that fails, or kills, costs nothing that was answered; and all of them did fire."""
+"""A system call that fails or kills loses nothing that was answered; and all faults did fire."""
 
 import pytest
 

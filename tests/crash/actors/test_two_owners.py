@@ -1,4 +1,4 @@
-"""An owner that is stopped, and goes on when its successor is active, says nothing that is not so."""
+"""An owner that is stopped, and continues when its successor is active, answers nothing wrong."""
 
 import pytest
 
@@ -11,7 +11,7 @@ def test_what_an_old_owner_still_answers_is_in_its_successors_history(tmp_path, 
     record_property("examples", came.outcomes.total())
     for line in came.lines():
         print(line)
-    # All three do happen, or this has not looked where it matters.
+    # All three must happen, or the test missed what matters.
     assert came.outcomes[ANSWERED]
     assert came.outcomes[ANSWERED_WHILE]
     assert came.outcomes[FENCED_HAD]

@@ -1,4 +1,4 @@
-"""Stops an owner, lets a successor take over, and continues the old one: both have what it still answers."""
+"""Stops an owner, lets a successor take over, and continues the old one: what that answers, both have."""
 
 import random
 from collections import Counter
@@ -26,14 +26,14 @@ FENCED_NOT = "the old owner was fenced, and its successor had nothing of it"
 
 @dataclass
 class Successions:
-    """What became of old owners that continued after their successors had taken over."""
+    """The results of old owners that continued after their successors had taken over."""
 
     moments: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
     counts: Counts = field(default_factory=Counts)
 
     def lines(self) -> list[str]:
-        """Return a number and its name a line."""
+        """Return one number and its name per line."""
         return [
             f"{self.outcomes.total():7d}  old owners stopped and continued",
             f"{len(self.moments):7d}  kinds of moments at which",
@@ -89,19 +89,19 @@ class Succession(KilledDetector):
         return True
 
     def _succeed(self, asked: Sequence[Asked]) -> None:
-        """Let another process take the detector over and go on."""
+        """Let another process take over the detector and continue."""
         self._in_doubt = asked
         self.activate(killing=False)
         self.send(self.oracle.batch())
 
     def _continue(self, old: ActorProcess, *, stopped_in: Sequence[Asked]) -> None:
-        """Let the old owner go on, and see that whatever it says is so."""
+        """Let the old owner continue, and check that its answers are true."""
         successions = self._successions
         self._note(old)
         happened = self._happened
         old.go_on()
         if not stopped_in:
-            # It comes to the end of its snapshot; then it is asked, and must not answer.
+            # It finishes its snapshot; then it is asked, and must not answer.
             if old.owed:
                 assert old.hear()
             old.wait_until_saved()
@@ -155,7 +155,7 @@ class Succession(KilledDetector):
 
     def _go_on_without(self, old: ActorProcess) -> None:
         old.kill()
-        # What the old owner wrote last has changed nothing, neither for the successor nor for the next one.
+        # The old owner's last writes changed nothing, neither for the successor nor for the next owner.
         self.send(self.oracle.batch())
         self._kill(activating=False)
         self.activate(killing=False)

@@ -1,4 +1,4 @@
-"""What was answered, what may be found, and whether a folder holds that. The model is a list of payloads."""
+"""What was answered, what may be found, and whether a folder has that. The model is a list of payloads."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -16,16 +16,16 @@ LAST_EPOCH = 10**9
 
 
 class Lost(AssertionError):
-    """Something that was answered is not there, or something that never happened is."""
+    """Something that was answered is missing, or something that never happened is there."""
 
 
 def body(payloads: Iterable[bytes]) -> bytes:
-    """A snapshot's body: every payload until now."""
+    """A snapshot's body: every payload so far."""
     return b"".join(len(one).to_bytes(4, "big") + one for one in payloads)
 
 
 def payloads_of(found: Recovered) -> list[bytes]:
-    """Everything that a recovery gave, from the first record on."""
+    """Everything that a recovery returned, from the first record on."""
     everything: list[bytes] = []
     data = found.snapshot.body if found.snapshot else b""
     while data:
@@ -41,7 +41,7 @@ def payloads_of(found: Recovered) -> list[bytes]:
 
 @dataclass
 class History:
-    """Everything that owners did to one folder, as their callers see it."""
+    """Everything that owners did with one folder, as their callers see it."""
 
     born: bool = False
     answered: list[bytes] = field(default_factory=list)
@@ -52,7 +52,7 @@ class History:
 
     @contextmanager
     def ending(self) -> Iterator[None]:
-        """Everything one owner does, or as much as the disk lets it."""
+        """Everything that one owner does, or as much as the disk permits."""
         try:
             yield
         except StorageError:
@@ -68,7 +68,7 @@ class History:
             self.answered = list(view)
 
     def check(self, files: Files, *, epoch: int = LAST_EPOCH) -> list[bytes]:
-        """Recover, and raise Lost unless that gives what was answered, perhaps followed by what was begun."""
+        """Recover; raise Lost unless that returns what was answered, perhaps followed by what was begun."""
         try:
             everything = payloads_of(Store(FOLDER, epoch=epoch, files=files).recover())
         except StorageError as error:
@@ -79,7 +79,7 @@ class History:
         return everything
 
     def judge(self, everything: list[bytes]) -> None:
-        """Raise Lost unless this is a history that may be found now."""
+        """Raise Lost unless this history may be found now."""
         if everything[: len(self.answered)] != self.answered:
             raise Lost(f"answered were {_told(self.answered)}, found were {_told(everything)}")
         if everything and not any(view[: len(everything)] == everything for view in self.views):
@@ -87,7 +87,7 @@ class History:
 
 
 class Owner:
-    """One owner of the folder, which does everything in the right order and notes what it answers."""
+    """One owner of the folder, which does everything in the right order and records what it answers."""
 
     def __init__(self, history: History, files: Files, epoch: int, **settings: int) -> None:
         self.history = history
@@ -117,7 +117,7 @@ class Owner:
                 if not self.history.tolerant:
                     raise
                 continue
-            # Before, because a write that fails may have been all but whole.
+            # Before the write, because a failed write may have been almost whole.
             self.view.append(payload)
             self.store.append(payload, version=1)
         return self
@@ -134,7 +134,7 @@ class Owner:
         return self.append(*sizes).answer()
 
     def snapshot_to_release(self) -> "Owner":
-        """Save as an owner does that then releases its folder."""
+        """Save like an owner that then releases its folder."""
         return self.snapshot(goes_on=False)
 
     def snapshot(self, *, goes_on: bool = True) -> "Owner":
@@ -143,18 +143,18 @@ class Owner:
             data = body(self.view)
             self.store.save([data[: len(data) // 2], data[len(data) // 2 :]], version=1, sequence=sequence)
         except StorageError:
-            # An owner goes on without a snapshot, as long as its journal does.
+            # An owner continues without a snapshot as long as its journal works.
             if not self.history.tolerant or self.store.broken:
                 raise
         return self
 
     def release(self) -> "Owner":
-        """End as an owner does that is no longer needed."""
+        """End like an owner that is no longer needed."""
         self.store.release()
         return self
 
     def try_batch(self, *sizes: int) -> bool:
-        """Append and answer; whether that was possible. A fenced owner cannot."""
+        """Append and answer; return whether that was possible. A fenced owner cannot."""
         if not self._recovered:
             return False
         try:

@@ -21,7 +21,7 @@ Image = dict[str, bytes]
 
 
 class Inode:
-    """A file without its name: what it has, and what has not been synced of it."""
+    """A file without its name: its content, and what of it is not synced."""
 
     def __init__(self, data: bytes = b"") -> None:
         self.live = bytearray(data)
@@ -41,11 +41,11 @@ class Inode:
         self.pending.clear()
 
     def forget(self) -> None:
-        """What a sync that fails leaves behind: pages that can be read, and that no later sync will write."""
+        """What a failed sync leaves: pages that can be read, and that no later sync will write."""
         self.pending.clear()
 
     def contents(self, at_most: int, chance: random.Random) -> list[bytes]:
-        """What a crash may leave in the file; all of that up to `at_most`, else a sample."""
+        """What a crash may leave in the file: all possibilities up to `at_most`, otherwise a sample."""
         if not self.pending:
             return [self.durable]
         versions, sizes = self._versions()
@@ -57,7 +57,7 @@ class Inode:
         if total <= at_most:
             picks = itertools.product(sizes, *choices)
         else:
-            # Everything, nothing, and one sector lost, at full length; the rest by chance.
+            # Everything, nothing, and one sector lost, at full length; the rest at random.
             last = tuple(len(choice) - 1 for choice in choices)
             certain = [(sizes[-1], *last), (sizes[0], *last), (sizes[-1], *(0 for _ in last))]
             certain += [
@@ -95,7 +95,7 @@ class Inode:
 
 
 class MemoryDisk:
-    """Files in memory, one folder of them. `after` is told of each call that changed something."""
+    """Files in memory, in one folder. `after` is called after each call that changed something."""
 
     def __init__(self, image: Image | None = None) -> None:
         self.live = {name: Inode(data) for name, data in (image or {}).items()}
@@ -105,11 +105,11 @@ class MemoryDisk:
         self.after: Callable[[str], None] = lambda _: None
 
     def image(self) -> Image:
-        """What is there while the machine runs."""
+        """The content while the machine runs."""
         return {name: bytes(inode.live) for name, inode in self.live.items()}
 
     def images(self, at_most: int, chance: random.Random) -> Iterator[Image]:
-        """What a crash of the machine may leave; all of that where each part has few choices."""
+        """What a crash of the machine may leave; all possibilities if each part has few."""
         contents = dict[int, list[bytes]]()
         seen = set[frozenset[tuple[str, int]]]()
         for subset in _subsets(len(self.pending), at_most, chance):

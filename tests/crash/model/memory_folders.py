@@ -19,7 +19,7 @@ Moment = Callable[[str, Path], None]
 
 
 class FoldersDisk:
-    """Files in memory, in folders. `before` and `after` are told of each change and of its folder."""
+    """Files in memory, in folders. `before` and `after` are called for each change, with its folder."""
 
     def __init__(self, image: Image | None = None) -> None:
         self.folders: dict[Path, MemoryDisk] = {}
@@ -40,11 +40,11 @@ class FoldersDisk:
             self._add(folder, MemoryDisk(of_folder))
 
     def image(self) -> Image:
-        """What is there while the machine runs."""
+        """The content while the machine runs."""
         return _joined({folder: disk.image() for folder, disk in self.folders.items()})
 
     def images(self, at_most: int, chance: random.Random) -> Iterator[Image]:
-        """What a crash of the machine may leave; a sample where that is more than `at_most`."""
+        """What a crash of the machine may leave; a sample if that is more than `at_most`."""
         unsure = self.added | self.removed
         for found in itertools.product((False, True), repeat=len(unsure)):
             there = {folder: disk for folder, disk in self.folders.items() if folder not in unsure}
@@ -57,7 +57,7 @@ class FoldersDisk:
                 total *= len(one)
             picks: Iterator[tuple[Image, ...]] = itertools.product(*lists)
             if total > at_most:
-                # The first and the last of each: next to nothing happened, and nearly everything did.
+                # The first and the last of each: almost nothing happened, and almost everything did.
                 ends = [tuple(one[end] for one in lists) for end in (0, -1)]
                 drawn = [tuple(map(chance.choice, lists)) for _ in range(at_most - len(ends))]
                 picks = iter([*ends, *drawn])

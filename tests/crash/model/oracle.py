@@ -21,7 +21,7 @@ from tests.reference import ReferenceDetector
 from tests.worlds.scripts import STEPS_US, Choose, World, timestamp_ms
 
 EVENTS_MAX = 45
-"""The specification evaluates every question over the whole history, so that must be short."""
+"""The specification evaluates every question over the whole history, so the history must be short."""
 
 RULES_MAX = 4
 STEPS_LATER_US = tuple(step for step in STEPS_US if step > 1)
@@ -70,7 +70,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class AddRule:
-    """A new rule, whose id the answer tells."""
+    """A new rule, whose id is in the answer."""
 
     name: str
     condition: Condition
@@ -98,7 +98,7 @@ class ChangeRule:
 
 @dataclass(frozen=True)
 class RemoveRule:
-    """The rule with this id goes."""
+    """The rule with this id is deleted."""
 
     rule_id: str
 
@@ -132,7 +132,7 @@ def copied(reference: ReferenceDetector) -> ReferenceDetector:
 
 
 def expected(reference: ReferenceDetector, asked: Asked, new_id: str) -> Any:
-    """Let the reference do what was asked, and give the answer in the form of `told`."""
+    """Let the reference execute the request, and return the answer in the form of `told`."""
     match asked:
         case Evaluation():
             each = []
@@ -162,7 +162,7 @@ def expected(reference: ReferenceDetector, asked: Asked, new_id: str) -> Any:
 
 
 def fed_of(reference: ReferenceDetector) -> tuple[tuple[str, str], ...]:
-    """Return what the feed has had: the ids and the names that rules had when they fired."""
+    """Return all that the feed contained: the ids, and the names that rules had when they fired."""
     return vars(reference).get(_FED, ())
 
 
@@ -183,7 +183,7 @@ def listing_of(reference: ReferenceDetector) -> list[dict[str, Any]]:
 
 
 def as_text(part: Any) -> str:
-    """Return a text that differs where Python finds equality: `1`, `1.0` and `true`."""
+    """Return a text that differs where Python finds values equal: `1`, `1.0` and `true`."""
     return json.dumps(part, sort_keys=True)
 
 
@@ -233,16 +233,16 @@ def _without_detector(rule: dict[str, Any]) -> dict[str, Any]:
 
 
 class Oracle:
-    """One detector as it must be, and requests to send to it next."""
+    """The expected state of one detector, and requests to send to it next."""
 
     def __init__(self, choose: Choose, start_us: int) -> None:
         self.choose = choose
         self.world = World(choose)
         self.reference = ReferenceDetector()
         self.time_us = start_us
-        """The latest time that any event had, acknowledged or not."""
+        """The latest time of any event, acknowledged or not."""
         self.keyed: dict[str, tuple[Evaluation, Answer]] = {}
-        """What was answered to evaluations with a key."""
+        """The answers to evaluations with a key."""
         self.checked = 0
         self._numbers = itertools.count()
 
@@ -265,7 +265,7 @@ class Oracle:
         return asked
 
     def evaluation(self, *, keyed: bool) -> Evaluation:
-        """Draw one event or several, the last of which is later than all before."""
+        """Draw one event or several; the last is later than all before."""
         choose = self.choose
         batch = choose((False, True))
         events = [self._earlier_or_later() for _ in range(choose(range(4)))] if batch else []
@@ -275,7 +275,7 @@ class Oracle:
         return Evaluation(tuple(events), self.world.vars(), batch, key)
 
     def probe(self) -> Evaluation:
-        """Return an event just after the last acknowledged one, and before any that is in doubt."""
+        """Return an event just after the last acknowledged one, and before any in doubt."""
         return Evaluation((Sent(self.world.fields(), self.clock_us + 1),), None, batch=False)
 
     @property
@@ -293,7 +293,7 @@ class Oracle:
         return Sent(self.world.fields(), self.time_us)
 
     def _something(self, free: list[str], room: int) -> Asked:
-        """Draw any request that changes only free rules; they are free no more."""
+        """Draw any request that changes only free rules, which are then no longer free."""
         choose = self.choose
         kind = choose("eeeeeercchhxl")
         if kind == "r" and room > 0:
@@ -318,7 +318,7 @@ class Oracle:
     # -- what came of it -------------------------------------------------------------------------------------
 
     def acknowledged(self, asked: Sequence[Asked], answers: Sequence[Answer]) -> None:
-        """Take note of what was answered, and check it. Raises Lost."""
+        """Record what was answered, and check it. Raises Lost."""
         assert len(asked) == len(answers)
         for one, answer in zip(asked, answers, strict=True):
             self.check(one, told(one, answer))
@@ -326,7 +326,7 @@ class Oracle:
                 self.keyed[one.key] = (one, answer)
 
     def check(self, asked: Asked, given: Any) -> None:
-        """Let the reference do what was asked, and compare. Raises Lost."""
+        """Let the reference execute the request, and compare. Raises Lost."""
         new_id = given if isinstance(asked, AddRule) else ""
         wanted = expected(self.reference, asked, new_id)
         self.checked += len(wanted) if isinstance(asked, Evaluation) else 1
@@ -334,13 +334,13 @@ class Oracle:
             raise Lost(f"{asked}\nwas answered with\n{given}\nand not with\n{wanted}")
 
     def repeated(self, key: str, answer: Answer) -> None:
-        """Check what was answered to an evaluation that had been answered before. Raises Lost."""
+        """Check the answer to an evaluation that had been answered before. Raises Lost."""
         self.checked += 1
         if answer != self.keyed[key][1]:
             raise Lost(f"the repeat of {self.keyed[key][0]}\nwas answered with\n{answer}\nand not as before")
 
     def would_be(self, in_doubt: Sequence[Asked], listed: list[dict[str, Any]]) -> ReferenceDetector:
-        """Return the reference as if what is in doubt had happened; ids come from a listing."""
+        """Return the reference as if the batch in doubt had happened; ids come from a listing."""
         other = copied(self.reference)
         new_ids = iter([rule["id"] for rule in listed if rule["id"] not in other.rules])
         for one in in_doubt:
@@ -354,7 +354,7 @@ class Oracle:
         Raises Lost where it is neither all there nor all not.
         """
         happened = self.would_be(in_doubt, listed)
-        # Where both look the same from outside, they are: nothing in it changes anything.
+        # If both look the same from outside, they are the same: the batch changes nothing.
         for candidate, outcome in ((self.reference, False), (happened, True)):
             if (as_text(listed), clock_us) == (as_text(listing_of(candidate)), _clock_us(candidate)):
                 self.reference = candidate

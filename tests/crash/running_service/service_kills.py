@@ -1,6 +1,6 @@
-"""Kills processes of the running service under load, and checks that nothing it answered is lost.
+"""Kills processes of the running service under load, and checks that nothing answered is lost.
 
-Concurrent clients write down what they are answered, and a journal that keeps everything must explain that:
+Concurrent clients record the answers, and a journal that keeps everything must explain them:
 see tests/linearizability.
 """
 
@@ -33,7 +33,7 @@ PAUSE_S: Final = 0.02
 ANSWER_WITHIN_S: Final = 20.0
 RESTART_WITHIN_S: Final = 60.0
 _ALREADY_ANSWERED_S: Final = 0.01
-"""An answer so soon after a kill may have been on its way before."""
+"""An answer this soon after a kill may have been on its way before it."""
 _OPTIONS: Final = (
     *("--deadline-s", "10", "--snapshot-interval-s", "1", "--spares", "2"),
     *("--snapshots-kept", str(KEEP_ALL)),
@@ -42,7 +42,7 @@ _OPTIONS: Final = (
 
 @dataclass
 class Tally:
-    """What happened while processes were killed."""
+    """Statistics of a run that kills processes."""
 
     kills: Counter[str] = field(default_factory=Counter)
     checked: int = 0
@@ -54,7 +54,7 @@ class Tally:
     restarts_s: list[float] = field(default_factory=list)
 
     def lines(self) -> list[str]:
-        """Return a number and its name a line."""
+        """Return one number and its name per line."""
         median = statistics.median(self.away_s) if self.away_s else 0.0
         restarts = ", ".join(f"{one:.1f}" for one in self.restarts_s)
         return [
@@ -112,7 +112,7 @@ class Running:
     def asked(
         self, method: str, path: str, document: object = None, token: str = ""
     ) -> httpx.Response | None:
-        """Ask once; return the answer, None if there was none or a refusal for now."""
+        """Ask once; return the answer, or None if there was none, or a temporary refusal."""
         headers = {"Authorization": f"Bearer {token or self.token}"}
         url = self.service.url + path
         try:
@@ -124,7 +124,7 @@ class Running:
         return None if response.status_code >= 500 else response
 
     def answered(self, method: str, path: str, token: str = "") -> httpx.Response:
-        """Ask until there is an answer. Only for what may be asked twice."""
+        """Ask until there is an answer. Only for requests that may be executed twice."""
         answers: list[httpx.Response | None] = []
 
         def ask() -> httpx.Response | None:
@@ -137,7 +137,7 @@ class Running:
 
 
 class Catalogue:
-    """Mints and revokes tokens, creates and deletes detectors, and remembers what was acknowledged."""
+    """Mints and revokes tokens, creates and deletes detectors, and records what was acknowledged."""
 
     def __init__(self, running: Running) -> None:
         self.running = running
@@ -147,7 +147,7 @@ class Catalogue:
         self.deleted: set[str] = set()
 
     def work(self) -> None:
-        """Do two of each, and undo one. Requests without an answer do not count."""
+        """Create two of each, and undo one. Requests without an answer do not count."""
         asked = self.running.asked
         for undone in (False, True):
             if minted := _result(asked("POST", "/api/token")):
@@ -180,7 +180,7 @@ def _result(response: httpx.Response | None) -> Any:
 
 
 def planned(chance: random.Random, kills: int, services: int) -> list[str]:
-    """Plan the target of each kill: the service evenly spread, every kind at least once."""
+    """Plan the target of each kill: the whole service at even intervals, every kind at least once."""
     directories = max(1, round(0.15 * kills))
     targets = [DIRECTORY] * directories + [WORKER] * (kills - directories - services)
     chance.shuffle(targets)
@@ -229,7 +229,7 @@ def kill_service_processes(
 
 
 def _kill_one(find: Any) -> None:
-    """Kill a process as soon as there is one."""
+    """Kill a process as soon as it exists."""
     found: set[int] = set()
     until(lambda: found.update(find()) or found, "there is none to kill", RESTART_WITHIN_S)
     with contextlib.suppress(ProcessLookupError):

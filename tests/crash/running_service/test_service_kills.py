@@ -1,4 +1,4 @@
-"""The service, whose processes are killed under load, answers or says that it cannot, and loses nothing."""
+"""The service, whose processes are killed under load, answers or says that it cannot; it loses nothing."""
 
 import random
 import statistics

@@ -28,7 +28,7 @@ CALLS = st.one_of(st.just(NEVER), st.integers(0, 30))
 
 
 class ClosedOnce:
-    """A file that may be closed again by whoever tidies up after the dead."""
+    """A file that may be closed again by the cleanup after a dead process."""
 
     def __init__(self, file: OpenFile) -> None:
         self._file = file
@@ -67,7 +67,7 @@ class DetectorMachine(RuleBasedStateMachine):
         self.real = LeftOpen()
         self.oracles: dict[str, Oracle] = {}
         self.asleep_in_doubt: dict[str, Sequence[Any]] = {}
-        """What was asked of a detector when its process died."""
+        """The request to a detector when its process died."""
         self.actor: OperationExecutor | None = None
         self.active_id = ""
         self.created = 0
@@ -81,11 +81,11 @@ class DetectorMachine(RuleBasedStateMachine):
         self.directory = Catalogue(
             RuntimeSettings(data=self.data, snapshots_kept=2, lock_wait_s=0), files=self.files
         )
-        # A death in the midst of a write leaves a torn record, and nothing worse.
+        # A death during a write leaves a torn record, and nothing worse.
         assert all(".torn" in told for told in self.directory.open().damage)
 
     def survives(self, files: FaultyFiles, calls: int, work: Callable[[], object]) -> bool:
-        """Do something in a process that dies at that call of a file, if it comes to it."""
+        """Do something in a process that dies at that file call, if it reaches it."""
         files.fails_at = len(files.calls) + calls
         try:
             work()
@@ -97,12 +97,12 @@ class DetectorMachine(RuleBasedStateMachine):
     # -- the directory ---------------------------------------------------------------------------------------
 
     def in_directory(self, calls: int, work: Callable[[], object]) -> None:
-        """Do something in the directory; where that died of it, the next one is opened."""
+        """Do something in the directory; if it dies, open the next one."""
         if not self.survives(self.files, calls, work):
             self.reopen()
 
     def reopen(self) -> None:
-        """Open another directory in place of the one that died and released its lock."""
+        """Open another directory instead of the one that died and released its lock."""
         self.directory._lock.release()
         self.open()
 
@@ -164,7 +164,7 @@ class DetectorMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.active_id)
     @rule(calls=CALLS, batches=st.integers(1, 5))
     def ask(self, calls: int, batches: int) -> None:
-        """Ask several times, the last of which may be too much."""
+        """Ask several times; the last may be too much."""
         oracle = self.oracles[self.active_id]
         for left in reversed(range(batches)):
             if not oracle.full and self.active_id:

@@ -1,4 +1,4 @@
-"""Crash images of the real actor and the real directory together: what both answered is there.
+"""Crash images of the real actor and the real directory together: nothing that they answered is lost.
 
 A run makes a directory and its actors do what a service does. Whenever a file or a name changes, the machine
 may lose power, or all processes may be killed. Another directory opens what is left, and another actor
@@ -43,13 +43,13 @@ feed fired."""
 
 
 class NoLock:
-    """In place of the lock on the data folder, which is of the operating system."""
+    """Replaces the lock on the data folder, which belongs to the operating system."""
 
     def acquire(self) -> None:
-        """Nobody else is there."""
+        """No other owner exists."""
 
     def release(self) -> None:
-        """Nobody else was there."""
+        """No other owner existed."""
 
 
 def opened(disk: FoldersDisk) -> Catalogue:
@@ -64,13 +64,13 @@ class Known:
     """What is known of one detector: what may be found, and what must be."""
 
     positions: list[Position] = field(default_factory=lambda: [(0, 0, None, frozenset(), ())])
-    """All that it may have come to, in order; without what a later owner has cut off."""
+    """All positions that it may have reached, in order, without those that a later owner cut off."""
     durable: int = 0
-    """The place of the one that the loss of the machine leaves at least."""
+    """The index of the earliest position that the loss of the machine may leave."""
     answered: int = 0
     """The same for the death of all processes."""
     keyed: dict[str, tuple[int, Operation, Answer]] = field(default_factory=dict)
-    """Answers with keys, by the place of the position that they are part of."""
+    """Answers with keys, by the index of the position that they belong to."""
 
 
 def made_by(token: str = "") -> Made:
@@ -79,7 +79,7 @@ def made_by(token: str = "") -> Made:
 
 
 class ServiceRun:
-    """A service, and what its callers were told."""
+    """A service, and the answers to its callers."""
 
     def __init__(self, disk: FoldersDisk, sync: JournalSync) -> None:
         self.disk = disk
@@ -87,11 +87,11 @@ class ServiceRun:
         self.tokens: set[str] = set()
         self.revoked: set[str] = set()
         self.grants: dict[str, Grant] = {}
-        """What the tokens may do, with the detectors of which they were told that they have created them."""
+        """What the tokens may do, with the detectors that they were told they created."""
         self.owners: dict[str, str] = {}
-        """The tokens that create detectors, also where they were not told yet."""
+        """The tokens that create detectors, answered or not."""
         self.logged: list[tuple[str, str]] = []
-        """The changes that were answered, in order: what was done, and to what."""
+        """The changes that were answered, in order: each with its action and its object."""
         self.reports = 0
         self.detectors: dict[str, Known] = {}
         self.entered: set[str] = set()
@@ -116,7 +116,7 @@ class ServiceRun:
         self.revoked.add(name)
 
     def report(self, *ids: str) -> None:
-        """Report changes for the log, and once more, as a front end does that has lost its connection."""
+        """Report changes for the log twice, like a front end that lost its connection."""
         self.reports += 1
         for _ in range(2):
             changes = [LoggedChange("rule", "change", one, old=b"{}" * 200, made=made_by()) for one in ids]
@@ -143,7 +143,7 @@ class ServiceRun:
         self.directory.purge_detector(detector_id)
 
     def fork(self, owner: "Owner", detector_id: str, *, opened_meanwhile: bool = False) -> None:
-        """Make another detector of one, as scheduler and worker do."""
+        """Fork a detector, as scheduler and worker do."""
         # The feed of a fork is empty.
         position = (*owner.known.positions[owner.place][:4], ())
         self.detectors[detector_id] = Known([position])
@@ -155,7 +155,7 @@ class ServiceRun:
         try:
             self.directory.enter_fork(detector_id, "fork", made=made_by())
         except DetectorUnavailable:
-            # Its caller is told that there is none.
+            # Its caller is told that it does not exist.
             self.directory.purge_detector(detector_id)
             self.struck.add(detector_id)
         else:
@@ -180,7 +180,7 @@ class Owner:
         if found not in self.known.positions:
             raise Lost(f"an owner found {found} and not one of {self.known.positions}")
         self.place = self.known.positions.index(found)
-        """The place of its last position."""
+        """The index of its last position."""
         self._staged: list[str] = []
         self._check_nothing_else_was_answered()
 
@@ -211,7 +211,7 @@ class Owner:
         assert reply.crash is None, reply.crash
         assert all(isinstance(answer, Done) for answer in reply.answers), reply.answers
         self._check_nothing_else_was_answered()
-        # What another owner wrote that this one does not have is no longer any of the detector's history.
+        # What another owner wrote and this one does not have is no longer part of the history.
         known.positions[self.place + 1 :] = [reached]
         self.place += 1
         known.answered = self.place
@@ -222,7 +222,7 @@ class Owner:
                 known.keyed[one.key] = known.answered, one, answer
 
     def stage(self, *values: str) -> None:
-        """Upload a part, which nobody can find until the upload is put."""
+        """Upload a part, which is invisible until the upload is put."""
         if not values:
             return
         number = len(self._staged) // len(values)
@@ -277,7 +277,7 @@ def event(number: int, key: str = "") -> Operation:
 
 
 def _check_log(run: ServiceRun, directory: Catalogue) -> None:
-    """Raise Lost unless the log has what was answered, once, in order, and of the rest only what happened."""
+    """Raise Lost unless the log has what was answered, once, in order, and otherwise only what happened."""
     found = directory.logged_changes(0, 10_000).changes
     if [one.seq for one in found] != [*range(1, len(found) + 1)]:
         raise Lost(f"the log has the numbers {[one.seq for one in found]}")
@@ -292,7 +292,7 @@ def _check_log(run: ServiceRun, directory: Catalogue) -> None:
 
 
 def _check_grant(run: ServiceRun, name: str, found: Grant) -> None:
-    """Raise Lost unless a token may do what it was given, and is for what it has created."""
+    """Raise Lost unless a token may do what it was given, also with what it created."""
     wanted = run.grants[name]
     mine, theirs = found.detectors, wanted.detectors
     if (mine is None) == (theirs is None) and msgspec.structs.replace(found, detectors=theirs) == wanted:
@@ -303,7 +303,7 @@ def _check_grant(run: ServiceRun, name: str, found: Grant) -> None:
 
 
 def tokens_and_detectors(run: ServiceRun) -> None:
-    """The directory's work, and detectors that are born and die."""
+    """The directory's work, and detectors that are created and deleted."""
     run.add_token("first")
     run.create("a" * 32)
     run.activate("a" * 32).ask(rule())
@@ -317,7 +317,7 @@ def tokens_and_detectors(run: ServiceRun) -> None:
 
 
 def bounded_tokens(run: ServiceRun) -> None:
-    """Tokens that may do less than everything, and what they create."""
+    """Tokens with limited permissions, and what they create."""
     run.add_token("first", Grant(frozenset({"write"}), frozenset(), 4_102_444_800_000, 2.5))
     run.create("a" * 32, owner="first")
     run.add_token("second", Grant(detectors=frozenset({"a" * 32})))
@@ -358,7 +358,7 @@ def activations(run: ServiceRun) -> None:
     owner.ask(event(3, "k3"), rule("once a == 2"))
     owner.save()
     owner.ask(event(4, "k4"))
-    # Killed, and the next one takes over what is there.
+    # Killed; the next one takes over.
     owner = run.activate(one)
     owner.ask(event(5, "k5"))
     owner.save()
@@ -370,7 +370,7 @@ def activations(run: ServiceRun) -> None:
 
 
 def relations(run: ServiceRun) -> None:
-    """Relations that are uploaded in parts, changed, saved and forked; uploads that come to nothing."""
+    """Relations that are uploaded in parts, changed, saved and forked; uploads that are abandoned."""
     one, fork, put = "1" * 32, "2" * 32, ops.put_relation(NAME, UPLOAD, 2)
     run.create(one)
     owner = run.activate(one)
@@ -380,7 +380,7 @@ def relations(run: ServiceRun) -> None:
     owner.ask(event(2), put, event(3))
     owner.stage("e", "f")
     owner.save()
-    # Its caller goes away, and another one uploads the same name.
+    # Its caller disappears, and another one uploads the same name.
     owner = run.activate(one)
     owner.stage("g", "h")
     owner.stage("i", "j")
@@ -407,7 +407,7 @@ def two_owners(run: ServiceRun) -> None:
 
 
 def overtaken(run: ServiceRun, old: Owner, detector_id: str, call: str) -> None:
-    """Let another owner come before the old one writes, after it has synced, or when it has answered."""
+    """Let another owner take over before the old one writes, after it synced, or after it answered."""
     folder = DATA / "detectors" / detector_id
     before, after = run.disk.before, run.disk.after
     new: list[Owner] = []
@@ -445,7 +445,7 @@ def overtaken(run: ServiceRun, old: Owner, detector_id: str, call: str) -> None:
 
 
 def forks(run: ServiceRun) -> None:
-    """Detectors that are made of another, which goes on, and one whose folder passes for a leftover."""
+    """Forks of a detector that continues, and one whose folder looks like a leftover."""
     source, fork, lost, late = "1" * 32, "2" * 32, "3" * 32, "4" * 32
     run.create(source)
     owner = run.activate(source)
@@ -472,12 +472,12 @@ def tick(at_ms: int, key: str = "") -> Operation:
 
 
 def silent(*after_ms: int) -> list[int]:
-    """When hosts have been silent for too long that were heard last at these times."""
+    """When hosts last heard at these times have been silent for too long."""
     return [NOW_US + (at_ms + 1_000) * 1_000 + 1 for at_ms in after_ms]
 
 
 def ticks(run: ServiceRun) -> None:
-    """Rules that fire by time at ticks and before events, over saves, deaths, rests and a fork."""
+    """Rules that fire by time at ticks and before events, across saves, deaths, rests and a fork."""
     one, fork = "1" * 32, "2" * 32
     run.create(one)
     owner = run.activate(one)
@@ -487,7 +487,7 @@ def ticks(run: ServiceRun) -> None:
     owner.ask(tick(1_050, "k1"), fires_us=silent(0))
     owner.save()
     owner.ask(beat("a", 1_060), tick(1_200, "k2"), fires_us=silent(100))
-    # Killed, and the next one finds what is due.
+    # Killed; the next one finds what is due.
     owner = run.activate(one)
     owner.ask(beat("c", 2_500), fires_us=silent(1_060))
     owner.passivate()
@@ -514,7 +514,7 @@ RUNS: dict[str, Callable[[ServiceRun], None]] = {
 
 @dataclass
 class ServiceImages:
-    """Opens the images of runs, each different one once, and counts."""
+    """Opens each distinct image of the runs once, and counts them."""
 
     at_most: int
     chance: random.Random = field(default_factory=lambda: random.Random(1))
@@ -552,7 +552,7 @@ class ServiceImages:
 
 
 def judge(run: ServiceRun, disk: FoldersDisk, *, machine: bool) -> None:
-    """Open what is left, and raise Lost where that is not what callers were told."""
+    """Open what is left; raise Lost if it differs from the answers."""
     directory = opened(disk)
     state = directory._state
     if not run.tokens <= state.tokens.keys() or run.revoked & state.tokens.keys():

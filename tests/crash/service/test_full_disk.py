@@ -1,4 +1,4 @@
-"""A disk that is full for real: what cannot be kept is refused, and all goes on when there is room."""
+"""A really full disk: what cannot be kept is refused, and everything works again when there is space."""
 
 import asyncio
 import contextlib
@@ -52,12 +52,12 @@ def file_system(kind: str, folder: Path) -> Iterator[Path]:
     try:
         yield at
     finally:
-        # Lazily: those who died within this process have left their files open.
+        # Lazily: actors that died within this process left their files open.
         subprocess.run(["umount", "-l", str(at)], check=True)
 
 
 def fill(ballast: Path) -> None:
-    """Take all the room that is left, to the last byte."""
+    """Take all the remaining space, to the last byte."""
     with ballast.open("wb", buffering=0) as file:
         for piece in (1024 * 1024, 4096, 512, 1):
             try:
@@ -69,14 +69,14 @@ def fill(ballast: Path) -> None:
 
 
 def take_all_inodes(disk: Path) -> None:
-    """Leave no room for another file, however small."""
+    """Leave no space for another file, however small."""
     with contextlib.suppress(OSError):
         for number in itertools.count():
             (disk / f"inode {number}").touch()
 
 
 def make_read_only(disk: Path) -> None:
-    """Have the file system meet an error, after which it takes nothing more."""
+    """Make the file system fail; afterwards it takes no more writes."""
     found = subprocess.run(
         ["findmnt", "-no", "SOURCE", str(disk)], capture_output=True, text=True, check=True
     )
@@ -87,7 +87,7 @@ def make_read_only(disk: Path) -> None:
 
 
 class Detector:
-    """A detector of a backend, and what it must be."""
+    """A detector of a backend, and its expected state."""
 
     def __init__(self, backend: Backend, detector_id: str) -> None:
         self.backend = backend
@@ -96,7 +96,7 @@ class Detector:
         self.refused = 0
 
     async def ask(self, operation: ops.Operation) -> Any:
-        """Return the result; None if the disk had no room for it."""
+        """Return the result; None if the disk had no space."""
         try:
             answer = await self.backend.call(self.id, operation)
         except DetectorUnavailable as error:
@@ -112,14 +112,14 @@ class Detector:
         return json.loads(answer.result)
 
     async def add_rule(self) -> bool:
-        """Add a rule; whether it was taken."""
+        """Add a rule; return whether it was accepted."""
         result = await self.ask(ops.add_rule("rule", CONDITION))
         if result is not None:
             self.reference.add_rule(result["id"], "rule", parse(CONDITION), notify=False)
         return result is not None
 
     async def event(self, number: int) -> bool:
-        """Send an event; whether it was taken. What is taken is answered as specified."""
+        """Send an event; return whether it was accepted. An accepted event is answered as specified."""
         fields = {"a": number % 7, "text": "x" * 3000}
         body = json.dumps({"event": {"fields": fields, "timestamp_ms": number * 1000}}).encode()
         result = await self.ask(ops.evaluate(body))
@@ -134,7 +134,7 @@ class Detector:
 
 
 async def create_detectors(backend: Backend) -> None:
-    """Create detectors until there is no room for another."""
+    """Create detectors until there is no space for another."""
     while True:
         await backend.create_detector("no room" * 30)
 
@@ -153,13 +153,13 @@ async def test_a_full_disk_refuses_what_it_cannot_keep_and_nothing_else(tmp_path
             numbers = iter(range(20, 10_000))
             for _ in range(2):
                 fill(ballast)
-                # What had been set aside for the journal may still be used up.
+                # Space reserved for the journal may still be used.
                 while await detector.event(next(numbers)):
                     pass
                 for _ in range(5):
                     assert not await detector.event(next(numbers))
                     assert await detector.rules() == list(detector.reference.rules)
-                # A rule is small: a few may still find room.
+                # A rule is small: a few may still fit.
                 while await detector.add_rule():
                     pass
                 with pytest.raises(DetectorUnavailable, match="No space left"):
@@ -167,24 +167,25 @@ async def test_a_full_disk_refuses_what_it_cannot_keep_and_nothing_else(tmp_path
                 assert service.backend.exists(detector.id)
                 ballast.unlink()
                 for _ in range(3):
-                    # By itself: nobody restarts anything.
+                    # By itself: nothing is restarted.
                     assert await detector.event(next(numbers))
             refused = detector.refused
             fill(ballast)
             while await detector.event(next(numbers)):
                 pass
-            # And where the process is lost while the disk is full, nothing that was answered is lost with it.
+            # If the process is lost while the disk is full, nothing that was answered is lost.
             worker = service.actors.with_detector(detector.id)
             assert worker is not None
             worker.die()
             await until(lambda: service.scheduler.active_detectors == 0)
             await detector.event(next(numbers))
-            # Its journal has records that its next owner would have to settle, for which there is no room.
+            # Its journal has records that its next owner would have to replay and save, for which there is no
+            # space.
             for _ in range(3):
                 assert await detector.rules() == list(detector.reference.rules)
                 assert not await detector.event(next(numbers))
             if kind == "ext4":
-                # Nor is there an inode for anything.
+                # There is no inode, either.
                 os.truncate(ballast, 0)
                 take_all_inodes(disk)
                 fill(ballast)
@@ -214,7 +215,7 @@ async def test_a_service_that_starts_on_a_full_disk_can_be_read(tmp_path: Path, 
             assert await detector.add_rule()
             assert await detector.event(1)
             fill(ballast)
-        # Nothing could be saved, so the next owners must settle what is in the journals.
+        # Nothing could be saved, so the next owners must replay the journals.
         fill(ballast)
         async with local_service(disk / "data", directory_answer_age_max_s=1, retry_s=0.05) as service:
             detector.backend = service.backend
@@ -224,7 +225,7 @@ async def test_a_service_that_starts_on_a_full_disk_can_be_read(tmp_path: Path, 
                 with pytest.raises(DetectorUnavailable, match="No space left"):
                     await create_detectors(service.backend)
                 await asyncio.sleep(0.5)
-            # Tokens are known only while the directory goes on telling of them.
+            # Tokens are known only while the directory keeps sending them.
             assert service.backend.permit(digest_of(minted.token))
             ballast.unlink()
             await service.backend.create_detector("room")
@@ -249,5 +250,5 @@ async def test_a_disk_that_has_become_read_only_refuses_changes_and_can_be_read(
                 with pytest.raises(DetectorUnavailable, match="Read-only"):
                     await backend.create_detector("c")
                 await asyncio.sleep(0.5)
-            # Tokens are known only while the directory goes on telling of them.
+            # Tokens are known only while the directory keeps sending them.
             assert backend.permit(digest_of(minted.token))

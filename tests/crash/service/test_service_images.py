@@ -1,4 +1,4 @@
-"""Whatever a crash leaves of a service's folders, all that its actors and its directory answered is there."""
+"""Whatever a crash leaves of a service's folders, nothing that its actors and directory answered is lost."""
 
 import random
 

@@ -20,7 +20,7 @@ def small_folder() -> tuple[History, Image]:
 
 
 def ends_near_a_sector() -> Iterator[tuple[History, Image]]:
-    """Folders whose last record begins or ends at each place around the end of a sector."""
+    """Folders whose last record begins or ends at each position around the end of a sector."""
     for size in range(330, 480):
         disk, history = MemoryDisk(), History()
         create(history, disk)
@@ -80,7 +80,7 @@ def worlds() -> Iterator[tuple[str, History, Image]]:
 
 @dataclass
 class Changed:
-    """Recovers changed folders, and counts what became of them."""
+    """Recovers changed folders, and counts the results."""
 
     changed: int = 0
     exact: int = 0
@@ -107,7 +107,7 @@ class Changed:
                     self._exact_or_refused(history, {**image, name: bytes(flipped)}, told)
 
     def zero_every_sector(self, history: History, image: Image) -> None:
-        """A sector of zeros loses nothing but the last records, none of which begins after it."""
+        """A sector of zeros loses only the last records, none of which begins after it."""
         for name, data in image.items():
             begins = [
                 record.offset
@@ -132,18 +132,18 @@ class Changed:
                 self.exact += found == history.answered
 
     def remove_every_file(self, history: History, image: Image) -> None:
-        """Without any one file, a folder gives exactly what was answered, or a refusal. Raises Lost."""
+        """A folder without any one file gives exactly what was answered, or a refusal. Raises Lost."""
         for name in image:
             without = {other: data for other, data in image.items() if other != name}
             self._exact_or_refused(history, without, f"without {name}")
-        # Of a folder without marks, the last segment that was written to may go unnoticed.
+        # In a folder without marks, the loss of the last written segment may go unnoticed.
         unmarked = {name: data for name, data in image.items() if not name.startswith("mark")}
         for name in unmarked.keys() - {_last(image)}:
             without = {other: data for other, data in unmarked.items() if other != name}
             self._exact_or_refused(history, without, f"without {name} and without marks")
 
     def cut_every_file(self, history: History, image: Image) -> None:
-        """A file that ends early gives what was answered, or a refusal; the last one its whole records."""
+        """A truncated file gives what was answered, or a refusal; the last one gives its whole records."""
         last = _last(image)
         for name, data in image.items():
             for length in range(len(data)):
@@ -165,7 +165,7 @@ class Changed:
         self.exact += 1
 
     def _whole_records(self, history: History, image: Image, length: int) -> None:
-        """Check that the image reads as an unfinished write: all before the cut, and nothing else."""
+        """Check that the image reads like an unfinished write: all before the cut, and nothing else."""
         self.changed += 1
         everything = history.answered
         # The last segment has a header and two records.
@@ -181,7 +181,7 @@ class Changed:
 
 
 def _last(image: Image) -> str:
-    """The segment after which nothing comes."""
+    """The last segment."""
     return max((name for name in image if name.startswith("journal") and image[name]), default="")
 
 

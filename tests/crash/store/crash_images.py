@@ -12,7 +12,7 @@ from tests.crash.store.runs import Run
 
 
 class Recoveries:
-    """Recovers each different image once, since several moments can leave the same one."""
+    """Recovers each distinct image once, since several moments can leave the same one."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, list[bytes] | StorageError] = {}
@@ -32,10 +32,10 @@ class Recoveries:
 
 @dataclass
 class Images:
-    """Recovers the images of runs, each different one once, and counts."""
+    """Recovers each distinct image of the runs once, and counts them."""
 
     at_most: int
-    """How many images of one moment to enumerate; if there are more, so many are drawn."""
+    """How many images of one moment to enumerate; if there are more, this many are drawn."""
     chance: random.Random = field(default_factory=lambda: random.Random(1))
     again: float = 0.0
     """The share of the images whose recovery crashes too."""

@@ -1,4 +1,4 @@
-"""Makes every file call of a run in turn fail, or be the last one before the process dies."""
+"""Makes each file call of a run fail in turn, or be the last one before the process dies."""
 
 import errno
 import random
@@ -25,7 +25,7 @@ class FileFaults:
     """Injects faults into runs, recovers after each, and counts."""
 
     images_at_most: int
-    """How many crash images of the moment after each fault to recover as well."""
+    """How many crash images of the moment after each fault to recover, too."""
     chance: random.Random = field(default_factory=lambda: random.Random(1))
     faults: int = 0
     not_met: int = 0
@@ -60,7 +60,7 @@ class FileFaults:
             self.images += 1
             self._recoveries.check(image, history)
         if history.born:
-            # The next owner builds on whatever was left behind, and then the machine ends.
+            # The next owner builds on what was left, and then the machine crashes.
             Owner(history, disk, LAST_EPOCH, snapshots_kept=1).recover().batch(30)
             for image in disk.images(self.images_at_most, self.chance):
                 self.images += 1

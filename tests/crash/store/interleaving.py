@@ -15,14 +15,14 @@ from tests.faulty_files import FaultyFiles
 
 Script = Callable[[Owner], object]
 Schedule = Sequence[tuple[int, int]]
-"""Which owner runs, and for how many of its file calls; in the end each runs to its end, in order."""
+"""Which owner runs, and for how many of its file calls; afterwards each runs to its end, in order."""
 
 _PRIVATE = frozenset({"close", "reserve", "release"})
 """Calls that no other owner can notice."""
 
 
 class SteppedFiles(FaultyFiles):
-    """Files that wait before each call for permission to go on."""
+    """Files that wait for permission before each call."""
 
     def __init__(self, disk: MemoryDisk) -> None:
         super().__init__(files=disk)
@@ -78,7 +78,7 @@ class Stepped:
 
 
 def first_script(owner: Owner) -> None:
-    """An owner that was there before the others; it has recovered already."""
+    """An owner that came before the others, and has recovered already."""
     owner.batch(30)
     owner.snapshot()
     owner.append(40)
@@ -123,7 +123,7 @@ class Interleavings:
     images: int = 0
 
     def run(self, scripts: Sequence[Script], schedule: Schedule) -> list[int]:
-        """Run owners as a schedule says, and judge what is found then; how many steps each took."""
+        """Run owners by a schedule, and check what is found then; return how many steps each took."""
         disk, history = MemoryDisk(), History()
         create(history, disk)
         first_files = SteppedFiles(disk)
@@ -147,19 +147,19 @@ class Interleavings:
         return [one.steps for one in stepped]
 
     def lengths(self, scripts: Sequence[Script]) -> list[int]:
-        """How many steps each owner takes where it comes after those before it."""
+        """How many steps each owner takes if the owners run one after another."""
         return self.run(scripts, [(index, 1_000) for index in range(len(scripts))])
 
 
 def switches(lengths: Sequence[int], count: int) -> Iterator[Schedule]:
-    """Every schedule of two owners that switches so often between them, the first one running first."""
+    """Every schedule of two owners with this many switches between them, the first one running first."""
     for counts in itertools.product(*(range(1, lengths[turn % 2] + 1) for turn in range(count))):
         if sum(counts[::2]) <= lengths[0] and sum(counts[1::2]) <= lengths[1]:
             yield [(turn % 2, steps) for turn, steps in enumerate(counts)]
 
 
 def drawn(lengths: Sequence[int], chance: random.Random) -> Schedule:
-    """A schedule by chance: some stretches are short, some long."""
+    """A random schedule: some stretches are short, some long."""
     schedule = []
     for _ in range(chance.randint(2, 12)):
         index = chance.randrange(len(lengths))

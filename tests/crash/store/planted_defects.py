@@ -64,7 +64,7 @@ def two_owners() -> None:
 
 
 def three_owners(*later: Script) -> None:
-    # From this seed some hundred schedules show the defects; from others it takes up to some thousands.
+    # With this seed a few hundred schedules show the defects; with others it takes up to a few thousand.
     interleavings = Interleavings(random.Random(2))
     scripts = [first_script, *(later or (second_script, third_script))]
     lengths = interleavings.lengths(scripts)

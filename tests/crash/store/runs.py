@@ -46,7 +46,7 @@ def unsynced_over_segments(history: History, files: Files) -> None:
 
 
 def one_after_the_other(history: History, files: Files) -> None:
-    """Processes die and the machine goes on: each owner reads what the last one left in the page cache."""
+    """Processes die and the machine runs on: each owner reads what the last one left in the page cache."""
     create(history, files)
     with history.ending():
         Owner(history, files, 1).recover().batch(30).append(600)
@@ -63,7 +63,7 @@ def one_after_the_other(history: History, files: Files) -> None:
 
 
 def several_at_once(history: History, files: Files) -> None:
-    """Each owner does not know yet that it was fenced off."""
+    """No owner knows yet that it is fenced."""
     create(history, files)
     first, second, third, fourth = (Owner(history, files, epoch) for epoch in range(1, 5))
     with history.ending():
@@ -97,7 +97,7 @@ def releases(history: History, files: Files) -> None:
 
 
 def rests_beside_another(history: History, files: Files) -> None:
-    """The first owner does not know yet that it was fenced off, and writes what the second never reads."""
+    """The first owner does not know yet that it is fenced, and writes what the second never reads."""
     create(history, files)
     first, second, third = (Owner(history, files, epoch) for epoch in range(1, 4))
     with history.ending():

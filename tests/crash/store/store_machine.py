@@ -1,4 +1,4 @@
-"""Random orders of what owners, crashes and callers do to a store, against a plain list."""
+"""Random orders of the actions of owners, crashes and callers on a store, against a plain list."""
 
 import random
 
@@ -31,7 +31,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(snapshots_kept=st.integers(1, 3), segment_bytes_max=st.sampled_from([50, 500, 10_000]))
     def claim(self, **settings: int) -> None:
-        """The next owner comes, whatever the last one is doing."""
+        """The next owner takes over, whatever the last one is doing."""
         if self.owner is not None:
             self.stale.append(self.owner)
         self.epoch += 1
@@ -60,13 +60,13 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.stale)
     @rule(chance=st.randoms(use_true_random=False), snapshot=st.booleans())
     def late(self, chance: random.Random, *, snapshot: bool) -> None:
-        """An earlier owner goes on, and is told."""
+        """An earlier owner continues, and learns that it is fenced."""
         owner = chance.choice(self.stale)
         names = listing(self.disk.image())
         if names.epoch == owner.store.epoch:
-            # The one after it failed before it could claim anything.
+            # Its successor failed before it could claim anything.
             return
-        # The one after it failed before it could read anything: what is answered now, others will find.
+        # Its successor failed before it could read anything: others will find what is answered now.
         unread = owner.store.epoch in names.claims
         try:
             if snapshot:
@@ -81,7 +81,7 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.owner)
     @rule()
     def death(self) -> None:
-        """The process ends; the machine goes on."""
+        """The process dies; the machine runs on."""
         self.owner.store.close()
         self.owner = None
 
@@ -93,7 +93,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(seed=st.integers(0, 2**16))
     def crash(self, seed: int) -> None:
-        """The machine ends, and with it everyone."""
+        """The machine crashes, and all owners with it."""
         chance = random.Random(seed)
         image = chance.choice(list(self.disk.images(16, chance)))
         self.disk = MemoryDisk(image)
@@ -103,7 +103,7 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.owner)
     @rule(call=st.integers(0, 12), for_good=st.booleans(), snapshot=st.booleans())
     def fault(self, call: int, *, for_good: bool, snapshot: bool) -> None:
-        """The disk refuses a call of a new owner's."""
+        """The disk refuses a call of a new owner."""
         self.stale.append(self.owner)
         self.epoch += 1
         files = FaultyFiles(call, for_good=for_good, files=self.disk)
@@ -118,7 +118,7 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.owner is None)
     @rule()
     def destroy(self) -> None:
-        """The folder goes, and another one of that name comes."""
+        """The folder is removed, and another one of that name is created."""
         destroy_folder(FOLDER, self.disk)
         assert self.disk.image() == {}
         self.disk = MemoryDisk()

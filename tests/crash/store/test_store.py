@@ -63,7 +63,7 @@ def test_every_file_call_may_fail_or_be_the_last(run, seed, record_property):
 
 @pytest.fixture
 def some_bits(seed: int, scaled: Callable[[int], int]) -> Callable[[], list[int]]:
-    """Draws bits of a byte: one of them, and all with the profile `deep`."""
+    """Draws bits of a byte: one of them, or all with the profile `deep`."""
     chance = random.Random(seed)
     return lambda: chance.sample(range(8), min(8, scaled(4)))
 

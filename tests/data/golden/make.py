@@ -33,7 +33,7 @@ HERE: Final = Path(__file__).parent
 CLIENTS: Final = 8
 EVENTS: Final = 200
 KILL_AT: Final = 80
-"""How many requests every client has sent when the service is killed."""
+"""The number of requests that every client has sent when the service is killed."""
 
 RULES: Final = (
     'kind == "a" and per user once within 5s kind == "b"',
@@ -52,10 +52,10 @@ RULES: Final = (
     "per host (count(n > 1) > 4 and not earlier within 3s n == 4)",
     'per user (kind == "a" since n > 8)',
 )
-"""Rules 7 and 12 are equal. The second comes to share the history of the first, which is deleted later."""
+"""Rules 7 and 12 are equal. The second shares the history of the first, which is deleted later."""
 
 WIDE: Final = "".join(f" or n == {number}" for number in range(100, 1100))
-"""What rule 0 has in addition at every fourth client, whose rules are indexed because of it."""
+"""Added to rule 0 at every fourth client, whose rules are therefore indexed."""
 
 SHADOW: Final = 13
 DRAFT: Final = 14
@@ -72,7 +72,7 @@ main()
 
 
 class Client(threading.Thread):
-    """Creates one detector, adds rules and sends events, and remembers every answer."""
+    """Creates one detector, adds rules and sends events, and stores every answer."""
 
     def __init__(self, url: str, token: str, number: int) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class Client(threading.Thread):
         self._is_wide = number % 4 == 0
         self.detector = self._send("POST", "/api/detectors", {"name": f"golden {number}"})["id"]
         self.asked: list[dict[str, Any]] = []
-        """What was sent, in order, with its answer; only the last has none."""
+        """The requests in order, with their answers; only the last one may have none."""
         self._at_ms = 1_700_000_000_000
 
     def run(self) -> None:

@@ -51,7 +51,7 @@ WORLDS: Final[dict[str, tuple[type[World], int, dict[str, int]]]] = {
     "runs": (RunsWorld, 3, {"steps_max": 60}),
     "for ever": (EndlessWorld, 2, {"steps_max": 60}),
 }
-"""Each world, with how many scripts and of what size."""
+"""Each world, with the number and size of its scripts."""
 
 DISPATCHES: Final = ("fused", "indexed")
 
@@ -74,7 +74,7 @@ OPERATORS: Final = (
     "sum(a where b > 1) within 60s > 0.5 * b",
     "avg(a) within 60s > 1.5",
 )
-"""Each operator; with 700 keys their memories are paged."""
+"""Yield each operator. With 700 keys, their memories are paged."""
 
 MANY: Final = 700
 PATHS: Final = ("", "per k ", "per k per b ", "per k where b > 0 ", "per b where (once a == 1) per k ")
@@ -108,7 +108,7 @@ def _as_json(value: Any) -> Any:
 
 
 def happen(detector: Detector, step: Step | Tick) -> Answer:
-    """Have a step happen, and return the answer if it is an event."""
+    """Execute a step, and return the answer if it is an event."""
     ids = [rule.id for rule in detector.rules()]
     match step:
         case Add(name, condition, notify):
@@ -178,7 +178,7 @@ def _of_operators() -> Iterator[list[Any]]:
 
 
 def _with_drafts() -> Iterator[list[Any]]:
-    """Yield rules that were not written as they are printed, shadows, and a draft."""
+    """Yield rules whose text differs from the canonical one, shadows, and a draft."""
     for dispatch in DISPATCHES:
         with in_mode(dispatch):
             events = _events(random.Random(7), 5)
@@ -215,7 +215,7 @@ def _with_members() -> Iterator[list[Any]]:
 
 
 def _that_act() -> Iterator[list[Any]]:
-    """Yield timed rules that wait, actions that were held back, and a feed."""
+    """Yield waiting timed rules, suppressed actions, and a feed."""
     for dispatch in DISPATCHES:
         with in_mode(dispatch):
             steps = _with_ticks(_events(random.Random(9), 5))
@@ -238,7 +238,7 @@ def _with_ticks(events: Iterator[Submit]) -> Iterator[Step | Tick]:
 
 
 def _that_joined() -> Iterator[list[Any]]:
-    """Yield rules that read a memory in which something has expired that is older than they are."""
+    """Yield rules that read a memory with expired entries that are older than the rules."""
     with in_mode("indexed"):
         detector, event = Detector(), {"k": 1, "p": 1}
         for condition in ("per k once p == 1", "per k once within 1s p == 1"):
@@ -289,7 +289,7 @@ def _case(
 
 
 def acting(detector: Detector) -> list[Any]:
-    """Return what documents hold since version 13: how rules act, when one is due, and the feed in short."""
+    """Return the state since version 13: how rules act, when one is due, and the feed in short."""
     rules = [[rule.timed, rule.every_secs, rule.every_by] for rule in detector.rules()]
     firings = map(json.loads, detector.feed.page(0, 10_000).firings)
     seen = ("seq", "time_ms", "priority", "keys", "suppressed", "timed")
@@ -298,7 +298,7 @@ def acting(detector: Detector) -> list[Any]:
 
 
 def more(detector: Detector) -> list[Any]:
-    """Return what documents hold since version 12: texts and labels, versions, and relations."""
+    """Return the state since version 12: texts and labels, versions, and relations."""
     described = [[rule.description, dict(rule.labels)] for rule in detector.rules()]
     versions = [[*detector.versions.of(rule, "")] for rule in detector.rules()]
     relations = {name: detector.relation_page(name, 0, 100).tuples for name in sorted(detector.stored)}

@@ -1,4 +1,4 @@
-"""A cluster that cannot be joined: how that is told, and that it can be interrupted."""
+"""A cluster that cannot be joined: the messages, and interrupts."""
 
 import signal
 import socket
@@ -24,7 +24,7 @@ def test_a_cluster_that_is_not_there_is_told_at_once():
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """The address of something that takes connections and says nothing, and a process like its raylet."""
+    """The address of a listener that accepts connections and sends nothing, and a process like its raylet."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = f"127.0.0.1:{listening.getsockname()[1]}"
         line = ["raylet", "-c", "input()", f"--gcs-address={address}"]
@@ -56,7 +56,7 @@ def test_joining_can_be_interrupted(silent, tmp_path, number):
         def below() -> set[int]:
             return family(service.process.pid) - {service.process.pid}
 
-        # The process that tries to join is told the address.
+        # The process that tries to join gets the address.
         until(lambda: any(silent in command(one) for one in below()))
         joining = below()
         time.sleep(0.5)

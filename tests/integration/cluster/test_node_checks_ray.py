@@ -1,4 +1,4 @@
-"""Before a service starts: nodes of other versions, and nodes that see the data folder late or not at all."""
+"""Before a service starts: nodes of other versions, and nodes that see the data folder late or never."""
 
 import re
 import shutil
@@ -65,11 +65,11 @@ finally:
 
 
 FAR = SPOKEN.current + 4
-"""A protocol that nobody here speaks."""
+"""A protocol that no process here speaks."""
 
 
 def another(folder: Path, spoken: str) -> Path:
-    """Copy the packages, as if it were of a release that speaks other protocols."""
+    """Copy the packages, like those of a release that speaks other protocols."""
     ignored = shutil.ignore_patterns("__pycache__")
     for package in ("engine", "snapshots", "api"):
         shutil.copytree(ROOT / package, folder / package, ignore=ignored)

@@ -1,4 +1,4 @@
-"""Nodes that are stopped, killed or come back, under load: nothing acknowledged is lost, all goes on soon."""
+"""Nodes that stop, die or return under load: nothing acknowledged is lost, and service soon resumes."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ from tests.ray_cluster import RayCluster, ray_cluster
 # .ci/run kills and stops workers, the directory and nodes in tests/linearizability.
 
 SPARES = ("--spares", "2")
-"""The default of the service, with which the figures in api/SIZING.md were measured; other tests have one."""
+"""The service's default, used for the figures in api/SIZING.md; other tests have one."""
 
 
 @pytest.mark.ray
@@ -37,7 +37,7 @@ def test_workers_and_nodes_that_stop_or_die_are_replaced_and_nothing_is_lost(tmp
     ):
         took_s = {}
 
-        # One worker is stopped, and goes on when its detector is active elsewhere.
+        # One worker is stopped, and continues when its detector is active elsewhere.
         spread = workers_on(service)
         assert len(spread) > 1, "detectors are spread over nodes"
         stopped = next(iter(spread.values()))[0]
@@ -47,7 +47,7 @@ def test_workers_and_nodes_that_stop_or_die_are_replaced_and_nothing_is_lost(tmp
         os.kill(stopped, signal.SIGCONT)
         callers.all_answer()
 
-        # All processes of a node are stopped, and go on.
+        # All processes of a node are stopped and continued.
         node = fullest(nodes, service, but=directory_node(nodes, data))
         since_s = nodes.signal(node, signal.SIGSTOP)
         took_s["a node is stopped"] = callers.all_answer(since_s)
@@ -95,7 +95,7 @@ def test_a_node_with_the_directory_and_detectors_is_replaced_and_nothing_is_lost
 
 
 def directory_after(nodes: RayCluster, data: Path, node: str) -> str:
-    """The node of the directory once it is another than the one given. Between two, nobody has the lock."""
+    """The node of the directory once it differs from the given one. Between two, nobody has the lock."""
     give_up_s = time.monotonic() + GIVE_UP_S
     found = node
     while found == node and time.monotonic() < give_up_s:
@@ -105,15 +105,15 @@ def directory_after(nodes: RayCluster, data: Path, node: str) -> str:
 
 
 def check_counts(callers: Load) -> None:
-    """End the callers; what was acknowledged is there, and nothing twice."""
+    """End the callers; check that what was acknowledged is there, and nothing twice."""
     callers.end()
     for caller in callers.callers:
         assert caller.acknowledged <= caller.counted(callers.service) <= caller.sent
-        # What was in flight may be unknown, nothing else.
+        # Only requests in flight may be unknown.
         assert set(caller.outcomes) <= {"200", "1501", "1502"}, caller.outcomes
 
 
 def print_times(what: str, all_s: list[float]) -> None:
-    """Print how long detectors were away. A busy machine takes longer."""
+    """Print how long detectors were unavailable. A busy machine takes longer."""
     median_s, longest_s = all_s[len(all_s) // 2], all_s[-1]
     print(f"{what}: detectors answer after {median_s:.1f} s in the middle, {longest_s:.1f} s at most")

@@ -1,4 +1,4 @@
-"""A loaded cluster is upgraded node by node to a release with the next protocol, and nothing is refused."""
+"""A loaded cluster is upgraded node by node to a release with the next protocol; nothing is refused."""
 
 import signal
 from contextlib import ExitStack
@@ -15,7 +15,7 @@ from tests.service_process import END_WITHIN_S, Served, program, served, until
 
 
 def places(service: Served) -> dict[str, str]:
-    """The node of each detector that is active; none while the directory itself is on its way."""
+    """The node of each active detector; none while the directory itself moves."""
     response = service.request("GET", "/api/cluster")
     if response.status_code == 503:
         return {}
@@ -72,14 +72,14 @@ def test_a_loaded_cluster_is_upgraded_node_by_node_and_nothing_is_refused(tmp_pa
         try:
             stops = [each.call(before, "before") for each in callers]
             served_on()
-            # A front end of the next release asks the directory and the workers of this one.
+            # A front end of the next release calls the directory and the workers of this one.
             after = start(new)
             assert "they work together until the upgrade is over" in after.said()
             for each in callers:
                 each.call(after, "after")
             served_on()
             assert release_of(directory_pid(data)) == old
-            # And one of this release asks workers of the next, and in the end its directory.
+            # A front end of this release calls workers of the next, and in the end its directory.
             for place, node in enumerate(list(nodes)):
                 drained(node, nodes[1 - place])
                 nodes[place] = cluster.add(new)
@@ -88,7 +88,7 @@ def test_a_loaded_cluster_is_upgraded_node_by_node_and_nothing_is_refused(tmp_pa
                 served_on()
             assert set(places(before).values()) <= set(nodes)
             assert release_of(directory_pid(data)) == new
-            # Tokens and detectors of one are known to the other.
+            # Each knows the other's tokens and detectors.
             made = before.call("POST", "/api/detectors", {"name": "late"})["id"]
             assert made in {one["id"] for one in after.call("GET", "/api/detectors")}
             for stop in stops:

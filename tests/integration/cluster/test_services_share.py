@@ -22,13 +22,13 @@ EVENT = {"event": {"fields": {}, "timestamp_ms": 1_700_000_000_000}}
 
 
 def directory_pid(folder: Path) -> int:
-    """The process that has the folder's lock."""
+    """The process that holds the folder's lock."""
     (pid,) = process_table.holders(lambda path: path == folder / "lock")
     return pid
 
 
 def talk(address: str) -> None:
-    """Shake hands as somebody who has no certificate."""
+    """Shake hands without a certificate."""
     host, port = address.rsplit(":", 1)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -36,14 +36,14 @@ def talk(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=10) as plain,
         context.wrap_socket(plain) as encrypted,
     ):
-        # The handshake of TLS 1.3 is over before the server has seen the certificate.
+        # The handshake of TLS 1.3 is over before the server sees the certificate.
         encrypted.send(b"PRI * HTTP/2.0")
         if not encrypted.recv(1):
             raise ConnectionResetError("the server has ended the connection")
 
 
 def transports(service: Served) -> set[str]:
-    """How workers are connected. One that is too busy to say so in time is shown without connections."""
+    """How workers are connected. A worker too busy to answer in time is shown without connections."""
     workers = service.call("GET", "/api/cluster")["workers"]
     return {transport for worker in workers for transport in worker.get("connections", {})}
 
@@ -56,7 +56,7 @@ def test_two_services_serve_one_folder_and_lose_nothing_through_stops_kills_and_
     more = {"RULE_DETECTOR_BOOTSTRAP_TOKEN": TOKEN, "RAY_AUTH_MODE": "disabled", **variables}
     with ExitStack() as stack:
         address = stack.enter_context(ray_cluster(tmp_path, **variables)).address
-        # The cluster speaks TLS, and only with whoever has a certificate.
+        # The cluster speaks TLS, and only with clients that have a certificate.
         with pytest.raises((ssl.SSLError, ConnectionError)):
             talk(address)
 
@@ -69,7 +69,7 @@ def test_two_services_serve_one_folder_and_lose_nothing_through_stops_kills_and_
         one, other = start(), start(30)
         assert "not in force" not in one.said()
         other.wait_for(r"--max-resident 30 is not in force: .* has 20")
-        # So many that Ray places workers on both nodes.
+        # Enough for Ray to place workers on both nodes.
         detector, *_ = ids = [one.call("POST", "/api/detectors", {"name": f"d{n}"})["id"] for n in range(4)]
         for each in ids:
             other.call("POST", f"/api/detectors/{each}/evaluate", EVENT)
@@ -81,7 +81,7 @@ def test_two_services_serve_one_folder_and_lose_nothing_through_stops_kills_and_
         minted = one.call("POST", "/api/token")
 
         def evaluated() -> int:
-            # Other than the list of detectors, this makes a front end ask nobody.
+            # Unlike the list of detectors, this needs no other process.
             path = f"/api/detectors/{detector}/evaluate"
             return other.request("POST", path, EVENT, token=minted["token"]).status_code
 
@@ -95,7 +95,7 @@ def test_two_services_serve_one_folder_and_lose_nothing_through_stops_kills_and_
             stop_other = callers.call(other, "other")
             callers.until(50)
 
-            # The directory dies: active detectors are served on, and a successor adopts them.
+            # The directory dies: active detectors are still served, and a successor adopts them.
             before = directory_pid(data)
             os.kill(before, signal.SIGKILL)
             died_s = time.monotonic()
@@ -116,7 +116,7 @@ def test_two_services_serve_one_folder_and_lose_nothing_through_stops_kills_and_
             callers.until(50)
             assert set(callers.outcomes) == {"one 200", "other 200"}
 
-            # A rolling restart of the second service: another one comes, then it is asked to stop.
+            # A rolling restart of the second service: another one starts, then it is asked to stop.
             third = start()
             callers.call(third, "third")
             callers.until(50)
@@ -126,7 +126,7 @@ def test_two_services_serve_one_folder_and_lose_nothing_through_stops_kills_and_
             assert other.process.wait(END_WITHIN_S) == 0
             callers.until(50)
             lost = {name for name in callers.outcomes if not name.endswith(" 200")}
-            # Once it does not listen any more, a caller cannot connect, and knows that.
+            # Once it no longer listens, a caller cannot connect, and knows this.
             assert lost <= {"other ConnectError"}
 
             # The death of the first one ends its own connections only.
@@ -139,7 +139,7 @@ def test_two_services_serve_one_folder_and_lose_nothing_through_stops_kills_and_
         assert not lost
         assert len(third.call("GET", "/api/detectors")) == 6
 
-        # The last one that leaves saves all, and a new service knows it.
+        # The last service to leave saves all, and a new one loads it.
         evaluated = callers.counted(third)
         assert callers.acknowledged <= evaluated <= callers.sent
         assert third.end() == 0

@@ -32,7 +32,7 @@ def read(path: str) -> str:
 
 
 def call(port: int, method: str, token: str) -> str:
-    """Give the status that gRPC answers an empty message with."""
+    """Return the status that gRPC answers an empty message with."""
     config = h2.config.H2Configuration(client_side=True, header_encoding="utf-8")
     connection = h2.connection.H2Connection(config)
     connection.initiate_connection()

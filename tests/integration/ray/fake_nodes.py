@@ -6,7 +6,7 @@ from ray.autoscaler._private.fake_multi_node.node_provider import FakeMultiNodeP
 
 
 class FakeNodes(FakeMultiNodeProvider):
-    """Leaves it to the node how much memory it has, which Ray's cannot be told."""
+    """Lets the node find out its memory, which Ray's provider cannot set."""
 
     def create_node_with_resources_and_labels(
         self, node_config: Any, tags: Any, count: int, resources: dict[str, Any], labels: Any

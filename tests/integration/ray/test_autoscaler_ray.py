@@ -1,4 +1,4 @@
-"""Ray's autoscaler starts nodes for workers that find no room, and removes those whose workers have ended."""
+"""Ray's autoscaler starts nodes for workers without room, and removes those whose workers have ended."""
 
 import contextlib
 import json
@@ -30,7 +30,7 @@ EMPTY: Final = (
     "worker_start_ray_commands",
     "cluster_synced_files",
 )
-"""What Ray's autoscaler reads of any configuration, and the fake provider does not use."""
+"""What Ray's autoscaler reads of any configuration, unused by the fake provider."""
 RULE: Final = {"name": "all", "condition": "count(n > 0) >= 1"}
 
 
@@ -67,7 +67,7 @@ def configuration(address: str) -> dict[str, Any]:
 
 @contextmanager
 def autoscaled(folder: Path) -> Iterator[str]:
-    """Give the address of a cluster that grows and shrinks by itself."""
+    """Yield the address of a cluster that grows and shrinks by itself."""
     own = subprocess.run([sys.executable, "-c", OWN_ADDRESS], capture_output=True, text=True, check=True)
     with socket.create_server((own.stdout.strip(), 0)) as free:
         host, port = free.getsockname()

@@ -1,4 +1,4 @@
-"""A joined cluster whose control store is away: what is active is served, and what comes after that."""
+"""A joined cluster whose control store is down: active detectors are served, and what happens then."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def test_active_detectors_are_served_without_it_and_all_heals_when_it_is_back_wi
             assert set(caller.outcomes) == {"200"}
 
 
-# Ray's own library ends the process too, and on a busy machine sometimes first.
+# Ray's own library also ends the process, on a busy machine sometimes first.
 @pytest.mark.ray
 @pytest.mark.long
 def test_one_that_has_lost_its_memory_ends_the_service_in_words(tmp_path):

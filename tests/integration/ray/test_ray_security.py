@@ -1,4 +1,4 @@
-"""Who can reach a running service and the Ray inside it: what listens where, and what it tells strangers."""
+"""Who can reach a running service and the Ray inside it: what listens where, and what strangers learn."""
 
 import ipaddress
 import json
@@ -20,14 +20,14 @@ from tests.service_process import Served, environment, served
 
 BOOTSTRAP = "rd_" + secrets.token_urlsafe(32)
 KNOWN = secrets.token_hex(32)
-"""A token of Ray's that others know, since it stands in the environment of whoever starts the service."""
+"""A token of Ray's that others know, since it is in the environment of the user who starts the service."""
 PLANTED = {
     name: secrets.token_hex(16)
     for name in ("AWS_SECRET_ACCESS_KEY", "https_proxy", "PGPASSWORD", "RAY_REDIS_PASSWORD", "PYTHON_SECRET")
 }
-"""Secrets in the shell of whoever starts the service."""
+"""Secrets in the shell of the user who starts the service."""
 FOR_THE_COLLECTOR = secrets.token_hex(16)
-"""A secret that front ends need: what they send spans with."""
+"""A secret that front ends need, to send spans."""
 IMPORTED = "imported"
 NOBODY = 65534
 UNAUTHENTICATED = "status 16"
@@ -53,7 +53,7 @@ def service() -> Iterator[Served]:
     within = Path(tempfile.mkdtemp(prefix="rd-test-"))
     within.chmod(0o755)
     folder = within / "data"
-    # Its own: in the usual one are the sockets of other tests' actors, which come and go.
+    # Its own folder: the usual one has the sockets of other tests' actors, which come and go.
     temporary = within / "t"
     temporary.mkdir()
     temporary.chmod(0o1777)
@@ -97,7 +97,7 @@ def gcs_port(service: Served) -> int:
 
 
 def token_file(service: Served) -> Path:
-    """Where the Ray of the service has its token."""
+    """The file of the Ray token of the service."""
     paths = {
         word.partition("=")[2]
         for pid in process_table.family(service.process.pid)
@@ -143,12 +143,12 @@ def test_no_code_comes_from_the_folder_where_the_service_was_started(service):
 
 @pytest.mark.ray
 def test_no_port_of_ray_does_anything_without_the_token(service):
-    """Each answers at most whether it is healthy, which Ray tells everyone."""
+    """Each answers at most whether it is healthy, which Ray tells everybody."""
     port = int(service.url.rpartition(":")[2])
     found = process_table.listeners(process_table.family(service.process.pid))
     ports = sorted({one.port for one in found} - {port})
     token = token_file(service).read_text("ascii")
-    # To create an actor, to lease a worker, to run a task in one, to read objects.
+    # They create an actor, lease a worker, run a task in one, and read objects.
     methods = [
         "/ray.rpc.ActorInfoGcsService/CreateActor",
         "/ray.rpc.InternalKVGcsService/InternalKVKeys",
@@ -164,7 +164,7 @@ def test_no_port_of_ray_does_anything_without_the_token(service):
     }
     for tried, answer in zip(tries, answers, strict=True):
         assert answer in (UNAUTHENTICATED, NO_SUCH_METHOD, "closed", "ConnectionResetError"), tried
-    # Each method is somewhere, and those that do no harm are answered where the token is right.
+    # Each method exists somewhere, and the harmless ones are answered if the token is right.
     assert {method for _, method in refusing} == set(methods)
     harmless = [["call", *one, token] for one in refusing if one[1] in (methods[1], methods[3])]
     assert another_user(*harmless) == ["status 0"] * len(harmless)
@@ -217,7 +217,7 @@ def test_the_processes_of_the_service_inherit_no_secret(service):
         is_front_end = "api.process.front_end" in command
         assert (FOR_THE_COLLECTOR in inherited) == (is_front_end and can_trace()), command
     hidden.add(FOR_THE_COLLECTOR)
-    # Nor does Ray write one down.
+    # Ray writes no token down, either.
     written = [path for path in token_file(service).parent.rglob("*") if path.is_file()]
     assert len(written) > 10
     for path in written:

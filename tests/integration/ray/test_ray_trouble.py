@@ -1,4 +1,4 @@
-"""What callers and operators see when a process of the Ray inside dies, or stops to answer."""
+"""What callers and operators see when a process of the Ray inside dies or stops answering."""
 
 import contextlib
 import http.client
@@ -24,7 +24,7 @@ EVENT = {"event": {"fields": {}, "timestamp_ms": 1}}
 
 
 def process_of(service: Served, name: str) -> int:
-    """Give the process of Ray that has the name in the path of its program, or of the script that it runs."""
+    """Return the process of Ray with the name in the path of its program, or of the script that it runs."""
     (found,) = [
         pid
         for pid in process_table.family(service.process.pid) - {service.process.pid}
@@ -35,7 +35,7 @@ def process_of(service: Served, name: str) -> int:
 
 @dataclass
 class Callers:
-    """Callers who evaluate, activate and create without end, and what they were answered."""
+    """Callers that evaluate, activate and create without end, and the answers."""
 
     service: Served
     detector: str
@@ -43,14 +43,14 @@ class Callers:
     """Status, and the code of the first error."""
     without_envelope: list[tuple[int, bytes]] = field(default_factory=list)
     refused_connections: int = 0
-    """How many found that nobody listens, before the process had ended."""
+    """How many found no listener before the process had ended."""
     stop: threading.Event = field(default_factory=threading.Event)
 
     def call(self, path: str, document: object) -> None:
         host, port = self.service.url.removeprefix("http://").split(":")
         client = http.client.HTTPConnection(host, int(port), timeout=60)
         headers = {"Authorization": f"Bearer {self.service.token}", "Content-Type": "application/json"}
-        # One who connects when nobody listens any more, or just before, is answered nothing.
+        # A caller that connects after the listener closes, or just before, gets no answer.
         with contextlib.suppress(OSError, http.client.HTTPException), contextlib.closing(client):
             try:
                 client.connect()
@@ -98,7 +98,7 @@ def calling(service: Served) -> Iterator[Callers]:
     "victim", [pytest.param("ray::DashboardAgent", marks=pytest.mark.long), "gcs_server"]
 )
 def test_with_an_essential_process_the_service_ends_in_order_and_tells_the_truth(tmp_path, victim):
-    """Ray's raylet ends with each of its agents, and so do all actors; there is no setting against that."""
+    """Ray's raylet ends with each of its agents, and so do all actors; no setting prevents that."""
     with served(tmp_path / "data") as service, calling(service) as callers:
         os.kill(process_of(service, victim), signal.SIGKILL)
         assert service.process.wait(END_WITHIN_S) == 1
@@ -106,7 +106,7 @@ def test_with_an_essential_process_the_service_ends_in_order_and_tells_the_truth
         said = service.said()
     assert callers.without_envelope == []
     assert set(callers.answers) <= {(200, None), *REFUSED}
-    # Without the control store actors are still there, and have time for what is under way.
+    # Without the control store actors are still there, and have time for requests under way.
     assert victim == "gcs_server" or set(callers.answers) & REFUSED
     # Saving takes seconds, in which each of the two would be refused more than ten times.
     print(f"{callers.refused_connections} connections were refused")

@@ -1,4 +1,4 @@
-"""The backend on real Ray actors: what the unit tests say of it holds with processes that can be killed."""
+"""The backend on real Ray actors: the unit tests' statements hold with processes that can be killed."""
 
 import asyncio
 import contextlib
@@ -57,7 +57,7 @@ def folder(kind: tuple[str, int], tmp_path_factory: pytest.TempPathFactory) -> P
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def backend(ray_backend: RayBackend, kind: tuple[str, int], folder: Path) -> AsyncIterator[Backend]:
-    """The backend of all tests after which it goes on, though they kill its processes."""
+    """The backend of all tests that it survives, although they kill its processes."""
     async with of_kind(ray_backend, kind)(folder) as backend:
         yield backend
 
@@ -82,7 +82,7 @@ async def fired(backend: Backend, detector_id: str, timestamp_ms: float, **field
 
 @contextlib.contextmanager
 def unmounted(folder: Path, meanwhile: Path) -> Iterator[None]:
-    """Have an empty folder in place of another one. It must stay empty."""
+    """Put an empty folder in place of another one. It must stay empty."""
     folder.rename(meanwhile)
     folder.mkdir()
     try:
@@ -204,7 +204,7 @@ async def test_a_worker_that_is_stopped_is_ended_and_its_detector_goes_on_in_ano
     assert await fired(backend, detector_id, 1000, a=1) == ["seen"]
     pid = await pid_of(backend, detector_id)
     os.kill(pid, signal.SIGSTOP)
-    # Threads that have not heard of it yet would answer.
+    # Threads that do not know it yet would answer.
     await until(lambda: stopped(pid))
     with pytest.raises(DetectorUnavailable) as unknown:
         await fired(backend, detector_id, 2000)
@@ -234,7 +234,7 @@ async def test_the_title_of_a_workers_process_names_its_detector(backend: Backen
 
 
 SECONDS = 15
-"""Half of the deadline of requests, so what was lost was not waited for."""
+"""Half of the deadline of requests, which shows that nothing waited for the lost one."""
 
 
 @pytest.mark.ray
@@ -275,7 +275,7 @@ async def test_a_timed_rule_fires_once_without_any_event(
         if state == "its process is killed":
             os.kill(await pid_of(backend, detector), signal.SIGKILL)
         async with asyncio.timeout(60):
-            # This keeps no detector awake.
+            # This keeps no detector active.
             while not await backend.newest_firings([detector]):  # noqa: ASYNC110 -- it has no event
                 await asyncio.sleep(0.1)
         print(f"told {time.time() - heard_ms / 1_000 - SILENT_S:.2f} s after it was due")

@@ -1,4 +1,4 @@
-"""The commands as their users run them: processes, signals, exit statuses."""
+"""The commands as users run them: processes, signals, exit statuses."""
 
 import contextlib
 import os
@@ -33,7 +33,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def with_rule(service: Served, condition: str = "a == 1", name: str = "r") -> str:
-    """Give a new detector with one rule."""
+    """Return a new detector with one rule."""
     detector: str = service.call("POST", "/api/detectors", {"name": name})["id"]
     rule = {"name": "the rule", "condition": condition}
     service.call("POST", f"/api/detectors/{detector}/rules", rule)
@@ -122,7 +122,7 @@ def test_a_service_that_is_ended_in_each_way_is_found_again_as_it_was(tmp_path: 
 
 
 def end_all(service: Served, number: signal.Signals, status: int) -> None:
-    """Send a signal to all processes of a service, as service managers do. None of them is left."""
+    """Send a signal to all processes of a service, as service managers do; check that all end."""
     below = process_table.family(service.process.pid) - {service.process.pid}
     assert len(below) >= 5, "the processes of Ray, the directory, actors"
     for pid in {service.process.pid, *below}:
@@ -134,7 +134,7 @@ def end_all(service: Served, number: signal.Signals, status: int) -> None:
 
 
 def end_while_requests_are_served(running: Served) -> None:
-    """End a service that announces it for seconds, and finishes what is under way."""
+    """End a service, which announces this for seconds and finishes the requests under way."""
     detector = with_rule(running)
     events = [{"fields": {"a": 1, "text": "x" * 500}, "timestamp_ms": n} for n in range(10_000)]
     answers: list[httpx.Response] = []
@@ -157,7 +157,7 @@ def end_while_requests_are_served(running: Served) -> None:
 
 @contextlib.contextmanager
 def sigint(handler: Any) -> Iterator[None]:
-    """Have processes that are started here inherit what becomes of SIGINT."""
+    """Let processes that are started here inherit this handling of SIGINT."""
     before = signal.signal(signal.SIGINT, handler)
     try:
         yield
@@ -258,7 +258,7 @@ def test_the_demo_serves_on_and_its_curl_lines_work_until_ctrl_c(tmp_path: Path)
 
 
 def curl(line: str) -> Any:
-    """Do what a curl line of the demo says, curl or not."""
+    """Do what a curl line of the demo does, without curl."""
     found = re.fullmatch(r"curl -s((?: -H '[^']*')+)(?: -d '([^']*)')? (\S+)", line)
     assert found, line
     headers = dict(header.split(": ", 1) for header in re.findall(r"-H '([^']*)'", found[1]))

@@ -1,4 +1,4 @@
-"""A service that runs out of file descriptors: idle connections give way to callers with a token."""
+"""A service that runs out of file descriptors: idle connections are closed for callers with a token."""
 
 import socket
 import time
@@ -12,12 +12,12 @@ from tests.service_process import Served, served
 
 LIMIT = 512
 IDLE_CONNECTIONS = 600
-"""More than there is room for, and less than this process may have itself."""
+"""More than the service has room for, and fewer than this process may have."""
 
 
 @pytest.fixture
 def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    """A service that may have few files open, and cannot change that."""
+    """A service with a low limit on open files, which it cannot raise."""
     limited = tmp_path / "limited"
     limited.write_text(f'#!/bin/sh\nulimit -n {LIMIT} && exec "{service_process.PROGRAM}" "$@"\n', "utf-8")
     limited.chmod(0o755)
@@ -49,12 +49,12 @@ def test_idle_connections_that_use_up_the_descriptors_keep_nobody_out(service: S
         if number % 20 == 0:
             evaluate(service, detector, number)
             most = max(most, descriptors(service))
-    # New callers are served, and detectors are activated, for which the service needs descriptors of its own.
+    # New callers are served, and detectors activated, for which the service needs its own descriptors.
     for _ in range(3):
         another = service.call("POST", "/api/detectors", {"name": "another"})["id"]
         evaluate(service, another, 0)
     assert before + 200 < most < LIMIT
-    # The first to come were the first to go; all of them go in the end.
+    # The oldest connections are closed first; in the end all are closed.
     assert idle[0].recv(1) == b""
     give_up_s = time.monotonic() + 60
     while descriptors(service) > before + 20 and time.monotonic() < give_up_s:

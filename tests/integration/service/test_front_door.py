@@ -1,4 +1,4 @@
-"""The front door over TLS, and a listener of its own for metrics: real processes, openssl and curl."""
+"""The front end over TLS, and a separate listener for metrics: real processes, openssl and curl."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ def free_port() -> int:
 
 @pytest.fixture(scope="module")
 def authorities(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Two folders, each with an authority and what it has signed."""
+    """Two folders, each with a certificate authority and what it signed."""
     folders = [tmp_path_factory.mktemp("certificates") / name for name in ("first", "second")]
     for folder in folders:
         certificates(folder)
@@ -38,7 +38,7 @@ def curl(url: str, *options: object) -> subprocess.CompletedProcess[str]:
 
 
 def issuer_at(url: str) -> bytes:
-    """The certificate that a new connection is shown."""
+    """The certificate that a new connection gets."""
     host, _, port = url.removeprefix("https://").partition(":")
     return ssl.get_server_certificate((host, int(port))).encode()
 
@@ -78,7 +78,7 @@ def test_requests_come_over_tls_and_a_new_certificate_is_taken_over_and_metrics_
             assert sum(len(one.actions) for one in client.stream(detector, events)) == 250
             before = issuer_at(service.url)
             for name in ("node.key", "node.crt"):
-                # The key first: for a moment the two do not fit each other.
+                # The key first: for a moment the two do not match.
                 shutil.copy(authorities[1] / name, tmp_path / "new")
                 (tmp_path / "new").replace(tmp_path / name)
                 time.sleep(1.5)
@@ -86,7 +86,7 @@ def test_requests_come_over_tls_and_a_new_certificate_is_taken_over_and_metrics_
             while issuer_at(service.url) == before:
                 assert time.monotonic() < deadline_s
                 time.sleep(0.1)
-            # The connection that was open goes on.
+            # The open connection continues.
             assert client.send(calls.list_detectors())[0].id == detector
         assert '"alive":true' in curl(healthz, "--cacert", second).stdout
         with (

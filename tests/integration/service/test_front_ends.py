@@ -1,4 +1,4 @@
-"""Several front ends on one address, as their users meet them: revocation, death, replacement, shutdown."""
+"""Several front ends on one address, as users see them: revocation, death, replacement, shutdown."""
 
 import contextlib
 import http.client
@@ -32,7 +32,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @dataclass
 class Connection:
-    """A connection that is kept, and the process at its other end."""
+    """A persistent connection, and the process at its other end."""
 
     client: http.client.HTTPConnection
     token: str
@@ -63,7 +63,7 @@ def connected(service: Served, token: str = "") -> Connection:
     host, port = service.url.removeprefix("http://").split(":")
     client = http.client.HTTPConnection(host, int(port), timeout=DEADLINE_S + 10)
     client.connect()
-    # It would connect anew, perhaps to another front end, once the one that it has is closed.
+    # It would reconnect, perhaps to another front end, after its connection is closed.
     client.auto_open = 0
     OPEN.append(client)
     connection = Connection(client, token or service.token)
@@ -73,7 +73,7 @@ def connected(service: Served, token: str = "") -> Connection:
 
 
 def peer_of(ours: socket.socket, pids: set[int]) -> int:
-    """Give the process, one of these, that has the other end of a connection."""
+    """Return which of these processes has the other end of a connection."""
     local, remote = (f":{address[1]:04X}" for address in (ours.getsockname(), ours.getpeername()))
     for line in Path("/proc/net/tcp").read_text("ascii").splitlines()[1:]:
         fields = line.split()
@@ -87,7 +87,7 @@ def peer_of(ours: socket.socket, pids: set[int]) -> int:
 
 
 def one_to_each(service: Served) -> dict[int, Connection]:
-    """Give a connection to each front end: which one it is to, the system decides."""
+    """Return a connection to each front end; the operating system decides which connection goes to which."""
     found: dict[int, Connection] = {}
     for _ in range(200):
         connection = connected(service)
@@ -100,7 +100,7 @@ def one_to_each(service: Served) -> dict[int, Connection]:
 
 
 def front_ends(service: Served) -> set[int]:
-    """Give the processes that serve."""
+    """Return the processes that serve."""
     children = Path(f"/proc/{service.process.pid}/task").glob("*/children")
     pids = {int(pid) for path in children for pid in path.read_text("ascii").split()}
     return {pid for pid in pids if b"api.process.front_end" in commandline(pid)}
@@ -188,7 +188,7 @@ class Caller:
 
 @contextlib.contextmanager
 def calling(service: Served, detector: str, connections: int) -> Iterator[list[Caller]]:
-    """Give callers at work, each on a connection of its own."""
+    """Yield callers at work, each on a connection of its own."""
     callers = [Caller(connected(service), detector) for _ in range(connections)]
     for caller in callers:
         caller.start()
@@ -209,7 +209,7 @@ def test_one_that_is_killed_is_replaced_and_callers_of_the_others_do_not_notice(
         victim = callers[0].connection.pid
         spared = [caller for caller in callers if caller.connection.pid != victim]
         os.kill(victim, signal.SIGKILL)
-        # Who connects now finds somebody, though the place may have to be filled first.
+        # A new connection is accepted, though a replacement may have to start first.
         for _ in range(20):
             fresh = connected(service)
             assert fresh.request("POST", f"/api/detectors/{detector}/evaluate", event())[0] == 200
@@ -226,7 +226,7 @@ def test_one_that_is_killed_is_replaced_and_callers_of_the_others_do_not_notice(
 
 
 def lost(service: Served) -> float:
-    # The page of the last second would be given again.
+    # The page of the last second would be returned again.
     time.sleep(KEPT_S)
     text = service.request("GET", "/metrics").text
     found = re.search(r"^rule_detector_front_ends_lost_total (\S+)$", text, re.MULTILINE)
@@ -261,7 +261,7 @@ def test_one_that_is_told_to_end_answers_what_it_took_and_is_replaced(service):
     ],
 )
 def test_shutdown_answers_all_that_was_evaluated(tmp_path, number, to_all):
-    """What was evaluated was answered, and the other way round: nothing that was taken is lost."""
+    """What was evaluated was answered, and vice versa: nothing accepted is lost."""
     data = tmp_path / "data"
     options = ("--front-ends", str(number), "--shutdown-wait-s", "1")
     with served(data, *options, start_new_session=True) as running:

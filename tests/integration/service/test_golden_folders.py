@@ -1,4 +1,4 @@
-"""Data folders of earlier versions that were killed under load: nothing is lost, and verdicts go on.
+"""Data folders of earlier versions that were killed under load: nothing is lost, and verdicts continue.
 
 The states in them, and others, are tested by tests/unit/evaluation/persistence/test_golden_states.py.
 """
@@ -27,7 +27,7 @@ MORE_EVENTS = 20
 
 
 class History:
-    """What a detector has done if the first requests happened, by the reference."""
+    """What a detector has done, by the reference, if the first requests happened."""
 
     def __init__(self, asked: list[dict[str, Any]]) -> None:
         self.reference = ReferenceDetector()
@@ -37,12 +37,12 @@ class History:
         self.drafted: tuple[str, str] | None = None
         """The names of a rule and its draft."""
         self.compared: Counter[tuple[bool, bool]] = Counter()
-        """At how many events the two fired, or one of them."""
+        """At how many events both fired, or one of them."""
         for one in asked:
             self.take(one)
 
     def take(self, asked: dict[str, Any]) -> None:
-        """Do what was asked; if it was answered, the answer must be the same."""
+        """Execute the request; if it was answered, the answer must be the same."""
         reference, document, answer = self.reference, asked["document"], asked["answer"]
         match asked["method"], asked["path"].rpartition("/")[2]:
             case "POST", "evaluate":
@@ -110,7 +110,7 @@ def histories(asked: list[dict[str, Any]], rules: list[dict[str, Any]]) -> list[
 
 
 async def go_on(backend: Backend, detector_id: str, possible: list[History]) -> list[History]:
-    """Send events, and return the histories by which the answers are right."""
+    """Send events; return the histories by which the answers are right."""
     chance = random.Random(detector_id)
     at_ms = max(one.at_ms for one in possible)
     for _ in range(MORE_EVENTS):
@@ -132,7 +132,7 @@ async def compared(backend: Backend, detector_id: str, rules: list[dict[str, Any
     return [found[kind] for kind in ("both", "only_rule", "only_draft")]
 
 
-# It takes seconds of the reference.
+# The reference takes seconds for it.
 @pytest.mark.storm
 @pytest.mark.parametrize("commit", COMMITS)
 async def test_nothing_that_was_answered_is_lost_and_verdicts_go_on(tmp_path: Path, commit: str) -> None:
@@ -141,7 +141,7 @@ async def test_nothing_that_was_answered_is_lost_and_verdicts_go_on(tmp_path: Pa
     assert min(map(len, sent.values())) >= REQUESTS_MIN
     possible: dict[str, list[History]] = {}
     for _ in range(2):
-        # The second time, it is opened as this version has saved it.
+        # The second time, the folder is as this version saved it.
         async with local_service(data) as service:
             backend = service.backend
             assert dict(await backend.detectors()).keys() == sent.keys()

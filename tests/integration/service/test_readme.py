@@ -1,4 +1,4 @@
-"""The commands on the first page print what it shows."""
+"""The commands on the first page print what the page shows."""
 
 import re
 import subprocess
@@ -16,14 +16,14 @@ README = (ROOT / "README.md").read_text("utf-8")
 
 
 def block(marker: str) -> str:
-    """The fenced block behind a marker."""
+    """The fenced block after a marker."""
     found = re.search(rf"<!-- {re.escape(marker)} -->\n```\w*\n(.*?)```\n", README, re.DOTALL)
     assert found, marker
     return found[1]
 
 
 def examples() -> list[tuple[str, str]]:
-    """Each block of commands without a marker, and what the block after it says that they print."""
+    """Each block of commands without a marker, and the output in the block after it."""
     blocks = re.findall(r"(<!--.*?-->\n)?```(\w*)\n(.*?)```\n", README, re.DOTALL)
     return [
         (re.sub(r"export RULE_DETECTOR_URL.*\n", "", commands), output)
@@ -33,13 +33,13 @@ def examples() -> list[tuple[str, str]]:
 
 
 def comparable(output: str) -> str:
-    """What differs from run to run, blanked out."""
+    """The output, with what differs between runs blanked out."""
     output = re.sub(r"\b[0-9a-f]{32}\b", "ID", output)
     return re.sub(r"in \d+\.\d s, \d+/s", "in T s, N/s", output).strip()
 
 
 def run_examples(service: Served, commands: list[str]) -> list[str]:
-    """Run commands in one shell and folder, as a reader would; the output of each."""
+    """Run commands in one shell and folder, as a reader would; return the output of each."""
     end = "=== the end of one example ==="
     script = "".join(f"{command}\necho '{end}'\n" for command in commands)
     shell = subprocess.run(

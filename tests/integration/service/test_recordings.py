@@ -1,4 +1,4 @@
-"""Recordings of real attacks through the running service, against a plain search for what must be found."""
+"""Recordings of real attacks through the running service, against a plain search."""
 
 import gzip
 import os
@@ -29,7 +29,7 @@ def recording(name: str) -> Path:
 
 @pytest.fixture(scope="module")
 def expected() -> Callable[[str], dict[str, list[int]]]:
-    """Gives the events at which each rule must fire. Each recording is searched once."""
+    """Returns the events at which each rule must fire. Each recording is searched once."""
     return cache(lambda name: find_expected.expected(name, recording(name)))
 
 

@@ -15,11 +15,11 @@ from tests.worlds.scripts import Add, Change, Remove, Step, Submit, World
 
 SCRIPTS = 20
 RESTARTED = 8
-"""So many of them are in the middle when the service is restarted."""
+"""This many of them are half done when the service is restarted."""
 
 
 class Remote:
-    """A detector of the service and one of the reference, to which the same things happen."""
+    """A detector of the service and one of the reference, which get the same requests."""
 
     def __init__(self, service: Served, title: str) -> None:
         self.service = service
@@ -61,7 +61,7 @@ class Remote:
 
 
 def answered(status: int, envelope: dict[str, Any]) -> list[tuple[Any, ...]] | None:
-    """Give a reply in the form of the reference: None where the event was refused for its time."""
+    """Return a reply in the form of the reference: None if the event was refused for its time."""
     if status == 422:
         assert [entry["code"] for entry in envelope["errors"]] == [1402]
         return None
@@ -82,7 +82,7 @@ def test_the_service_answers_random_scripts_as_specified_and_a_restart_changes_n
         World(random.Random(f"{seed} {n}").choice).script(depth=3, steps_max=14) for n in range(SCRIPTS)
     ]
     remotes: list[Remote] = []
-    # Each script has a detector, and each of those would have a process of its own.
+    # Each script has a detector, which would get its own process.
     shared = ("--detectors-per-worker", str(RESTARTED))
     with served(folder, *shared) as running:
         token = running.token

@@ -23,7 +23,7 @@ def fires(service: Served, detector: str, user: str, time_ms: int) -> bool:
 
 
 def abandon_upload(service: Served, path: str, body: bytes) -> None:
-    """Announce a body, send a part of it, and go away."""
+    """Announce a body, send a part of it, and disconnect."""
     address = urlsplit(service.url)
     with socket.create_connection((address.hostname, address.port)) as connection:
         head = f"PUT {path} HTTP/1.1\r\nHost: s\r\nAuthorization: Bearer {service.token}\r\n"
@@ -32,7 +32,7 @@ def abandon_upload(service: Served, path: str, body: bytes) -> None:
 
 
 def kill(service: Served) -> None:
-    """Kill the main process. No other one stays behind."""
+    """Kill the main process. No other process remains."""
     below = family(service.process.pid) - {service.process.pid}
     assert any("Agent" in command(pid) for pid in below), "they would stay for ten minutes"
     assert sum("api.process.front_end" in command(pid) for pid in below) == 2

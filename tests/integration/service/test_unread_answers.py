@@ -1,4 +1,4 @@
-"""Callers who read none of their answers: what they make the service hold, and who is served beside them."""
+"""Callers that read no answers: how much the service holds for them, and how others are served."""
 
 import socket
 import time
@@ -16,7 +16,7 @@ SLACK_BYTES = 64 * MIB
 HOGS = 24
 RULES = 100
 EVENTS = 400
-"""Each answers with some 33 KB: a batch with 13 MB."""
+"""Each has an answer of about 33 KB; a batch, one of 13 MB."""
 WATCHED_S = 5.0
 
 
@@ -34,7 +34,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def resident_bytes(service: Served, figure: str) -> int:
-    """Give the resident memory of the front end: VmRSS, or VmHWM for its peak."""
+    """Return the resident memory of the front end: VmRSS, or VmHWM for its peak."""
     status = Path(f"/proc/{service.process.pid}/status").read_text("ascii")
     (line,) = [line for line in status.splitlines() if line.startswith(figure)]
     return int(line.split()[1]) * 1024

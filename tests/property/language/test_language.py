@@ -1,4 +1,4 @@
-"""Every valid condition can be written and read back, as text and as JSON, and nothing of it is lost."""
+"""Every valid condition survives being written and read back, as text and as JSON."""
 
 import json
 import re
@@ -151,7 +151,7 @@ def test_depth_and_nodes_are_allowed_up_to_their_bounds_and_no_further(condition
 )
 def test_a_text_that_is_too_deep_is_refused_as_such_whatever_follows(condition: Condition, rest: str) -> None:
     depth = depth_of(condition)
-    # What stands behind may ask for a condition around the one that is there.
+    # What follows may require a condition around the present one.
     assert code_of(printer.format(condition) + rest, Limits(depth_max=depth + 1)) == 1300
     assert code_of(printer.format(condition) + rest, Limits(depth_max=depth - 1)) == 1303
 

@@ -1,4 +1,4 @@
-"""Whatever is sent, the answer is a condition or a ConditionError that points into what was sent."""
+"""Any input gives a condition or a ConditionError that points into the input."""
 
 import json
 import re
@@ -42,7 +42,7 @@ json_values = st.recursive(
 
 
 def entries_of(source: Json) -> tuple[Entry, ...]:
-    """Give the errors of a source, none if it is a condition."""
+    """Return the errors of a source, none if it is a condition."""
     try:
         read = condition_from_json(source) if isinstance(source, bytes) else parse(source)
     except ConditionError as error:

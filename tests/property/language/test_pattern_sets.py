@@ -1,4 +1,4 @@
-"""Many patterns in sets are found exactly where each of them is found by itself."""
+"""A set of many patterns finds exactly what each pattern finds by itself."""
 
 from collections import Counter
 from unittest.mock import patch
@@ -33,7 +33,7 @@ edges = st.sampled_from(
     ["^foo", "Bar$", "^kiss$", "foo\\nBar", "(?s)foo.Bar", r"foo\sBar", r"foo[^k]Bar", r"\bfoo", r"Bar\b",
      "(?m)^foo", "(?m)foo$", "^foo|kiss", "foo|kiss$", r"\Afoo", r"foo\z", "(?i)^FOO", "foo"]
 )  # fmt: skip
-"""Patterns that see the end of a line, or do not."""
+"""Patterns that depend on the end of a line, and patterns that do not."""
 
 
 def singly(counts: Counter[str], text: str, limits: Limits) -> list[str]:
@@ -80,7 +80,7 @@ def test_long_texts_are_searched_line_by_line_with_the_same_result(together, tri
         sets.add(pattern)
     for text in ["\n".join([*lines, "-" * LONG_BYTES_MIN, *rest]) for lines in tried for rest in tried]:
         assert sorted(sets.found_among(together, text)) == singly(Counter(together), text, DEFAULT_LIMITS)
-        # What they are certain of is the same, too: bounds on the work of an event follow from it.
+        # What they are certain of is also the same: bounds on the work of an event follow from it.
         alone = FactPatterns(DEFAULT_LIMITS)
         for pattern in together:
             alone.add(pattern)

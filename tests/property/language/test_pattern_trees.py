@@ -1,4 +1,4 @@
-"""The tree of an expression matches what RE2 matches: what is cheap is decided on the right expression."""
+"""The tree of an expression matches what RE2 matches, so costs are decided on the right expression."""
 
 import re2
 from hypothesis import assume, given
@@ -10,7 +10,7 @@ from tests.worlds.patterns import SCRAPS, patterns
 
 
 def written(tree: Tree) -> str:
-    """Give an expression for a tree. Where the tree does not know what is matched, it matches anything."""
+    """Return an expression for a tree. Where the tree does not know what matches, it matches anything."""
     match tree:
         case Text(text, fold):
             return f"(?{'i' if fold else ''}:{re2.escape(text)})"
@@ -30,12 +30,12 @@ def written(tree: Tree) -> str:
 
 
 def is_exact(tree: Tree) -> bool:
-    """Tell whether the tree knows exactly what is matched."""
+    """Return whether the tree knows exactly what matches."""
     match tree:
         case Text() | Assertion(True, _):
             return True
         case Class(ranges):
-            # A class whose case is ignored may take more characters past ASCII.
+            # A class whose case is ignored may match more characters beyond ASCII.
             return all(high < 0x80 for _, high in ranges)
         case Opaque() | Assertion():
             return False

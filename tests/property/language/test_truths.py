@@ -1,4 +1,4 @@
-"""A condition that is called never or always true is so at every event of every world, by the reference."""
+"""A condition classified as never or always true is so at every event, by the reference."""
 
 import random
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ class NarrowWorld(World):
     """A world whose predicates are mostly about one fact, so that many of them exclude each other."""
 
     def predicate(self, *names: Json) -> Condition:
-        """Give a predicate that is likely to contradict, or to include, another one."""
+        """Return a predicate that is likely to contradict or imply another one."""
         choose = self.choose
         number = choose((0, 1, 1.0, 2, "x", True))
         match choose(range(15)):
@@ -69,17 +69,17 @@ class NarrowWorld(World):
                 return super().predicate()
 
     def condition(self, depth: int) -> Condition:
-        """Give a condition that is an `and` or an `or` more often than in other worlds."""
+        """Return a condition that is an `and` or an `or` more often than in other worlds."""
         return self.joined(depth) if depth > 1 and self.choose((True, False)) else super().condition(depth)
 
     def joined(self, depth: int) -> Condition:
-        """Give an `and` or an `or`."""
+        """Return an `and` or an `or`."""
         members = tuple(self.condition(depth - 1) for _ in self.choose(((1, 2), (1, 2, 3))))
         return self.choose((All, Any))(members)
 
 
 def history(world: World) -> list[Event]:
-    """Give a short history of a world."""
+    """Return a short history of a world."""
     events, clock_us = [], 0
     for _ in world.choose([range(number) for number in range(2, EVENTS_MAX)]):
         submission, clock_us = world.submission(clock_us)
@@ -88,7 +88,7 @@ def history(world: World) -> list[Event]:
 
 
 def worlds(seed: int) -> Iterator[NarrowWorld]:
-    """Yield worlds, of which each decides at random."""
+    """Yield worlds that decide at random."""
     chance = random.Random(seed)
     return (NarrowWorld(chance.choice) for _ in range(CONDITIONS))
 

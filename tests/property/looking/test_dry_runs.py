@@ -43,7 +43,7 @@ def told(outcome: Outcome | Refusal) -> tuple:
 
 
 def batch_told_as_evaluated(engine: Detector, steps: Sequence[Step]) -> int:
-    """Fork the detector for the next events, and give how many of them fired rules."""
+    """Fork the detector for the next events; return how many of them fired rules."""
     events = [clean(step) for step in steps[:BATCH] if isinstance(step, Submit)]
     before, whole = engine.dump(), twin(engine)
     expected = list(map(told, submitted(engine.fork(events), events)))
@@ -54,7 +54,7 @@ def batch_told_as_evaluated(engine: Detector, steps: Sequence[Step]) -> int:
 
 
 def event_told_as_evaluated(engine: Detector, step: Submit) -> int:
-    """Try an event, evaluate it in two copies, one of which explains, and give how many rules fired."""
+    """Try an event, and evaluate it in two copies, one of which explains; return how many rules fired."""
     event = clean(step)
     before, plain, explaining = engine.dump(), twin(engine), twin(engine)
     (outcome,) = submitted(plain, [event])
@@ -79,7 +79,7 @@ def event_told_as_evaluated(engine: Detector, step: Submit) -> int:
 
 
 def feed_told_as_details(engine: Detector, step: Submit) -> int:
-    """Have all rules of a copy notify, and compare what its feed tells with details; count the witnesses."""
+    """Have all rules of a copy notify; compare its feed with the details, and count the witnesses."""
     noting = twin(engine)
     for rule in noting.rules():
         noting.change_rule(rule.id, notify=True)
@@ -110,12 +110,12 @@ def nodes_in(node: Node) -> Iterator[Node]:
 
 
 def told_as_evaluated(script: Sequence[Step], drawn: random.Random) -> Counter[str]:
-    """Play a script with dry runs in between, and count the events of those that fired rules."""
+    """Play a script with dry runs in between; count their events that fired rules."""
     pair, met = Pair(), Counter[str]()
     events = [step for step in script if isinstance(step, Submit)]
     for place, step in enumerate(script):
         if isinstance(step, Submit) and drawn.random() < 0.15:
-            # What a dry run leaves behind may be just what the same event writes.
+            # What a dry run leaves behind may be exactly what the same event writes.
             tried = drawn.choice((step, *events[:1], drawn.choice(events)))
             met["alone"] += event_told_as_evaluated(pair.engine, tried)
             met["witnesses"] += feed_told_as_details(pair.engine, step)
@@ -141,7 +141,7 @@ def test_dry_runs_agree_with_evaluations(
 
 
 def with_many_keys(script: Sequence[Step], drawn: random.Random) -> list[Step]:
-    """Give each event one of more keys than a batch has."""
+    """Give each event one key, of more keys than a batch has."""
     return [
         replace(step, fields={**step.fields, "k": drawn.randrange(12)}) if isinstance(step, Submit) else step
         for step in script
@@ -220,7 +220,7 @@ def test_an_event_is_evaluated_though_it_cannot_be_explained(
     for count, fires in enumerate((0, 1), 1):
         fired = evaluate_explained(detector, {"a": 1}, 1, {})
         assert (len(fired.rules), fired.nodes, detector.events_seen) == (fires, (), count)
-    assert "what fires could not be explained" in caplog.text
+    assert "firings could not be explained" in caplog.text
 
 
 def test_shadow_rules_fire_unseen() -> None:

@@ -36,7 +36,7 @@ WORLDS = {
 
 
 def explained_and_judged(pair: Pair, step: Submit, drawn: random.Random) -> Counter[str]:
-    """Explain an event, judge all that is said, and count what was met."""
+    """Explain an event, check every statement, and count the cases met."""
     engine, reference = pair.engine, pair.reference
     before, cached = engine.dump(), [*engine.rule_set.lookups.used]
     expected = evaluated(Detector.load(before, Detector.STATE_VERSION), step)
@@ -106,7 +106,7 @@ def test_explanations_agree_with_the_reference(
                         explained_and_judged(pair, step, drawn)
                     except AssertionError as error:
                         pytest.fail(f"at {step}: {error}")
-                # What the engine answers from now on is compared, too.
+                # The engine's answers from now on are compared, too.
                 pair.apply(step)
                 if drawn.random() < 0.1:
                     pair.reload()

@@ -1,4 +1,4 @@
-"""What is said of firings by time before they come is what happens, and what they hold back is foreseen."""
+"""Predictions of firings by time come true, and so do predictions of what they hold back."""
 
 import random
 from collections import Counter
@@ -20,7 +20,7 @@ from tests.worlds.scripts import Add, Change, Remove, Submit
 from tests.worlds.timed import AddTimed, BusyWorld, Reload, Tick, TimedStep, TimedWorld
 
 TICKS_MAX = 100
-"""So often time passes until something may fire."""
+"""How many times time passes until something may fire."""
 
 Examples = Callable[..., Iterator[random.Random]]
 Fires = dict[tuple[Any, ...], int]
@@ -28,12 +28,12 @@ Fires = dict[tuple[Any, ...], int]
 
 
 def of_rule(rule_id: str, keys: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Give a rule for values of its keys. The number 1 and true are two keys."""
+    """Return a rule for values of its keys. The number 1 and true are two keys."""
     return rule_id, *((name, type(value) is bool, value) for name, value in sorted(keys.items()))
 
 
 def passed(detector: Detector) -> tuple[Fires, bool]:
-    """Let time pass; say when rules fire first, and whether all of them have."""
+    """Let time pass; return when rules first fire, and whether all of them have fired."""
     found: Fires = {}
     for _ in range(TICKS_MAX):
         if (due_us := detector.next_due_us) is None:
@@ -44,14 +44,14 @@ def passed(detector: Detector) -> tuple[Fires, bool]:
 
 
 def keys_in(detector: Detector, step: Submit) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Give each rule with its keys at an event, as far as it has them."""
+    """Yield each rule with those of its keys that an event has."""
     known = dict(step.fields) | {f"${name}": value for name, value in (step.vars or {}).items()}
     for rule in detector.rules():
         yield rule.id, {name: known[name] for name in keys_of(rule.condition) if name in known}
 
 
 def judged(detector: Detector, step: Submit) -> Counter[str]:
-    """Compare what is said of an event with what a copy does when it comes and then nothing else."""
+    """Compare the prediction for an event with what a copy does at that event, without any later event."""
     event, before, met = clean(step), detector.dump(), Counter[str]()
     plain, explaining = twin(detector), twin(detector)
     try:
@@ -76,12 +76,12 @@ def judged(detector: Detector, step: Submit) -> Counter[str]:
 
 
 def played(script: list[TimedStep], drawn: random.Random) -> Counter[str]:
-    """Play a script on the engine alone, and judge some of its events before they come."""
+    """Play a script on the engine alone, and check the predictions for some of its events."""
     detector, met = Detector(), Counter[str]()
     for step in script:
         match step:
             case AddTimed(name, condition) | Add(name, condition):
-                # What other keys fire is not foreseen, so it must hold nothing back here.
+                # Firings of other keys are not predicted, so they must hold nothing back here.
                 by = [*dict.fromkeys(keys_of(condition)), "b"]
                 every = drawn.choice(
                     ({}, *({"every_secs": secs} for secs in (1.5, 60)), {"every_secs": 60, "every_by": by})
@@ -105,7 +105,7 @@ def played(script: list[TimedStep], drawn: random.Random) -> Counter[str]:
 
 
 def clean_or_refused(detector: Detector, step: Submit) -> object:
-    """Submit an event, and give the outcome or the refusal."""
+    """Submit an event, and return the outcome or the refusal."""
     try:
         return detector.submit_clean_one(*clean(step))
     except Refusal as refusal:

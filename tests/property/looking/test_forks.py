@@ -1,4 +1,4 @@
-"""A fork continues exactly as its source would have, and neither affects the other."""
+"""A fork continues exactly as its source would, and neither affects the other."""
 
 import copy
 import random
@@ -24,7 +24,7 @@ FOLDER = Path("/data/detectors/fork")
 
 
 def opened(source: DetectorSnapshot) -> Detector:
-    """The detector that is in the folder which was made for a fork."""
+    """The detector in the folder that was made for a fork."""
     disk = FoldersDisk()
     disk.make_folder(FOLDER.parent)
     make_fork(FOLDER, source, disk, is_due=False)
@@ -50,7 +50,7 @@ def drawn(world: type[World], choose: random.Random, steps: int) -> Iterator[Ste
 
 
 def apply(pair: Pair, step: Step | RelationStep) -> None:
-    """Apply a step, unless it is of a rule or a relation that this one does not have."""
+    """Apply a step, unless its rule or relation is not in this detector."""
     if is_of(pair, step):
         pair.apply(step)
 
@@ -75,7 +75,7 @@ def test_a_fork_and_its_source_go_on_as_the_reference_says(
                 apply(pair, step)
             snapshot = take_snapshot(pair.engine)
             one, other = drawn(world, choose, steps), drawn(world, choose, steps)
-            # Events that arrive while the folder is made are not in it.
+            # Events that arrive while the folder is written are not in it.
             moment = copy.deepcopy(pair.reference)
             early = [step for step, _ in zip(one, range(3), strict=False)]
             for step in early:
@@ -141,14 +141,14 @@ def test_a_fork_and_its_source_fire_by_time_as_the_reference_says(
             fork.engine, fork.reference = copied.engine, copied.reference
             for number, step in enumerate(script[half:]):
                 pair.play(step)
-                # It goes another way than its source.
+                # It takes other steps than its source.
                 if number % 3 and is_of(fork, step):
                     fork.play(step)
             fired += len(fork.fired)
 
 
 def is_of(pair: Pair, step: Step | RelationStep | TimedStep) -> bool:
-    """Tell whether a step is of no rule and no relation, or of one that there is."""
+    """Return whether a step concerns no rule and no relation, or one that exists."""
     if isinstance(step, Amend | Delete):
         return step.name in pair.reference.relations
     place = getattr(step, "place", None)

@@ -20,7 +20,7 @@ SUM = Sum("t", None, 0.3, "gt", 3)
 
 
 def play(world: str, drawn: random.Random) -> Counter[str]:
-    """Play a script in which rules turn into shadow rules and back."""
+    """Play a script in which rules become shadow rules and normal ones again."""
     make, _, shape = WORLDS[world]
     pair, waiting = ShadowPair(drawn), []
     for step in make(drawn.choice).script(**shape):
@@ -70,7 +70,7 @@ def test_shadow_rules_fire_differ_and_are_promoted(seed: int) -> None:
 
 @pytest.mark.slow
 def test_a_pair_that_is_promoted_and_rolled_back_acts_as_its_rule_always_does() -> None:
-    """What is known of rules that fire together never outlives them, wherever Python puts the next ones."""
+    """What is known of rules that fire together does not outlive them, even if Python reuses addresses."""
     detector, pairs = Detector(), range(10)
     rules = [detector.add_rule(f"rule {n}", f"x == {n}") for n in pairs]
     for number, rule_id in enumerate(rules):
@@ -93,7 +93,7 @@ BOUNDED = (
     Sum("t", SUM, 0.3, "gte", 3),
     SinceWithin(Not(SUM), SUM, 0.3),
 )
-"""Conditions that look back for a bounded time."""
+"""Conditions that look back over a bounded time."""
 
 
 @pytest.mark.slow
@@ -124,7 +124,7 @@ def young_and_old(condition: Condition, drawn: random.Random) -> tuple[bool, int
         steps = (0, 1, 1_000, 100_000, 150_000, 299_999, 300_000, 300_001)
         clock_us += drawn.choice(steps)
         if edge_us is not None and edge_us < FOREVER and drawn.random() < 0.2:
-            # Just before, at and just after the time until which the two may differ.
+            # Just before, at, and just after the time until which the two may differ.
             clock_us = max(clock_us, edge_us + drawn.choice((-1, 0, 1)))
         alone = 0 if comparison is None else comparison.counts["only_rule"] + comparison.counts["only_draft"]
         fields = {name: drawn.choice((0, 1)) for name in "pq"}
@@ -137,7 +137,7 @@ def young_and_old(condition: Condition, drawn: random.Random) -> tuple[bool, int
 
 
 def test_a_run_and_a_pane_are_reckoned_with_as_they_are() -> None:
-    """A run may begin at any time for a key that is seen seldom; the oldest pane counts whole."""
+    """A run may begin at any time for a key that is rarely seen; the oldest pane counts whole."""
     detector = Detector()
     rule = detector.add_rule("rule", "per k historically for 1m strong a == 1")
     detector.evaluate({"k": 1, "a": 1}, 0)

@@ -1,4 +1,4 @@
-"""The standing verdict of a rule is that of the reference at an event that has only the rule's keys."""
+"""The standing verdict of a rule is the reference's verdict at an event with only the rule's keys."""
 
 import random
 from collections import Counter
@@ -40,21 +40,21 @@ BOOLEAN = terms.All | terms.Any | terms.Not | terms.Keyed
 
 
 def keys_of(condition: Condition) -> set[str]:
-    """Give the keys of a rule: those of each `per` with nothing but boolean members around it."""
+    """Return the keys of a rule: those of each `per` that has only boolean members around it."""
     own = {condition.key} if isinstance(condition, terms.Keyed) else set()
     inside = terms.children(condition) if isinstance(condition, BOOLEAN) else ()
     return own.union(*map(keys_of, inside))
 
 
 def judged(pair: Pair, drawn: random.Random) -> Counter[str]:
-    """Judge the standing verdicts of all rules for keys that events had, or not. Count what was met."""
+    """Check the standing verdicts of all rules for keys that events had or lacked. Count the cases met."""
     engine, reference = pair.engine, pair.reference
     if not reference.events:
         return Counter()
     before, met = engine.dump(), Counter[str]()
     for rule_id, rule in reference.rules.items():
         last = drawn.choice(reference.events[-6:])
-        # Other values are given, too: they are those of another rule.
+        # Values of another rule's keys are given, too.
         key = {name: last[name] for name in ("a", "b", "user.id", "$v", "list") if scalar(last[name])}
         node = standing_node(engine, engine.live[rule_id], key)
         told = standing(engine, rule_id, key)["node"]
@@ -83,7 +83,7 @@ def judged(pair: Pair, drawn: random.Random) -> Counter[str]:
 
 
 def listed(engine: Detector, rule_id: str, drawn: random.Random) -> list[dict[str, Any]]:
-    """Give the keys for which a rule is true, page by page."""
+    """Return the keys for which a rule is true, page by page."""
     found: list[dict[str, Any]] = []
     place: KeyPlace | None = KeyPlace()
     while place is not None:
@@ -95,7 +95,7 @@ def listed(engine: Detector, rule_id: str, drawn: random.Random) -> list[dict[st
 
 
 def judged_keys(pair: Pair, drawn: random.Random) -> Counter[str]:
-    """Judge the keys for which rules are true: those, of all that events had, which are still live."""
+    """Check the keys for which rules are true: those among the events' keys that are still live."""
     engine, reference, met = pair.engine, pair.reference, Counter[str]()
     if not reference.events:
         return met
@@ -135,7 +135,7 @@ def judged_keys(pair: Pair, drawn: random.Random) -> Counter[str]:
 
 
 def is_live(engine: Detector, rule_id: str, key: dict[str, Any]) -> bool:
-    """Whether a memory of the rule has the key."""
+    """Whether a store of the rule has the key."""
     live = engine.live[rule_id]
     sent = {name[1:]: value for name, value in key.items() if name[0] == "$"}
     paths = {use.path for use in requirements_of(live.rule.condition, live.births).memories}

@@ -1,4 +1,4 @@
-"""What would turn a verdict is the smallest set that some event changes, as all events of a world say."""
+"""What would turn a verdict is the smallest set of changes, by comparison with all events of a world."""
 
 import random
 
@@ -30,7 +30,7 @@ VALUES = (None, None, 0, 1, 2, 3, 1.5, "a", "b", True)
 
 
 def condition(drawn: random.Random, depth: int) -> Condition:
-    """Give a condition of few facts, so that its predicates have much to do with one another."""
+    """Return a condition of few facts, so that its predicates depend on one another."""
     if not depth:
         return parse(drawn.choice(COMPARED).format(drawn.choice("xxxy")))
     inner = condition(drawn, depth - 1)

@@ -1,4 +1,4 @@
-"""What a detector's state keeps twice is the same at any time, whatever happened."""
+"""What a detector's state keeps twice always agrees."""
 
 import itertools
 import random

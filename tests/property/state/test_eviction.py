@@ -1,4 +1,4 @@
-"""Thousands of keys: exactly those are kept that are kept by a dict which scans all of them at each event."""
+"""Thousands of keys: the engine keeps exactly those that a dict keeps which scans all keys at each event."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ Key = tuple[tuple[str, ...], Any]
 
 
 class Memory:
-    """What one rule remembers of one key, and until when it matters."""
+    """The state of one rule for one key, and until when it matters."""
 
     def __init__(self, kind: str, window_ms: int) -> None:
         self.kind, self.window_ms = kind, window_ms
@@ -38,11 +38,11 @@ class Memory:
 
     @property
     def remembered(self) -> str:
-        """What tells whether another one remembers the same."""
+        """Equal for two that have the same state."""
         return "within" if self.kind == "held" else self.kind
 
     def after(self, past_ms: float, now_ms: int, fields: dict[str, Any]) -> float:
-        """Give the time that is remembered after an event."""
+        """Return the time that the state holds after an event."""
         match self.kind:
             case "within" | "held":
                 return now_ms if fields["p"] == 1 else past_ms
@@ -58,12 +58,12 @@ class Memory:
 
 
 class Naive:
-    """The keys of some rules in a dict: when each was last seen, and what each rule remembers of it."""
+    """The keys of some rules in a dict: when each was last seen, and the state of each rule for it."""
 
     def __init__(self, rules: list[tuple[tuple[str, ...], Memory]], keys_max: int, bytes_max: int) -> None:
         self.rules, self.keys_max, self.bytes_max = rules, keys_max, bytes_max
         self.kept: dict[Key, tuple[int, list[float], float]] = {}
-        """When each key was last seen, what is remembered of it, and until when that matters."""
+        """When each key was last seen, its state, and until when that matters."""
 
     def expired(self, key: Key, now_ms: int) -> bool:
         return self.kept[key][2] < now_ms
@@ -78,7 +78,7 @@ class Naive:
         return SLICE_BYTES + held + PLACE_BYTES * places
 
     def observe(self, tick: int, now_ms: int, fields: dict[str, Any]) -> list[Key]:
-        """Take an event in, and give the keys that are evicted."""
+        """Take an event; return the keys that are evicted."""
         for path in PATHS:
             if not all(name in fields for name in path) or not self.memories(path):
                 continue
@@ -112,7 +112,7 @@ class Naive:
 
 
 def kept_by(detector: Detector, now_us: int) -> set[Key]:
-    """Give the keys that a detector keeps and that have not expired."""
+    """Return the keys that a detector keeps and that are not expired."""
     return {
         (path, tuple(map(scalar_of, key)) if len(path) > 1 else (key,))
         for path, slices in detector.histories.slices.items()
@@ -125,7 +125,7 @@ def kept_by(detector: Detector, now_us: int) -> set[Key]:
 def drawn_rules(
     choose: Callable[[Any], Any], kinds: list[str], keys_max: int
 ) -> list[tuple[tuple[str, ...], Memory]]:
-    """Give rules; the first remembers for so long that there come to be too many keys."""
+    """Return rules; the first has such a long window that the keys become too many."""
     paths = choose((PATHS[:1], PATHS[:2], PATHS[1:], PATHS))
     windows_ms = (0, 1, keys_max // 8, keys_max, 4 * keys_max)
     rules = [
@@ -183,12 +183,12 @@ def text_of(path: tuple[str, ...], memory: Memory) -> str:
 
 
 def events_drawn(drawn: random.Random, keys: int, count: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Give events of several times as many keys, some far oftener than others, with a few pauses."""
+    """Yield events of several times as many keys, some far more frequent, with a few pauses."""
     now_ms = 0
     for _ in range(count):
         now_ms += drawn.choice((keys // 4, keys)) if drawn.random() < 0.001 else drawn.choice((0, 0, 1))
         fields = {name: drawn.choice((0, 1, 1)) for name in "pr"} | {"q": drawn.choice((0, 0, 0, 1))}
-        # Each event shows one path's key alone, or those of all.
+        # Each event has the key of one path, or of all paths.
         for name in drawn.choice(("u", "v", "uv")):
             fields[name] = min(drawn.randrange(5 * keys), drawn.randrange(5 * keys))
         yield now_ms, fields
@@ -208,7 +208,7 @@ def test_the_keys_that_are_kept_for_their_weight_are_those_of_a_dict_that_is_wei
     naive = Naive(rules, UNBOUNDED, bytes_max)
     evictions = 0
     with in_mode(mode):
-        # What several rules remember weighs once, and their keys are those of one path.
+        # State that several rules share counts once, and their keys are those of one path.
         detector = detector_of([*rules, rules[0]], limits)
         late = ""
         for tick in range(1, 800):

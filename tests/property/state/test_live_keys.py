@@ -1,4 +1,4 @@
-"""Past the bound on live keys, the longest unseen begins anew, with a message, and nothing else changes."""
+"""Beyond the limit on live keys, the least recently seen key starts again, with a message."""
 
 import random
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""The least of very many numbers is the one that `min` finds, whatever has changed, and however much."""
+"""The minimum of very many numbers is the one that `min` finds, whatever changes."""
 
 import random
 from array import array
@@ -29,7 +29,7 @@ def test_the_least_of_many_numbers_is_the_least(
             expected = (FOREVER, -1) if least == FOREVER else (least, numbers.index(least))
             assert minima.least() == expected
             if least < FOREVER:
-                # What was the least grows, as a key that is seen again does.
+                # The minimum grows, as the time of a key does when it is seen again.
                 numbers[expected[1]] = drawn.choice((least + 1, least + highest, FOREVER))
 
 
@@ -43,7 +43,7 @@ def _grow_longer(numbers: "array[int]", minima: Minima, drawn: random.Random, lo
 
 
 def _change(numbers: "array[int]", minima: Minima, drawn: random.Random, place: int, highest: int) -> None:
-    """Give a number another value. That it has fallen must be told, that it has grown need not be."""
+    """Change a number. A decrease must be reported; an increase need not be."""
     before = numbers[place]
     numbers[place] = drawn.choice((drawn.randrange(highest), before, before + (before < FOREVER), FOREVER))
     if numbers[place] < before or drawn.random() < 0.5:

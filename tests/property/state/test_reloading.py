@@ -1,4 +1,4 @@
-"""A detector that was saved and loaded goes on exactly like one that never stopped, evictions included."""
+"""A detector that was saved and loaded continues exactly like one that never stopped, evictions included."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -29,13 +29,13 @@ OPERATORS = (
     "once within 3s (count(a == 1) within 2s >= 2)",
 )
 UNCOUNTED = 7
-"""The first so many operators have no records."""
+"""This many operators, the first ones, have no records."""
 
 
 def conditions(drawn: random.Random, count: int) -> Iterator[str]:
     for _ in range(count):
         path = drawn.choice(PATHS)
-        # Where memory is short, records without keys have no room.
+        # Where the memory limit is low, records without keys do not fit.
         operator = drawn.choice(OPERATORS if path else OPERATORS[:UNCOUNTED])
         yield path + f"({operator})".format(drawn.choice((1, 2, 9, 30)))
 

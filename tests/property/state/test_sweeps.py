@@ -1,4 +1,4 @@
-"""Where the sweep stands decides nothing: a replay in another process, with other hashes, evicts the same."""
+"""The sweep's position decides nothing: a replay in another process, with other hashes, evicts the same."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -40,7 +40,7 @@ RULES = (
 
 
 def answers(seed: str, sweep: Patches, *, reloads: bool) -> list[Any]:
-    """Play a random script, whose keys are now few and now too many, and give the outcome of each event."""
+    """Play a random script with sometimes few, sometimes too many keys; return each event's outcome."""
     drawn, given, clock_ms = random.Random(seed), [], 0
     limits = Limits(
         keys_max=drawn.choice((1 << 40, 25)), state_bytes_max=drawn.choice((20_000, 30_000, 40_000))

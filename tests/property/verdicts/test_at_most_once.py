@@ -1,4 +1,4 @@
-"""Rules that act at most once: the engine agrees with the reference, however it is driven."""
+"""Rules that act at most once per interval: the engine agrees with the reference, however it is driven."""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -49,7 +49,7 @@ def test_batches_and_dry_runs_tell_the_same(mode: str, examples: Examples) -> No
 
 
 class Bounded:
-    """Entries in a dict, in order of their last firings, of which at most so many are kept."""
+    """Entries in a dict, in order of their last firings; at most this many are kept."""
 
     def __init__(self, rules: Sequence[tuple[int, str]], keys_max: int) -> None:
         self.rules, self.keys_max, self.evicted = rules, keys_max, 0
@@ -57,7 +57,7 @@ class Bounded:
         """From when each may act again, in ms, and how many were held back."""
 
     def observe(self, fields: dict[str, Any], now_ms: int) -> list[int]:
-        """Take an event at which all rules are true; return what the actions held back."""
+        """Take an event at which all rules are true; return what the actions held back report."""
         told = []
         for place, (every_ms, name) in enumerate(self.rules):
             key = place, fields.get(name)

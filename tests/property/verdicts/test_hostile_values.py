@@ -1,4 +1,4 @@
-"""Values of any type in the events of a batch: each is refused, or judged as the JSON value that it means."""
+"""Values of any type in the events of a batch: each is refused, or taken as the JSON value that it means."""
 
 import math
 import random
@@ -23,7 +23,7 @@ READ = ("x", "y", "z")
 """The fields that some rule reads."""
 
 DOTTED = "x.y == 1"
-"""A rule that reads a field of this name, or else one of a name before its dot."""
+"""A rule that reads a field of this name, or of the part of the name before a dot."""
 
 RULES = (
     *PREDICATES,
@@ -57,7 +57,7 @@ class Name(str, Enum):  # noqa: UP042 -- the newer kind hashes as its text
 
 
 class Hidden(str):
-    """A string that dicts do not find by its text."""
+    """A string that a dict does not find by its text."""
 
     __slots__ = ()
 
@@ -141,7 +141,7 @@ def event(drawn: random.Random, time_ms: int) -> tuple[Any, Any, Any]:
 
 
 def meant(fields: Any, read: Sequence[str]) -> Any:
-    """Leave out what no rule can read, and the types of names."""
+    """Return the fields that some rule can read, with plain strings as names."""
     if not isinstance(fields, Mapping):
         return fields
     others = {str.__str__(name): one for name, one in reversed([*fields.items()]) if isinstance(name, str)}
@@ -153,7 +153,7 @@ def meant(fields: Any, read: Sequence[str]) -> Any:
 
 
 def told_one_by_one(detector: Detector, events: list[Any], read: Sequence[str]) -> list[Any]:
-    """Convert each event as a whole and evaluate it alone; give the names of what fires, or the refusal."""
+    """Convert each event whole and evaluate it alone; return the names of what fires, or the refusal."""
     told: list[Any] = []
     for fields, time_ms, sent in events:
         try:
@@ -180,14 +180,14 @@ def told_together(detector: Detector, events: list[Any], *, in_turn: bool) -> li
 
 
 def several(drawn: random.Random) -> tuple[list[str], Sequence[str]]:
-    """Draw rules, and give the fields that they read. Together they read all."""
+    """Draw rules; return the fields that they read, which together are all fields."""
     rules = drawn.sample(RULES, drawn.choice((1, 2, 5)))
     all_read = " and ".join(f"{name} == 0" for name in READ)
     return [*rules, all_read], (*READ, "x.y") if DOTTED in rules else READ
 
 
 def compare(seed: int, mode: str, *, in_turn: bool = False) -> int:
-    """Compare both ways, and give how many events were refused."""
+    """Compare both ways; return how many events were refused."""
     drawn = random.Random(seed)
     rules, read = several(drawn) if seed % 4 else ([DOTTED], ("x", "x.y"))
     events = [event(drawn, 200 * number) for number in range(60)]

@@ -1,4 +1,4 @@
-"""Changes that keep histories: the engine agrees with the reference, in each mode, and after a reload."""
+"""Changes that keep histories: the engine agrees with the reference, in each mode and after a reload."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -87,7 +87,7 @@ def test_the_worlds_notice_if_too_much_or_too_little_is_kept(
 
 
 def fails(script: list[object]) -> bool:
-    """Whether engine and reference differ, or the engine fails."""
+    """Whether the engine differs from the reference, or fails."""
     try:
         return disagreement(script) is not None  # type: ignore[arg-type]
     except Exception:  # noqa: BLE001 -- a memory that is not there

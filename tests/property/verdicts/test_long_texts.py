@@ -1,4 +1,4 @@
-"""Texts that are too long for patterns match none of them, and the reply names each such fact."""
+"""Texts too long for patterns match none of them, and the reply names each such fact."""
 
 from tests.worlds.long_texts import differences
 

@@ -1,4 +1,4 @@
-"""Many rules without a memory, on few facts: whatever they share, each fires when it is true."""
+"""Many stateless rules on few facts: whatever they share, each fires when it is true."""
 
 import random
 from collections.abc import Callable, Iterator

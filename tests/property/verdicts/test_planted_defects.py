@@ -1,4 +1,4 @@
-"""The worlds notice it if the engine forgets too early or too late, or the wrong slice."""
+"""The worlds notice if the engine forgets too early, too late, or the wrong slice."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -137,7 +137,7 @@ def test_a_planted_defect_is_found(
                     shape = {"steps_max": 60} if issubclass(world, LONG) else {}
                     found = disagreement(world(drawn.choice).script(**shape))
             except LookupError:
-                # A slice that has expired twice is not there the second time.
+                # A slice that expires twice is gone the second time.
                 return
         if found:
             return

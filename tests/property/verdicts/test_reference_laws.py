@@ -1,4 +1,4 @@
-"""Laws that hold between members of the language, by the executable specification itself."""
+"""Laws between members of the language that the executable specification obeys."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ Same = tuple[Condition, Condition]
 
 
 def laws(c: Condition, w: float, n: int) -> dict[str, Same]:
-    """Give pairs of conditions that are true at the same events."""
+    """Return pairs of conditions that are true at the same events."""
     return {
         "earlier is once before": (Earlier(c), Previous(Once(c))),
         "once is now or earlier": (Once(c), Any((c, Earlier(c)))),
@@ -84,7 +84,7 @@ def test_a_law_holds_at_every_event(law: str, examples: Callable[..., Iterator[r
 
 
 def test_what_was_found_before_changes_no_verdict(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Among conditions and values that Python takes for equal, and slices that have events in common."""
+    """Among conditions and values that Python finds equal, and slices that share events."""
     met = set()
     for number in range(60):
         drawn = random.Random(f"{seed} {number}")

@@ -1,4 +1,4 @@
-"""A rule is evaluated, and a memory updated, at most once for each event, however many triggers it meets."""
+"""A rule is evaluated, and a store updated, at most once per event, however many triggers it meets."""
 
 import random
 from collections import Counter

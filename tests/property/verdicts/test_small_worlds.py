@@ -95,7 +95,7 @@ Letter = tuple[int, dict[str, Json]]
 
 
 def letters(pauses_ms: tuple[int, ...], **members: tuple[Json, ...]) -> list[Letter]:
-    """Give all events of a small world. A member that is None is absent."""
+    """Return all events of a small world. A member that is None is absent."""
     fields = [dict(zip(members, row, strict=True)) for row in itertools.product(*members.values())]
     present = [{name: value for name, value in row.items() if value is not None} for row in fields]
     return list(itertools.product(pauses_ms, present))
@@ -171,14 +171,14 @@ WORLDS |= {
 
 
 def traces(alphabet: list[Letter], length: int) -> Iterator[tuple[int, ...]]:
-    """Give all traces by the numbers of their letters. The first letter's pause is after nothing, and one."""
+    """Return all traces, as numbers of letters. First letters have only one of the pauses."""
     numbers = range(len(alphabet))
     first = [number for number in numbers if alphabet[number][0] == alphabet[0][0]]
     return itertools.product(first, *[numbers] * (length - 1))
 
 
 def expected(condition: Condition, alphabet: list[Letter]) -> Callable[[tuple[int, ...]], bool]:
-    """Give the specified verdict after a trace."""
+    """Return the reference's verdict after a trace."""
     histories: dict[tuple[int, ...], list[Event]] = {(): []}
 
     def history_of(trace: tuple[int, ...]) -> list[Event]:
@@ -204,7 +204,7 @@ def test_every_trace_of_a_small_world_is_judged_as_specified(
     for number, condition in enumerate(conditions):
         verdicts = expected(condition, alphabet)
         chance = random.Random(f"{seed} {number}")
-        # To turn an indexed rule off and on takes several times as long as to play the trace.
+        # Turning an indexed rule off and on takes several times as long as playing the trace.
         drawn = (
             every
             if whole
@@ -232,7 +232,7 @@ def judge(
     rule_id = detector.add_rule(name="rule", condition=condition)
     time_ms = 0
     for trace in some:
-        # Turned off and on, a rule knows nothing of what was.
+        # A rule that was turned off and on has no history.
         detector.change_rule(rule_id, enabled=False)
         detector.change_rule(rule_id, enabled=True)
         for place, number in enumerate(trace, start=1):

@@ -1,4 +1,4 @@
-"""Timed rules fire by time exactly when the reference says, which asks at every time at which they could."""
+"""Timed rules fire by time exactly when the reference says, which checks every possible time."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -72,10 +72,10 @@ def test_events_that_come_together_are_told_as_those_that_come_alone(
 
 
 class TiedWorld(BusyWorld):
-    """Rules that are there twice, and fire at the same times."""
+    """Rules that exist twice, and fire at the same times."""
 
     def script(self, steps_max: int = 16) -> list[TimedStep]:
-        """Give what happens to one detector."""
+        """Return what happens to one detector."""
         steps = super().script(steps_max)
         return [each for step in steps for each in [step] * (1 + isinstance(step, AddTimed))]
 
@@ -156,6 +156,6 @@ def test_a_planted_defect_is_found(defect: str, examples: Examples, monkeypatch:
                 if disagreement(world(drawn.choice).script()):
                     return
             except LookupError:
-                # A slice that waits no more is forgotten a second time.
+                # A slice that no longer waits is forgotten a second time.
                 return
         assert number < 2_000

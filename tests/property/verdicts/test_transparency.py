@@ -69,7 +69,7 @@ def test_what_is_submitted_together_is_answered_and_warned_about_as_what_comes_o
             rows = [(event.fields, event.timestamp_ms, event.vars) for event in script]
             one, other = (Detector(limits=Limits(keys_max=2)) for _ in range(2))
             for number_of_rule in range(choose((1, 2, 3))):
-                # A message about a relation is too rare to be left to chance.
+                # A message about a relation is too rare to leave to chance.
                 asks = number % 8 == 0 and number_of_rule == 0
                 condition = InRelation("nobody_sends_it", (1,)) if asks else world.condition(3)
                 for detector in (one, other):

@@ -1,4 +1,4 @@
-"""The forms in which events come make no difference: one by one, as a batch, as msgpack, in lines."""
+"""The form of the events makes no difference: one by one, as a batch, as msgpack, in lines."""
 
 import json
 from typing import Any
@@ -15,7 +15,7 @@ VALUES = st.sampled_from([0, 1, 2, 1.0, True, None, "1", "\u00e4", [1, {"b": 1}]
 EVENTS = st.fixed_dictionaries(
     {
         "fields": st.dictionaries(st.sampled_from(["a", "b", "k"]), VALUES),
-        # The last two are refused, the one before them may be late.
+        # The last two are refused; the one before them may be late.
         "timestamp_ms": st.sampled_from([0, 1, 1_000, 1_500.5, 4_000, -10, -1e9, 8e15]),
     }
 )

@@ -1,4 +1,4 @@
-"""What the server reads as a request, h11 reads as the same one; what h11 refuses, the server refuses too."""
+"""The server reads each request as h11 does, and refuses what h11 refuses."""
 
 import h11
 import pytest
@@ -88,7 +88,7 @@ changes = st.sampled_from([b"", b"\r", b"\n", b"\r\n", b" ", b":", b"\x00", b"\x
 
 @st.composite
 def chunks(draw: st.DrawFn) -> bytes:
-    """Three bytes in a chunk, nearly always as they should be."""
+    """Three bytes in a chunk, nearly always valid."""
     sound = draw(st.booleans())
     size = b"3" if sound else draw(sizes)
     eols = [b"\r\n" if sound else draw(line_ends) for _ in range(4)]
@@ -98,7 +98,7 @@ def chunks(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def requests(draw: st.DrawFn) -> bytes:
-    """A request, with little that is wrong, and perhaps another one behind it."""
+    """A request with few errors, and perhaps another one after it."""
     framing = draw(st.sampled_from([(LENGTH, BODY), (CHUNKED, CHUNKS), (CHUNKED, b"drawn"), (b"X: y", b"")]))
     fields = [line for line in (*USUAL, framing[0]) if draw(st.integers(0, 19))]
     fields += draw(st.lists(headers, max_size=2))
@@ -114,7 +114,7 @@ def requests(draw: st.DrawFn) -> bytes:
 
 
 def read(data: bytes, cut: int) -> tuple[RequestHead, bytes, bytes | None]:
-    """Give what the server reads of data that comes in pieces: head, body, and what stands behind it.
+    """Return what the server reads of data that comes in pieces: head, body, and what stands behind it.
 
     The last is None where the body has yet to come whole. Raises RequestError; TimeoutError where the head
     does not come whole, which h11 may have refused by then.
@@ -140,7 +140,7 @@ def read(data: bytes, cut: int) -> tuple[RequestHead, bytes, bytes | None]:
 
 
 def by_h11(data: bytes) -> tuple[h11.Connection, h11.Request, bytes, bytes | None]:
-    """Give what h11 reads of the same. Raises h11.RemoteProtocolError."""
+    """Return what h11 reads from the same data. Raises h11.RemoteProtocolError."""
     connection = h11.Connection(h11.SERVER)
     connection.receive_data(data)
     asked = connection.next_event()
@@ -153,7 +153,7 @@ def by_h11(data: bytes) -> tuple[h11.Connection, h11.Request, bytes, bytes | Non
     assert isinstance(event, h11.EndOfMessage)
     rest = connection.trailing_data[0]
     if connection.their_state is h11.MIGHT_SWITCH_PROTOCOL:
-        # Whether it keeps the connection is known once the offer has been declined.
+        # Whether it keeps the connection is known once the offer is declined.
         connection.send(h11.Response(status_code=200, headers=[]))
     return connection, asked, body, rest
 

@@ -50,7 +50,7 @@ class FakeService:
         """The messages of the answer that is being made."""
 
     def create(self, name: str) -> str:
-        """Create a detector and give its id."""
+        """Create a detector and return its id."""
         detector_id = f"{len(self.names) + 1:032x}"
         self.names[detector_id], self.detectors[detector_id] = name, Detector()
         self.relations[detector_id] = {}

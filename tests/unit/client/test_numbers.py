@@ -16,7 +16,7 @@ from rule_detector_client import Event, ServiceError, calls
 
 
 def sent(fields: Any, timestamp_ms: Any = 1_700_000_000_000) -> list[Any]:
-    """Give the event as each way of sending it writes it."""
+    """Return the event as each way of sending it writes it."""
     alone = json.loads(calls.evaluate("d", fields, timestamp_ms).body or b"")["event"]
     explained = json.loads(calls.explain("d", fields, timestamp_ms).body or b"")["event"]
     return [alone, explained, json.loads(Event(fields, timestamp_ms).json())]

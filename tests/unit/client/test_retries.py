@@ -40,7 +40,7 @@ class Sent:
         patience_s: float = 60.0,
         now_s: Callable[[], float] | None = None,
     ) -> Any:
-        """Send the calls one after another, and give the result of the last."""
+        """Send the calls one after another, and return the result of the last."""
         slept = [] if slept is None else slept
         options: dict[str, Any] = {
             "transport": httpx.MockTransport(lambda request: _fresh(handler(request))),

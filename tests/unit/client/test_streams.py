@@ -63,7 +63,7 @@ class Connection:
             pass
 
     def stays_quiet(self) -> bool:
-        """Tell whether nothing comes for a while."""
+        """Return whether nothing comes for a while."""
         try:
             return not self._read(QUIET_S)
         except TimeoutError:
@@ -86,7 +86,7 @@ class Connection:
         self._socket.shutdown(socket.SHUT_WR)
 
     def lines(self) -> list[Any]:
-        """Give the events that have come."""
+        """Return the events that have come."""
         _, _, body = self.received.partition(b"\r\n\r\n")
         lines = [line for line in body.split(b"\r\n") if line.endswith(b"}\n")]
         return [json.loads(line) for line in lines]
@@ -97,7 +97,7 @@ Play = Callable[[Connection], object]
 
 @contextmanager
 def service(play: Play, context: ssl.SSLContext | None = None) -> Iterator[str]:
-    """Give the address of a service that has one connection. What it finds wrong is raised at the end."""
+    """Yield the address of a service that has one connection. What it finds wrong is raised at the end."""
     with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as thread:
         listener.settimeout(WAIT_S)
 
@@ -150,7 +150,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def streamed(stream: Stream, url: str, events: Iterable[Event]) -> tuple[list[int], Exception | None]:
-    """Give how many rules fired at each event, and how the stream failed."""
+    """Return how many rules fired at each event, and how the stream failed."""
     fired: list[int] = []
     try:
         stream(url, events, fired)

@@ -24,7 +24,7 @@ class Glushkov:
     follow: list[set[int]] = field(default_factory=list)
 
     def build(self, tree: Tree) -> tuple[set[int], set[int], bool]:
-        """Give the first places of a tree, its last ones, and whether it matches the empty text."""
+        """Return the first places of a tree, its last ones, and whether it matches the empty text."""
         match tree:
             case Text(text, _):
                 return self.build_all([self.place({letter}) for letter in text])

@@ -42,7 +42,7 @@ def patterns(*wanted: str) -> FactPatterns:
 
 
 def anew(text: str) -> str:
-    """Give an equal text that is another object, as that of another event is."""
+    """Return an equal text that is another object, like the text of another event."""
     return "".join([*text])
 
 

@@ -1,1 +1,1 @@
-"""The buckets of rules and memories that an event meets."""
+"""The buckets of rules and memories, and how an event finds its buckets."""

@@ -1,7 +1,7 @@
-"""The buckets of the index: the rules and updates that are evaluated together, by shape, as rows of one loop.
+"""The buckets of the index: rules and updates that are evaluated together, by shape, as rows of one loop.
 
 A member with several triggers is in several buckets, and an event may meet more than one of them. Its row is
-kept once, as a tuple. What an event selects so is collected first and then run by shape; see `running`.
+kept once, as a tuple. An event's rows of this kind are first collected and then run by shape; see `running`.
 """
 
 from array import array
@@ -18,15 +18,15 @@ Fire = Callable[[int], None]
 """Called with the priority of each rule that fires."""
 
 Observe = Callable[[list[Any], Iterable[Any], Values, Values, int, int, Relations | None, Fire], None]
-"""Evaluates an event for rows of one shape: (constants, rest, fields, vars, the stamp of its time, number of
-the event, relations, fire)."""
+"""Evaluates an event for rows of one shape: (constants, rest, fields, vars, stamp of the event's time, number
+of the event, relations, fire)."""
 
 
 class Row(NamedTuple):
-    """The function that a shape shares, and the constants of one row.
+    """The function of a shape, and the constants of one row.
 
-    `rest` holds the constants that are read only if the first test succeeds. For rows that are selected one
-    by one, it holds all constants.
+    `rest` holds the constants that are read only if the first test succeeds; for rows selected one by one,
+    all constants.
     """
 
     observe: Observe
@@ -38,7 +38,7 @@ SelectedRow: TypeAlias = tuple[Any, ...]
 """The constants of a member, the member, and the function of its shape."""
 
 Rows: TypeAlias = dict[int, SelectedRow] | list[SelectedRow]
-"""Rows, each once; in a dict by member."""
+"""Rows without duplicates; in a dict by member."""
 
 Shapes: TypeAlias = Mapping[Observe, Rows]
 """Rows by the function of their shape."""
@@ -50,21 +50,21 @@ RowsByPlace: TypeAlias = dict[Place, list[SelectedRow]]
 """The rows that an event has selected, by place."""
 
 member_of: Final = itemgetter(-2)
-"""Gives the member of a row."""
+"""Returns the member of a row."""
 
 PENDING_MAX: Final = 16
-"""The most members that wait for the next event to compile them, which takes half a millisecond."""
+"""The maximum number of members not yet compiled. The next event compiles them, in half a millisecond."""
 
 
 class Compile(Protocol):
-    """Compiles a member, for events of which `known` is known; see `Row` for what is `selected`."""
+    """Compiles a member for events of which `known` is known; for `selected` see `Row`."""
 
     def __call__(self, number: int, known: Known | None, *, selected: bool) -> Row:
-        """Return its row. The number of a rule is its priority, that of any other member is below 0."""
+        """Return the row of a member. A rule's number is its priority; others have negative numbers."""
 
 
 class SelectedRows:
-    """The rows of members with several triggers. Those of other members are compiled when asked for."""
+    """The rows of members with several triggers. Rows of other members are compiled on request."""
 
     __slots__ = ("_compile", "_pending", "_rows")
 
@@ -87,12 +87,12 @@ class SelectedRows:
             del self._rows[member]
 
     def row(self, member: int, known: Known | None = None) -> SelectedRow:
-        """Return the row of a member; if it has one trigger, for events of which `known` is known."""
+        """Return the row of a member; for a member with one trigger, for events of which `known` is known."""
         self._compile_pending()
         return self._rows.get(member) or self._compiled(member, known)
 
     def _compile_pending(self) -> None:
-        """Compile the members that are pending, several at a time, so that they are close in memory."""
+        """Compile the pending members together, so that they are close in memory."""
         for member in self._pending:
             self._rows[member] = self._compiled(member, None)
         self._pending.clear()
@@ -110,18 +110,18 @@ class Group(NamedTuple):
     """The rows of one shape in a bucket."""
 
     stage: int
-    """Those of lower stages are evaluated first; see `Member`."""
+    """Lower stages are evaluated first; see `Member`."""
     observe: Observe
     constants: list[Numbers]
-    """The constants of the first test, by column. Columns of numbers are arrays, which are contiguous."""
+    """The constants of the first test, by column. Columns of numbers are contiguous arrays."""
     rest: list[Any]
-    """The other constants, row after row; each row ends with its member."""
+    """The other constants, row by row. Each row ends with its member."""
     width: int
     """The length of a row in `rest`."""
 
     @classmethod
     def like(cls, stage: int, row: Row) -> Self:
-        """Return an empty group for rows of one shape."""
+        """Return an empty group for rows of the same shape."""
         return cls(stage, row.observe, [[] for _ in row.constants], [], len(row.rest) + 1)
 
     def add(self, constants: list[Any], rest: list[Any]) -> None:
@@ -138,7 +138,7 @@ class Group(NamedTuple):
         self.rest.extend(rest)
 
     def remove(self, priority: int) -> bool:
-        """Remove the row of a member. Tell whether there was one."""
+        """Remove the row of a member. Return whether there was one."""
         priorities = self.rest[self.width - 1 :: self.width]
         if priority not in priorities:
             return False
@@ -160,10 +160,10 @@ def _type_code(value: Any) -> str | None:
 
 
 class Bucket:
-    """The members of one trigger: rules to evaluate, and memories to update.
+    """The members with one trigger in common: rules to evaluate, and memories to update.
 
     New members are compiled several at a time, so that the constants of one bucket are close in memory. With
-    a hundred thousand rules, evaluating fifty that are scattered takes several times as long.
+    a hundred thousand rules, evaluating fifty scattered ones takes several times as long.
     """
 
     __slots__ = ("_compile", "_known", "_selected", "groups", "pending", "several", "size")
@@ -182,7 +182,7 @@ class Bucket:
     def add(self, member: int, stage: int, *, several: bool = False) -> None:
         """Add a rule, or the update of a memory, with its stage.
 
-        `several` tells whether an event may meet more than one bucket of this member.
+        `several` tells whether an event may meet more than one bucket with this member.
         """
         self.size += 1
         self.pending.append((member, stage, several))
@@ -215,7 +215,7 @@ class Bucket:
                 del self.several[stage]
 
     def take_in(self) -> None:
-        """Compile the members that are pending."""
+        """Compile the pending members."""
         while self.pending:
             member, stage, several = self.pending.pop(0)
             if several:

@@ -1,6 +1,7 @@
 """The index from events to the rules to evaluate and the memories to update.
 
-A member is in the bucket of each of its triggers. A member without triggers is in the bucket of every event.
+A member is in the bucket of each of its triggers. A member without triggers is in a bucket that every event
+meets.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,7 +37,7 @@ from engine.patterns.fact_patterns import FactPatterns
 
 
 class ByMeasure(dict[Any, Bucket]):
-    """Buckets by key, and how many keys have each measure."""
+    """Buckets by key, and the number of keys with each measure, such as a length."""
 
     __slots__ = ("_measure", "measures")
 
@@ -60,20 +61,20 @@ class ByMeasure(dict[Any, Bucket]):
 
 
 class _Fact:
-    """What one fact is indexed by."""
+    """The index of one fact."""
 
     __slots__ = ("by_value", "lookup", "more", "patterns", "ranges")
 
     def __init__(self, patterns: FactPatterns, lookup: Lookup) -> None:
         self.by_value: dict[Any, Bucket] = {}
         self.ranges: Ranges | None = None
-        """None if there is none."""
+        """None without ranges."""
         self.more: dict[type, Any] = {}
-        """The buckets of all other triggers, by kind and key. Under `Hit` is that of PRESENT."""
+        """The buckets of all other triggers, by kind and key. `Hit` has that of PRESENT."""
         self.patterns, self.lookup = patterns, lookup
 
     def buckets_of(self, trigger: Any, stored: Mapping[str, Any]) -> Any:
-        """Return the buckets among which that of a trigger is. `stored` has the relations of the detector."""
+        """Return the buckets that contain that of a trigger. `stored` has the detector's relations."""
         kind = type(trigger)
         if kind is Hit and trigger.value is not PRESENT:
             return self.by_value
@@ -84,7 +85,7 @@ class _Fact:
         return self.more[kind].buckets_of(trigger) if kind is Related else self.more[kind]
 
     def drop_if_empty(self, trigger: Any) -> None:
-        """Drop a trigger's kind if it has no bucket any more."""
+        """Drop the buckets of a trigger's kind if there are none left."""
         kind = type(trigger)
         if kind is Related:
             self.more[kind].drop_if_empty(trigger)
@@ -107,7 +108,7 @@ class Index:
         self.selectivity = Selectivity(self._facts)
 
     def add(self, member: int, triggers: Triggers | None, stage: int) -> None:
-        """Add a member to the buckets of its triggers; those of lower stages are evaluated first."""
+        """Add a member to the buckets of its triggers. Lower stages are evaluated first."""
         if triggers is None:
             self._always.add(member, stage)
             return
@@ -160,13 +161,13 @@ class Index:
             self.selected.remove(member)
 
     def relation_changed(self, name: str) -> None:
-        """Find members by the tuples that a stored relation has now."""
+        """Update the index after a change of a stored relation."""
         for fact in self._facts.values():
             if Related in fact.more:
                 fact.more[Related].relation_changed(name)
 
     def met_by(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[Any]:
-        """Return the buckets that an event meets, and what it selects by ranges."""
+        """Return the buckets that an event meets, and the rows it selects by ranges."""
         met: list[Bucket | Selected] = [self._always] if self._always.size else []
         selected: RowsByPlace = {}
         for fact, value in self._names.found_in(fields, sent):
@@ -179,7 +180,7 @@ class Index:
             if fact.more:
                 _meet_more(fact, value, sent, met)
         if self._names.of_elements:
-            # Several elements of an array may meet the same.
+            # Several elements of an array may meet the same bucket.
             met = list({id(bucket): bucket for bucket in met}.values())
         if selected:
             met.append(Selected.of(selected))
@@ -202,7 +203,7 @@ class Index:
         return bucket
 
     def _held(self, remembered: Remembered) -> Bucket:
-        """Return the bucket of what an entry of a memory triggers."""
+        """Return the bucket for entries of a memory."""
         if remembered.bucket is None:
             remembered.bucket = Bucket(self._compile, self.selected)
             remembered.slices.watched[remembered.place] = remembered
@@ -231,7 +232,7 @@ _MEASURES: Final[Mapping[type, Callable[[Any], int]]] = {
 def may_meet_several(triggers: Triggers) -> bool:
     """Return whether one event may meet several of the triggers, or a range several times.
 
-    A fact of the event has only one value at a time, a fact of the elements of an array several.
+    A fact of the event has only one value at a time; a fact of the elements of an array has several.
     """
     if len(triggers) == 1:
         return any(isinstance(trigger, Range) and _is_of_elements(trigger) for trigger in triggers)
@@ -249,12 +250,12 @@ def _is_of_elements(trigger: Hit | Range) -> bool:
 
 
 def _key_of(trigger: Any) -> Any:
-    """Return what tells the bucket of a trigger from others of its kind."""
+    """Return the key of a trigger's bucket among those of its kind."""
     return trigger.literals if isinstance(trigger, Related) else trigger[1]
 
 
 def _ranges_in(triggers: Triggers) -> dict[str, list[Range]]:
-    """Return the ranges among some triggers by fact."""
+    """Return the ranges among triggers, by fact."""
     found: dict[str, list[Range]] = {}
     for trigger in triggers:
         if isinstance(trigger, Range):
@@ -263,12 +264,12 @@ def _ranges_in(triggers: Triggers) -> dict[str, list[Range]]:
 
 
 def _held_in(triggers: Triggers) -> set[Slices]:
-    """Return the slices whose entries are among some triggers."""
+    """Return the slices with entries among the triggers."""
     return {one.remembered.slices for one in triggers if isinstance(one, Holding)}
 
 
 def _meet_more(fact: _Fact, value: Any, sent: Mapping[str, Any], met: list[Any]) -> None:
-    """Add what an event with this value of a fact meets, except for the bucket of the value and ranges."""
+    """Add the buckets met by an event with this value of a fact, except by equality and ranges."""
     for kind, buckets in fact.more.items():
         if kind is Hit:
             met += buckets.values()
@@ -287,14 +288,14 @@ def _meet_more(fact: _Fact, value: Any, sent: Mapping[str, Any], met: list[Any])
                     met.append(bucket)
         else:
             for length in buckets.measures:
-                # A shorter text is a beginning and an ending of its own length only.
+                # A text shorter than `length` has no such beginning or ending.
                 end = value[:length] if kind is Beginning else value[-length:]
                 if length <= len(value) and (bucket := buckets.get(end)) is not None:
                     met.append(bucket)
 
 
 def _met_elements(by_element: Mapping[Any, Bucket], lookup: Lookup, value: Any) -> list[Bucket]:
-    """Return the buckets of the elements of an array, or of the literals that a text contains."""
+    """Return the buckets of the elements of an array, or of the literals in a text."""
     if type(value) is list:
         keys = lookup.keys(value)
     elif type(value) is str:

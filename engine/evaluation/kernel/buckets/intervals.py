@@ -1,10 +1,10 @@
 """Finds the intervals that contain a number, among many.
 
-Intervals are kept by length: up to 2, 4, 8 … numbers. A grid of that length divides the numbers into cells,
-and an interval is at a node: the border that it crosses, or the middle of the cell in which it lies. All
-intervals of a node contain one number. Their lower ends tell which of them also contain a smaller number,
-their higher ends which contain a larger one. This is an interval tree (Edelsbrunner, 1980) that is never
-balanced, and in which similar intervals are neighbours.
+Intervals are grouped by length: up to 2, 4, 8 … numbers. A grid of that length divides the numbers into
+cells, and an interval is at a node: the border that it crosses, or the middle of the cell that contains it.
+All intervals of a node contain one number. Their lower ends tell which of them also contain a smaller number,
+their upper ends which contain a larger one. This is an interval tree (Edelsbrunner, 1980) that needs no
+balancing, and in which similar intervals are neighbours.
 """
 
 from array import array
@@ -17,19 +17,19 @@ from engine.evaluation.kernel.buckets.buckets import SelectedRow, member_of
 _WORD_BITS: Final = 64
 
 _HASHED_MAX: Final = 1 << 60
-"""Larger numbers are looked up as bytes, whose hash cannot be predicted."""
+"""Larger numbers are looked up as bytes, whose hash is not predictable."""
 
 _SMALL_MAX: Final = 2048
 _NEIGHBOURS: Final = 32
 _ADDED: Final = 8
-"""Rows that are scattered in memory take several times as long to read. So a small list moves all its rows
-together whenever their number has doubled; a large one moves some neighbours of every eighth row added."""
+"""Rows scattered in memory take several times as long to read. So a small list moves all its rows together
+whenever their number has doubled; a large list moves some neighbours of every eighth added row."""
 
 Ends: TypeAlias = "array[int] | list[int]"
 
 
 class _Node:
-    """Some intervals that overlap, in the order of their lower and of their higher ends."""
+    """Overlapping intervals, ordered by their lower and by their upper ends."""
 
     __slots__ = ("by_high", "by_low", "highs", "lows")
 
@@ -42,15 +42,16 @@ class _Node:
 
 
 class Intervals:
-    """Intervals of whole numbers from 0, both ends included, each with the row of a member."""
+    """Intervals of integers from 0 on, both ends included, each with the row of a member."""
 
     __slots__ = ("_levels", "_width")
 
     def __init__(self, bits: int) -> None:
-        """`bits` is the most bits that a number has."""
+        """`bits` is the maximum number of bits of a number."""
         self._width = bits // 8 + 1
         self._levels: dict[int, dict[int | bytes, _Node]] = {}
-        """The nodes by the bits of a cell, and by place: twice the number of a cell, and 1 for its middle."""
+        """The nodes by the bits of a cell, and by place: twice the number of a cell, plus 1 for its
+        middle."""
 
     def __bool__(self) -> bool:
         return bool(self._levels)
@@ -68,7 +69,7 @@ class Intervals:
         _insert(node.highs, node.by_high, high, row)
 
     def remove(self, low: int, high: int, member: int) -> None:
-        """Remove an interval of a member."""
+        """Remove a member's interval."""
         level, place = self._node(low, high)
         nodes = self._levels[level]
         node = nodes[place]
@@ -131,13 +132,13 @@ def _insert(ends: Ends, rows: list[SelectedRow], end: int, row: SelectedRow) -> 
 
 
 def _moved(row: Iterable[Any]) -> SelectedRow:
-    """Return a copy of a row or of ends, and of the numbers. Copies that are made together lie together."""
+    """Return a copy of a row or of ends, and of their numbers. Copies made together are close in memory."""
     return tuple([each + 0 if type(each) is int or type(each) is float else each for each in row])
 
 
 def _delete(ends: Ends, rows: list[SelectedRow], end: int, member: int) -> None:
     place = _place(ends, rows, end, member)
-    assert member_of(rows[place]) == member, "only what was added is removed"
+    assert member_of(rows[place]) == member, "the interval was added"
     del ends[place]
     del rows[place]
 

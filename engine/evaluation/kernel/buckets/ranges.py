@@ -1,4 +1,4 @@
-"""The members of one fact that are selected by ranges of its value."""
+"""The members that are selected by ranges of a fact's value."""
 
 import math
 import struct
@@ -17,13 +17,13 @@ from engine.evaluation.kernel.buckets.triggers import Range
 from engine.language.operators import LARGEST
 
 _TEXT_BYTES: Final = 32
-"""This many first bytes tell a text from others. A range may select too much, but never too little."""
+"""Texts are distinguished by this many first bytes. A range may select too much, but never too little."""
 
 _NUMBER_BITS: Final = 64
 FEW_MAX: Final = 16
-"""Comparing a value with so many ranges takes about as long as finding those that contain it."""
+"""Comparing a value with this many ranges takes about as long as searching those that contain it."""
 _EXACT_MAX: Final = (1 << 53) - 1
-"""The largest whole number up to which no two have the same ordinal."""
+"""Up to this size, distinct integers have distinct ordinals."""
 
 _HALF: Final = 1 << 63
 _MOST: Final = int(LARGEST)
@@ -34,7 +34,7 @@ _pack_text = struct.Struct(f"{_TEXT_BYTES}sB").pack
 
 
 class Ranges:
-    """The ranges of one fact, each with the member that it selects."""
+    """The ranges of one fact, each with its member."""
 
     __slots__ = ("_numbers", "_pending", "_rows", "_texts")
 
@@ -43,7 +43,7 @@ class Ranges:
         self._numbers = _OfKind(_NUMBER_BITS)
         self._texts = _OfKind(8 * (_TEXT_BYTES + 1))
         self._pending: dict[int, tuple[list[Range], Place]] = {}
-        """The ranges and places of members that are not compiled yet."""
+        """The ranges and places of members not yet compiled."""
 
     def __bool__(self) -> bool:
         return bool(self._numbers or self._texts or self._pending)
@@ -62,7 +62,7 @@ class Ranges:
             self._of_kind(trigger).remove(trigger, member, place)
 
     def select(self, value: Any, found: RowsByPlace) -> None:
-        """Add what an event with this value of the fact selects."""
+        """Add the rows that an event with this value of the fact selects."""
         if self._pending:
             self._compile_pending()
         kind = type(value)
@@ -75,7 +75,7 @@ class Ranges:
         return self._texts if isinstance(trigger.low, str) else self._numbers
 
     def _compile_pending(self) -> None:
-        """Compile the members that are pending."""
+        """Compile the pending members."""
         for member, (ranges, place) in self._pending.items():
             (trigger, *_) = ranges
             exact = _is_exact(trigger.low, -LARGEST) and _is_exact(trigger.high, LARGEST)
@@ -86,12 +86,12 @@ class Ranges:
 
 
 class _OfKind:
-    """The ranges of numbers or those of texts: one by one while there are few, otherwise as intervals."""
+    """The ranges of numbers, or those of texts: a list while there are few, otherwise intervals."""
 
     __slots__ = ("_bits", "_few", "_many")
 
     def __init__(self, bits: int) -> None:
-        """`bits` is the most bits that an ordinal has."""
+        """`bits` is the maximum number of bits of an ordinal."""
         self._bits = bits
         self._few: list[tuple[Any, Any, Place, SelectedRow]] = []
         self._many: dict[Place, Intervals] = {}
@@ -145,16 +145,16 @@ def _encoded(text: str) -> bytes:
 
 
 def ordinal(value: str | float) -> int:
-    """Return a whole number that sorts like the number or text. Neighbours may have the same one.
+    """Return an integer that sorts like the number or text. Neighbours may have the same one.
 
-    For a number, it is made from the 64 bits of the nearest double. For a text, it is made from the first
-    bytes in UTF-8, which sort like the code points, and from how many bytes these are.
+    For a number, it consists of the 64 bits of the nearest double. For a text, it consists of the first bytes
+    in UTF-8, which sort like the code points, and of their number.
     """
     if isinstance(value, str):
         encoded = _encoded(value)
         return int.from_bytes(_pack_text(encoded, len(encoded)))
     if type(value) is int and not -_MOST <= value <= _MOST:
-        # An integer beyond the doubles counts as infinite.
+        # An integer beyond the range of doubles counts as infinite.
         value = math.inf if value > 0 else -math.inf
     # The sum of -0.0 and 0.0 is 0.0.
     (bits,) = _unpack(_pack(value + 0.0))

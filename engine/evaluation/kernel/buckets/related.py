@@ -1,7 +1,7 @@
-"""The buckets of what asks whether a fact is in a stored relation, or lies in a network of one.
+"""The buckets of conditions on whether a fact is in a stored relation, or in a network of one.
 
-Rules are in the same buckets whatever the relations hold. Where a relation has few tuples, an event finds the
-buckets by the value of the fact, however many relations there are; otherwise it looks into the relation.
+The buckets of rules do not depend on the tuples of relations. If a relation has few tuples, an event finds
+the buckets by the value of the fact, however many relations there are; otherwise it searches the relation.
 """
 
 from collections.abc import Mapping
@@ -13,23 +13,24 @@ from engine.evaluation.kernel.buckets.buckets import Bucket
 from engine.evaluation.kernel.buckets.triggers import NETWORKS, Related
 
 FEW_MAX: Final = 1_000
-"""Relations of more tuples are not listed by value: a change would list them anew."""
+"""Relations with more tuples are not listed by value, because each change would list them anew."""
 
 
 class _Asking:
-    """The buckets of those that ask a relation in one way: with the fact and literals at the same places."""
+    """The buckets for one relation and shape: with the fact and the literals at the same places of tuples."""
 
     __slots__ = ("buckets", "listed", "relation", "shape")
 
     def __init__(self, trigger: Related) -> None:
         self.relation, self.shape = trigger.relation, trigger.shape
         self.buckets: dict[Any, Bucket] = {}
-        """By literals."""
+        """The buckets by literals."""
         self.listed: dict[Any, dict[Any, None]] | None = None
-        """For each value of the fact, the literals of tuples that have it. None if there are many tuples."""
+        """For each value of the fact, the literals of the tuples that have it. None if there are many
+        tuples."""
 
     def list_tuples(self, stored: Any) -> None:
-        """List the tuples of the relation, which is None if it is not stored."""
+        """List the tuples of the relation, which is None if not stored."""
         self.listed = None
         if stored is None or (self.shape != NETWORKS and len(stored) <= FEW_MAX):
             self.listed = {}
@@ -40,24 +41,24 @@ class _Asking:
 
 
 class RelatedBuckets:
-    """Those of one fact. `stored` has the relations of the detector by name."""
+    """The buckets of one fact. `stored` has the detector's relations by name."""
 
     __slots__ = ("_by_value", "_many", "_of_relation", "_stored")
 
     def __init__(self, stored: Mapping[str, Any]) -> None:
         self._stored = stored
         self._of_relation: dict[str, dict[Any, _Asking]] = {}
-        """By relation and shape."""
+        """All buckets, by relation and shape."""
         self._by_value: dict[Any, dict[_Asking, None]] = {}
         """Those that list a value."""
         self._many: dict[_Asking, None] = {}
-        """Those that list none, since there are many tuples."""
+        """Those that list no values, because the relation has many tuples."""
 
     def __bool__(self) -> bool:
         return bool(self._of_relation)
 
     def buckets_of(self, trigger: Related) -> dict[Any, Bucket]:
-        """Return the buckets that a trigger's is among, by literals."""
+        """Return the buckets with a trigger's relation and shape, by literals."""
         shapes = self._of_relation.setdefault(trigger.relation, {})
         asking = shapes.get(trigger.shape)
         if asking is None:
@@ -66,7 +67,7 @@ class RelatedBuckets:
         return asking.buckets
 
     def drop_if_empty(self, trigger: Related) -> None:
-        """Forget what a trigger's bucket was among, if there is none any more."""
+        """Drop the relation and shape of a trigger if no bucket is left."""
         shapes = self._of_relation[trigger.relation]
         asking = shapes[trigger.shape]
         if not asking.buckets:
@@ -76,13 +77,13 @@ class RelatedBuckets:
                 del self._of_relation[trigger.relation]
 
     def relation_changed(self, name: str) -> None:
-        """List the tuples of a relation anew."""
+        """List the tuples of a changed relation anew."""
         for asking in self._of_relation.get(name, {}).values():
             self._unlist(asking)
             self._list(asking)
 
     def meet(self, value: Any, sent: Mapping[str, Any], met: list[Any]) -> None:
-        """Add the buckets that an event meets which has this value of the fact."""
+        """Add the buckets met by an event with this value of the fact."""
         part = value if type(value) is str else part_of_key(key_of(value))
         if part is None:
             return
@@ -96,7 +97,7 @@ class RelatedBuckets:
             if asking.relation not in sent and self._may_have(asking, part):
                 met += asking.buckets.values()
         if sent:
-            # What the caller sends counts instead of what is stored.
+            # Relations sent with the event replace stored ones.
             for name in sent.keys() & self._of_relation.keys():
                 for asking in self._of_relation[name].values():
                     met += asking.buckets.values()

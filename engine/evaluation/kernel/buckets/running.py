@@ -1,4 +1,4 @@
-"""Runs what an event meets and what it selects: each member once, stage by stage, by shape."""
+"""Evaluates the rows that an event meets or selects: each member once, stage by stage, by shape."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
@@ -20,15 +20,15 @@ from engine.evaluation.kernel.buckets.buckets import (
 from engine.evaluation.slices.slices import Slices
 
 Selection: TypeAlias = Mapping[int, Shapes]
-"""The rows by stage and by the function of their shape; see `Use.stage`."""
+"""Rows by stage and by the function of their shape; see `Use.stage`."""
 
 Loop: TypeAlias = tuple[int, Observe, list[Any], Iterable[Any], int]
-"""The stage, function, columns and rest of the rows of one shape; and the length of a row in the rest, 0 if
+"""The stage, function, columns and rest of the rows of one shape, and the length of a row in the rest, 0 if
 each is a tuple."""
 
 
 class Selected(NamedTuple):
-    """What an event selects, in the form of a bucket."""
+    """The rows that an event selects, in the form of a bucket."""
 
     several: Selection
     groups: Mapping[Any, Loop]
@@ -36,7 +36,7 @@ class Selected(NamedTuple):
 
     @classmethod
     def of(cls, found: RowsByPlace) -> Self:
-        """Return what was found."""
+        """Return the rows of a search, by stage and shape."""
         several: dict[int, Shapes] = {}
         groups: dict[Any, Loop] = {}
         for (stage, repeated), rows in found.items():
@@ -68,7 +68,7 @@ _NO_COLUMNS: Final[list[Any]] = []
 
 
 def each_once(selected: Sequence[Shapes]) -> Iterable[tuple[Observe, Collection[SelectedRow]]]:
-    """Yield the rows that were selected, each once, in parts of one shape."""
+    """Yield the selected rows without duplicates, in parts of one shape."""
     by_shape: dict[Observe, list[Rows]] = {}
     for shapes in selected:
         for observe, rows in shapes.items():
@@ -79,7 +79,7 @@ def each_once(selected: Sequence[Shapes]) -> Iterable[tuple[Observe, Collection[
 
 
 def _disjoint(parts: list[Rows]) -> list[Rows]:
-    """Return the rows of some parts without repetition. The largest part may be large, and is not copied."""
+    """Return some parts without duplicates. The largest part is not copied, because it may be large."""
     dicts = [part if isinstance(part, dict) else {member_of(row): row for row in part} for part in parts]
     *smaller, largest = sorted(dicts, key=len)
     others: dict[int, SelectedRow] = {}
@@ -91,10 +91,10 @@ def _disjoint(parts: list[Rows]) -> list[Rows]:
 
 
 class SliceTest(NamedTuple):
-    """Slices with filtered keys, and the row that fires if an event with those keys belongs to one."""
+    """Slices with filtered keys, and a row that fires if an event with those keys belongs to a slice."""
 
     stage: int
-    """The stage of the last updates on which the row depends."""
+    """The stage of the last updates that the row depends on."""
     slices: Slices
     row: Group
 
@@ -106,9 +106,9 @@ class SliceTest(NamedTuple):
         return cls(stage, slices, group)
 
     def enter(self, *event: Any) -> Sequence[Bucket]:
-        """Have an event enter its slice, and return the buckets that it then meets.
+        """Have an event enter its slice, and return the buckets that its entries trigger.
 
-        The event is given as to `run`, from its fields to its relations.
+        The event is passed as to `run`, from its fields to its relations.
         """
         fields, sent, now_us, tick, relations = event
         belongs: list[int] = []
@@ -121,7 +121,7 @@ class SliceTest(NamedTuple):
         return self.slices.meet()
 
 
-def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
+def run(  # noqa: PLR0917 -- keyword arguments would take longer than many rules
     met: Sequence[Bucket | Selected],
     tests: Sequence[SliceTest],
     fields: Mapping[str, Any],
@@ -132,10 +132,10 @@ def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
     fire: Fire,
     timed: Callable[[list[Loop]], list[Loop]] | None,
 ) -> None:
-    """Evaluate an event for the buckets that it meets and what it selects, each member once.
+    """Evaluate an event for the buckets it meets and the rows it selects, each member once.
 
-    Each stage is complete before the next. Between them, the event enters the slices that have waited for
-    updates, in the order of their stages. With `timed`, what that makes of loops is run.
+    Each stage is complete before the next. Between them, the event enters the slices that depend on updates,
+    in the order of their stages. `timed` replaces the loops of a stage, to measure them.
     """
     groups: list[Loop] = []
     selections: dict[int, list[Shapes]] = {}
@@ -147,7 +147,7 @@ def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
             if bucket.several:
                 for stage, shapes in bucket.several.items():
                     selections.setdefault(stage, []).append(shapes)
-        # At most events no slices have waited, and nothing is selected.
+        # Most events have no slices with filtered keys, and select nothing.
         due = groups if test is None and not selections else _due(groups, selections, test)
         if len(due) > 1:
             due.sort(key=_stage)

@@ -1,7 +1,7 @@
-"""Estimates how often an event meets a trigger, from the triggers that rules could be indexed by.
+"""Estimates how often events meet a trigger, from all triggers by which rules could be indexed.
 
-The values and the ends of ranges that rules ask for stand for the values that events have. They count whether
-or not rules are indexed by them; otherwise the first choice would decide all later ones.
+The values and the ends of ranges in rules stand for the values of events. They count whether or not rules are
+indexed by them; otherwise the first choice would decide all later ones.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -31,7 +31,7 @@ _RELATED_COST: Final = 0.9
 _HOLDING_COST: Final = 0.5
 _SEARCH_COST: Final = 20.0
 """The cost that a trigger adds to each event, in evaluations of a rule. Any event may meet PRESENT. A search
-for patterns has a fixed cost, which the patterns of a fact share."""
+for patterns has a fixed cost, which all patterns of a fact share."""
 
 _ELEMENTS_SEARCH_COST: Final = 3.0
 """The same for the elements of an array, each of which an evaluation of a rule tries as well."""
@@ -41,26 +41,28 @@ _ELEMENTS: Final = 2.0
 
 _FACTS_MAX: Final = 256
 _SAMPLES_MAX: Final = 256
-"""The most facts, and the most values and ends of ranges of a fact, that are kept."""
+"""The maximum number of facts, and of values and ends of ranges of a fact, that are kept."""
 
 _OPEN: Final = frozenset({LARGEST, -LARGEST, inf, -inf})
-"""The ends of ranges that go on for ever."""
+"""The ends of unbounded ranges."""
 
 _SEARCH: Final = 40.0
-"""The cost of searching the ranges of a fact at an event, in evaluations of a rule. Its ranges share it."""
+"""The cost of searching the ranges of a fact at an event, in evaluations of a rule. All its ranges share
+it."""
 
 _SELECTED: Final = 8.0
-"""A rule that a range selects is collected alone, which takes as long as so many in a bucket."""
+"""A rule selected by a range is collected alone, which takes as long as this many rules in a bucket."""
 
 _COST_MAX: Final = 0.99
-"""The highest cost of a range: less than that of all events with the fact."""
+"""The maximum cost of a range: less than that of all events with the fact."""
 
 _STRIDE: Final = 97
-"""Which end of a full sample the next one replaces; prime, so that every end is replaced sometimes."""
+"""Decides which end of a full sample the next one replaces. It is prime, so every end is replaced at
+times."""
 
 
 class _Sample:
-    """What rules ask of a fact."""
+    """The values and ranges of a fact in rules."""
 
     __slots__ = ("count", "ends", "patterns", "values")
 
@@ -82,17 +84,17 @@ class _Sample:
 
 
 class Selectivity:
-    """What an event meets how often, as far as the rules tell."""
+    """Estimates from the rules how often events meet triggers."""
 
     __slots__ = ("_facts", "_samples")
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
-        """`facts` has what each fact is indexed by; others change it."""
+        """`facts` has the index of each fact, which others change."""
         self._facts = facts
         self._samples: dict[str, _Sample] = {}
 
     def cheapest(self, choices: Iterable[Triggers]) -> Triggers:
-        """Return those triggers that the fewest events meet, of sets by which a rule can be indexed."""
+        """Return the set of triggers that the fewest events meet, of those by which a rule can be indexed."""
 
         def learned_cost(triggers: Triggers) -> float:
             self.learn(triggers)
@@ -101,7 +103,7 @@ class Selectivity:
         return min(choices, key=learned_cost)
 
     def learn(self, triggers: Triggers) -> None:
-        """Take triggers into account that a rule could be indexed by."""
+        """Take into account triggers by which a rule could be indexed."""
         for trigger in triggers:
             if isinstance(trigger, Range):
                 sample = self._sample(trigger.fact)
@@ -117,7 +119,7 @@ class Selectivity:
                     sample.patterns.add(hash(trigger.pattern))
 
     def cost(self, triggers: Triggers) -> float:
-        """Estimate how often an event meets one of some triggers."""
+        """Estimate how often an event meets one of the triggers."""
         values = Counter(
             trigger.fact for trigger in triggers if isinstance(trigger, Hit) and trigger.value is not PRESENT
         )
@@ -127,7 +129,7 @@ class Selectivity:
         )
 
     def _values(self, fact: str) -> int:
-        """Estimate how many values of a fact the rules ask for."""
+        """Estimate how many values of a fact occur in rules."""
         indexed = len(self._facts[fact].by_value) if fact in self._facts else 0
         return max(indexed, len(self._sample(fact).values))
 
@@ -150,12 +152,12 @@ class Selectivity:
                 return _HOLDING_COST
 
     def _alike(self, trigger: Any) -> int:
-        """Return how many triggers of a fact and kind the index has."""
+        """Return the number of triggers in the index with the same fact and kind."""
         fact = self._facts.get(trigger.fact)
         return 0 if fact is None else len(fact.more.get(type(trigger), ()))
 
     def _cost_of_range(self, trigger: Range) -> float:
-        """Estimate how often a range selects a rule, and add its share of the search."""
+        """Estimate how often a range selects a rule, plus its share of the search."""
         sample = self._sample(trigger.fact)
         ends = sample.ends
         inside = bisect_left(ends, ordinal(trigger.high)) - bisect_right(ends, ordinal(trigger.low))
@@ -166,7 +168,7 @@ class Selectivity:
         sample = self._samples.get(fact)
         if sample is None:
             if len(self._samples) >= _FACTS_MAX:
-                # The oldest is forgotten.
+                # Drop the oldest one.
                 del self._samples[next(iter(self._samples))]
             sample = self._samples[fact] = _Sample()
         return sample

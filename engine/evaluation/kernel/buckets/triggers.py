@@ -1,4 +1,4 @@
-"""Triggers: what an event has by which rules and memories are found, and which a condition has.
+"""Triggers: properties of events by which rules and memories are found, and the triggers of a condition.
 
 A rule may skip an event at which its condition is false, and a memory one whose outcome is `idle`. Every
 other event meets at least one trigger. If no triggers ensure that, no event is skipped. Triggers are the
@@ -30,7 +30,7 @@ PRESENT: Final = ("present",)
 
 
 class Hit(NamedTuple):
-    """Met if a fact has this value, in the form of `key_of`; if it is PRESENT, any value."""
+    """Met if a fact has this value, in the form of `key_of`; any value if it is PRESENT."""
 
     fact: str
     value: object
@@ -39,7 +39,7 @@ class Hit(NamedTuple):
 
 
 class Range(NamedTuple):
-    """Met if a fact is from `low` to `high`. Both are numbers, or both are texts."""
+    """Met if a fact is from `low` to `high`, which are both numbers or both texts."""
 
     fact: str
     low: str | float
@@ -48,7 +48,7 @@ class Range(NamedTuple):
 
 
 class Element(NamedTuple):
-    """Met if a fact is an array with an element of this key, or a text that contains this text."""
+    """Met if a fact is an array with an element that has this key, or a text that contains this text."""
 
     fact: str
     value: object
@@ -64,7 +64,7 @@ class Found(NamedTuple):
 
 
 class Beginning(NamedTuple):
-    """Met if a fact is a text that begins with this one."""
+    """Met if a fact is a text with this prefix."""
 
     fact: str
     text: str
@@ -72,7 +72,7 @@ class Beginning(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """Met if a fact is a text that ends with this one."""
+    """Met if a fact is a text with this suffix."""
 
     fact: str
     text: str
@@ -80,7 +80,7 @@ class Ending(NamedTuple):
 
 
 class InNetwork(NamedTuple):
-    """Met if a fact is an address in the network that has this number, in its hashable form."""
+    """Met if a fact is an address in the network with this number, in its hashable form."""
 
     fact: str
     number: Any
@@ -88,14 +88,14 @@ class InNetwork(NamedTuple):
 
 
 class Related(NamedTuple):
-    """Met if a fact is, or may be, in a tuple of a stored relation, or if the caller sends the relation."""
+    """Met if a fact is, or may be, in a tuple of a stored relation, or if the event has the relation."""
 
     fact: str
     relation: str
     shape: Any
     """The length of the tuples, the place of the fact, and the places of literals; or NETWORKS."""
     literals: tuple[Any, ...] = ()
-    """Those that the tuple has, in the form of rows."""
+    """The literals in the tuple, in the form of rows."""
     kind: str = "related"
 
 
@@ -112,33 +112,33 @@ NETWORKS: Final = "networks"
 Trigger = Hit | Range | Element | Found | Beginning | Ending | InNetwork | Related | Holding
 
 Triggers = frozenset[Any]
-"""Triggers, of which an event meets at least one."""
+"""Triggers of which an event must meet at least one."""
 
 Known = Hit | Range
-"""What is known of the events that meet a trigger: the value of a fact, or a range in which it is."""
+"""What is known of events that meet a trigger: the value of a fact, or a range that contains it."""
 
 
 Cheapest = Callable[[Iterable[Triggers]], Triggers]
-"""Chooses those of some sets of triggers that the fewest events meet, by an estimate."""
+"""Chooses the set of triggers that the fewest events meet, by an estimate."""
 
 
 class Analysis:
     """Finds the triggers of a rule and of its memories.
 
-    It looks at each part of the condition once, however deep temporal nodes are nested in one another.
+    It visits each part of the condition once, however deeply temporal nodes are nested.
     """
 
     def __init__(self, histories: Histories, births: Births, cheapest: Cheapest) -> None:
         self.births = births
-        """When the history of the rule began, or of what is inside one of its parts."""
+        """The births of the rule, or of the inside of one of its parts."""
         self._histories, self._cheapest = histories, cheapest
         self._inside: dict[Births, Analysis] = {}
         self._found: dict[tuple[int, Path, bool], tuple[Condition, Triggers | None]] = {}
-        """What is known by now, by the id of a node, path and truth. Equality of nodes would compare all that
-        is in them. The node is kept, so that its id remains its own."""
+        """The results so far, by the id of a node, path and truth: comparing nodes would compare everything
+        in them. The node is kept, so that its id stays unique."""
 
     def union(self, parts: Iterable[Triggers | None]) -> Triggers | None:
-        """Return the triggers of all parts, for an event that meets at least one; None if one part is."""
+        """Return triggers for events that meet at least one of the parts; None if one part is None."""
         whole: set[Any] = set()
         for part in parts:
             if part is None:
@@ -147,7 +147,7 @@ class Analysis:
         return frozenset(whole)
 
     def best(self, parts: Iterable[Triggers | None]) -> Triggers | None:
-        """Return the triggers of the cheapest part, for an event that meets every part."""
+        """Return the triggers of the cheapest part, for events that meet all parts."""
         known = [part for part in parts if part is not None]
         return self._cheapest(known) if known else None
 
@@ -164,16 +164,16 @@ class Analysis:
         return frozenset({Range(fact, low, high)})
 
     def holding(self, memory: Memory, path: Path) -> Triggers | None:
-        """Return triggers for the events in whose slice a memory has an entry; None if nearly all have."""
+        """Return triggers for events whose slice has an entry of a memory; None if nearly all have one."""
         remembered = self._histories.remembered(memory, path, self.births.birth)
         return None if remembered.by_exception else frozenset({Holding(remembered)})
 
     def of(self, node: Node, path: Path) -> "Analysis":
-        """Return the analysis of what is inside a part, whose history may be older than the rule's."""
+        """Return the analysis of the inside of a part, whose history may be older than the rule's."""
         return self.inside(self.births.of(node, path))
 
     def inside(self, births: Births) -> "Analysis":
-        """Return the analysis of what is inside a part with these births."""
+        """Return the analysis of the inside of a part with these births."""
         if births == self.births:
             return self
         if births not in self._inside:
@@ -278,27 +278,28 @@ class Analysis:
                 return self.best([self.false(member, path) for member in members])
             case _:
                 operator = operator_of(node)
-                # A predicate is false if its fact is missing, and no trigger is met by a missing fact.
+                # A predicate is also false if its fact is missing, and a missing fact meets no trigger.
                 return None if operator is None else operator.false_at(node, self.of(node, path), path)
 
 
 ENDS_CHARS_MAX: Final = 32
-"""Of longer texts, so many characters are looked up. There are as many look-ups at most."""
+"""The number of characters by which longer beginnings and endings are looked up, and the maximum number of
+look-ups."""
 
 
 ARGUMENTS_MAX: Final = 16
-"""Relations are asked with more arguments at every event that has one of these."""
+"""A condition with more arguments of a relation is a candidate at every event that has one of its facts."""
 
 
 def _in_elements(array: str, triggers: Triggers | None) -> Triggers | None:
-    """Return the triggers of a condition on the elements of an array."""
+    """Return the triggers of a condition on the elements of an array as triggers of the event."""
     if triggers is None:
         return None
     return frozenset(trigger._replace(fact=element_fact(array, trigger.fact)) for trigger in triggers)
 
 
 def _ranges(node: language.All) -> list[Triggers]:
-    """Return one trigger for all `between` on one fact, where there are several: `x > 1 and x < 5`."""
+    """Return the joint trigger of several `between` on one fact, as in `x > 1 and x < 5`."""
     by_fact: dict[str, list[language.Leaf]] = {}
     pending = [node]
     while pending:
@@ -311,7 +312,7 @@ def _ranges(node: language.All) -> list[Triggers]:
 
 
 def _within(leaves: list[language.Leaf]) -> Triggers:
-    """Return the trigger for events at which all of these `between` on one fact are true, or none."""
+    """Return the trigger for events at which all of these `between` on one fact are true, or an empty set."""
     values: list[Any] = [leaf.value for leaf in leaves]
     if len({isinstance(low, str) for low, _ in values}) > 1:
         return frozenset()

@@ -1,4 +1,4 @@
-"""How generated code reads and writes what a slice remembers; see `operators/interface.py`."""
+"""How generated code reads and writes entries of slices; see `operators/interface.py`."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -14,8 +14,8 @@ from engine.evaluation.stamps import UNSET
 class Entry(ABC):
     """The entry of a memory in a slice, as code reads and writes it.
 
-    `slice_` and `place` are the expressions for the slice and the entry's place in it. If the slice is
-    `blank`, `admit` is the expression for a new one; without it, the slice always exists.
+    `slice_` and `place` are the expressions for the slice and the entry's place in it. If the slice may be
+    `blank`, `admit` is the expression for a new slice; without `admit`, the slice always exists.
     """
 
     outcome: str
@@ -38,12 +38,12 @@ class Entry(ABC):
 
     @property
     def memory(self) -> str:
-        """The variable of the memory itself."""
+        """The variable of the memory."""
         return "remembered"
 
     @property
     def keep(self) -> int:
-        """How many stamps or values of a record are needed now."""
+        """The number of stamps or values that a record currently needs."""
         return self._remembered.keep
 
     @property
@@ -53,7 +53,7 @@ class Entry(ABC):
 
     @property
     def entry(self) -> str:
-        """The expression for what the slice remembers."""
+        """The expression for the entry."""
         if self._remembered.by_exception:
             return f"({self.seen} if (entry := {self._kept}) == NEVER else entry)"
         return self._kept
@@ -70,23 +70,23 @@ class Entry(ABC):
 
     @property
     def _placeless(self) -> str:
-        """The function that gives what a slice remembers without a place."""
+        """The function that returns entries without a place."""
         return f"({self._slice}[{MORE}] or NOTHING).get"
 
     def lasts(self, latest: str) -> str:
-        """Return the expression for whether the record `entry` can still matter, by its latest stamp."""
+        """Return the expression for whether the record `entry` can still matter, given its latest stamp."""
         memory, stamp = self.memory, self.stamp
         return f"({memory}.newest < {latest} >= {stamp} - {memory}.reach or {memory}.lasts(entry, {stamp}))"
 
     def put(self, value: str) -> list[str]:
-        """Return the statements that make a value the entry, in a new slice if there is none."""
+        """Return the statements that set the entry, in a new slice if there is none."""
         if self._remembered.by_exception:
-            assert value == self.stamp, "that of the slice's last event is not kept"
+            assert value == self.stamp, "the slice's last event needs no entry"
             return self._keep_none()
         return self._keep(value)
 
     def clear(self) -> list[str]:
-        """Return the statements that leave no entry. For a blank slice, they change nothing."""
+        """Return the statements that clear the entry. They do not change a blank slice."""
         if self._remembered.by_exception:
             return self._keep("UNSET")
         if not self._remembered.memory.is_record:
@@ -99,7 +99,7 @@ class Entry(ABC):
         lines = self._remembered.memory.write(self)
         if not self._remembered.by_exception:
             return lines
-        # From now on, keep the entry that the slice's last event stood for.
+        # Keep the stamp of the slice's last event, which was the implied entry so far.
         kept = _inside(self._keep(self.seen))
         return [f"if not {self.outcome} and {self._kept} == NEVER:", *kept, *lines]
 
@@ -118,7 +118,7 @@ class Entry(ABC):
 
 
 def _inside(lines: Iterable[str]) -> list[str]:
-    """Return statements as the body of one before them."""
+    """Return statements as the body of the preceding one."""
     return [f" {line}" for line in lines]
 
 
@@ -128,7 +128,7 @@ def is_inside(read: Reading, window_us: int | None) -> str:
 
 
 class Access(Entry):
-    """Reads a memory as it was before an event, and writes it, for a rule born at some stamp.
+    """Reads a memory as it was before an event, and writes it, for a rule with a given birth.
 
     `path` is the number of the memory's path in the code.
     """
@@ -158,11 +158,11 @@ class Access(Entry):
         return self._code.constant(value)
 
     def edge(self, window_us: int) -> str:
-        """Return the expression for a stamp before all events inside a window, and after all older ones."""
+        """Return the expression for a stamp that separates the events inside a window from older ones."""
         return self._code.edge(window_us)
 
     def inside(self, window_us: int | None) -> str:
-        """Return the expression for whether the entry, a stamp, came after the birth, and inside a window."""
+        """Return the expression for whether the entry, a stamp, is after the birth and inside a window."""
         end = None
         if not (self.path or self._remembered.by_exception) and self._remembered.has_place:
             end = self._code.end(self.entry, window_us, self.born)
@@ -186,7 +186,7 @@ class Access(Entry):
 
     @property
     def memory(self) -> str:
-        """The variable of the memory itself."""
+        """The variable of the memory."""
         return self._code.shared_constant(self._remembered)
 
 
@@ -196,7 +196,7 @@ _COMMIT: Final = """\
   {lines}
  return commit
 """
-"""The code that commits the outcome of one memory to the slice of the event, while rules are indexed."""
+"""The code that commits the outcome of one memory to the event's slice, while rules are indexed."""
 
 
 class _Commit(Entry):
@@ -221,7 +221,7 @@ class _Commit(Entry):
 
 
 def committing(remembered: Remembered) -> Any:
-    """Return the function that writes an outcome of a memory: (outcome, stamp)."""
+    """Return the function that commits an outcome of a memory: (outcome, stamp)."""
     slices, to = remembered.slices, _Commit(remembered)
     lines = indented(to.written(), 2)
     given = {"slices": slices, "blank": slices.blank, "place": remembered.place, "remembered": remembered}

@@ -1,8 +1,8 @@
 """The code of conditions: statements for the outcomes of memories, and expressions for verdicts.
 
 In the code, `o0` is the outcome of a memory, `p0` the truth of a predicate, and `t0` that of a node that
-looks back. Outcomes become statements, inner ones first, so that no short-circuit skips them. All else has no
-side effects and becomes an expression. What is written comes after everything that is read.
+looks back. Outcomes become statements, inner ones first, so that short-circuit evaluation does not skip them.
+Other code has no side effects and becomes expressions. All writes come after all reads.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,10 +42,10 @@ class Block:
 
 
 class ConditionCode(PresentCode):
-    """The code of some conditions, which share what they look up and decide."""
+    """The code of some conditions, which share look-ups and verdicts."""
 
     ends_max: ClassVar = 8
-    """The most ends that are kept."""
+    """The maximum number of ends of windows kept between events."""
 
     def __init__(self, needs: Needs, uses: Uses) -> None:
         super().__init__(uses, needs.patterns, needs.lookups.of)
@@ -53,17 +53,17 @@ class ConditionCode(PresentCode):
         self._paths: dict[Path, int] = {(): 0}
         self._slices: dict[int, Slices] = {}
         self._known: dict[Any, str] = {}
-        """The variable or expression of predicates, outcomes and verdicts that are decided."""
+        """The variables or expressions of decided predicates, outcomes and verdicts."""
         self._decided, self._written = Block(), Block()
         self._ends: dict[tuple[str, str, str], int] = {}
-        """The numbers of ends, by the entry, the window and the birth; see `end`."""
+        """The numbers of ends of windows, by entry, window and birth; see `end`."""
         self.is_timed = False
-        """Whether `h1` shall be the number of the key's shard, which timed rules also ask for."""
+        """Whether the code sets `h1` to the number of the key's shard, which timed rules read, too."""
 
     # -- conditions -----------------------------------------------------------------------------------------
 
     def truth(self, node: Condition, births: Births, path: Path = ()) -> str:
-        """Return the expression for the truth of a condition at the event, after writing what it needs."""
+        """Return the expression for the truth of a condition at the event; write the statements it needs."""
         if isinstance(node, language.Keyed):
             inside = self._enter(node, births, path)
             return f"(k{self._paths[inside]} is not None and {self.truth(node.inner, births, inside)})"
@@ -121,13 +121,13 @@ class ConditionCode(PresentCode):
         return self._known[known]
 
     def _read(self, term: TermNode, births: Births, path: Path) -> PresentCode | Access:
-        """Return what the code of a term reads."""
+        """Return the object from which the code of a term reads."""
         if not remembers(term):
             return self
         return self._access(term, births.of(term, path), path)
 
     def _shared_value(self, term: TermNode, text: str, births: Births, path: Path) -> str:
-        """Return the expression for a value, or the variable that has it, if comparisons share the term."""
+        """Return the expression for a value, or its variable if comparisons share the term."""
         known = term, path, births.of(term, path).birth
         if not self.uses.repeats_node(*known):
             return text
@@ -137,9 +137,9 @@ class ConditionCode(PresentCode):
         return self._known[known]
 
     def _access(self, part: Node, births: Births, path: Path) -> Access:
-        """Return what a verdict reads of the memory of a part, after writing the outcome of the memory.
+        """Return how a verdict reads the memory of a part; write the statements for the memory's outcome.
 
-        `births` are those of what is inside the part.
+        `births` are those of the inside of the part.
         """
         remembered, number = self._histories.of(part, path, births.birth), self._paths[path]
         self._slices.setdefault(number, remembered.slices)
@@ -158,7 +158,7 @@ class ConditionCode(PresentCode):
         return access
 
     def _enter(self, node: language.Keyed, births: Births, outer: Path) -> Path:
-        """Write the look-up of the key and the slice of a path, unless it is written. Return the path."""
+        """Write the look-up of the key and the slice of a path, unless already written. Return the path."""
         path = births.step(node, outer)
         if path in self._paths:
             return path
@@ -177,12 +177,12 @@ class ConditionCode(PresentCode):
         return path
 
     def key_of(self, path: Path | None) -> str | None:
-        """Return the expression for an event's key of a path, if the code has looked it up."""
+        """Return the expression for an event's key of a path; None if the code has not looked it up."""
         number = None if path is None else self._paths.get(path)
         return None if number is None else f"k{number}" if number else "()"
 
     def written_to(self, remembered: Remembered, born: int | None = None) -> Access | None:
-        """Return how code reads a memory that it also writes, for a rule `born` then; else None."""
+        """Return how code reads a memory that it also writes, for a rule with this birth; None for others."""
         number = self._paths.get(remembered.slices.path)
         if number is None or remembered not in self._known:
             return None
@@ -192,8 +192,8 @@ class ConditionCode(PresentCode):
     def end(self, entry: str, window_us: int | None, born: str) -> str | None:
         """Return the variable of the last time at which an entry without a key is inside a window, in `unit`.
 
-        It is kept from one event to the next, unless there are so many that it takes longer to begin with
-        them than one event takes without.
+        It is kept from one event to the next. None if there are so many that initializing them would take
+        longer than an event without them.
         """
         window = "LATEST" if window_us is None else self.shared_constant(window_us << NUMBER_BITS)
         known = entry, window, born
@@ -202,7 +202,7 @@ class ConditionCode(PresentCode):
         return f"u{self._ends.setdefault(known, len(self._ends))}"
 
     def opening(self) -> list[str]:
-        """Return the statements that begin with what the slice without keys remembers."""
+        """Return the statements that initialize the ends of windows, before all events."""
         lines = []
         for (entry, window, born), number in self._ends.items():
             lines.append(f"w{number} = {window} // unit")
@@ -210,9 +210,9 @@ class ConditionCode(PresentCode):
         return lines
 
     def _moved(self, lines: Iterable[str]) -> Iterator[str]:
-        """Yield statements, and after each that writes such an entry those that move its ends.
+        """Yield statements, and after each that writes an entry, those that update the ends of its windows.
 
-        The statements tell what they write: all ends are known only when the last condition is read.
+        Entries are recognized in the text, because all ends are known only after the last condition.
         """
         for line in lines:
             yield line
@@ -224,24 +224,24 @@ class ConditionCode(PresentCode):
 
     @property
     def has_keys(self) -> bool:
-        """Whether the code remembers anything for keys."""
+        """Whether the code uses state with keys."""
         return any(self._slices)
 
     # -- code -----------------------------------------------------------------------------------------------
 
     def decided(self) -> list[str]:
-        """Return the statements that decide, without changing anything."""
+        """Return the statements that decide verdicts and change nothing."""
         return [*self.lookups(), *self._decided.lines]
 
     @property
     def writing(self) -> list[str]:
-        """The statements so far that commit what was decided."""
+        """The statements so far that commit the outcomes."""
         return self._written.lines
 
     def written(self, stamp: str, first: Sequence[str] = (), then: Sequence[str] = ()) -> list[str]:
-        """Return the statements that commit what was decided, between others. The last may read the stamp.
+        """Return the statements that commit the outcomes, between `first` and `then`.
 
-        `stamp` is the expression for it.
+        `stamp` is the expression for the event's stamp, which `then` may read.
         """
         seen = [number for number in self._slices if number or self.asks_last_event]
         for number in seen:
@@ -256,7 +256,7 @@ class ConditionCode(PresentCode):
         return _stamped(f"stamp = {stamp}", [*first, *self._moved(self._written.lines), *then])
 
     def tables(self) -> Iterable[tuple[str, Any]]:
-        """Yield the names and values by which the code finds slices."""
+        """Yield the names and values with which the code finds slices."""
         for number, slices in self._slices.items():
             if number:
                 yield f"shards{number}", slices.shards
@@ -271,7 +271,7 @@ _STAMPED_APART_MAX: Final = 2
 
 
 def _stamped(stamp: str, lines: Iterable[str]) -> list[str]:
-    """Set the stamp before what writes it: inside a few blocks of which an event seldom enters any."""
+    """Set the stamp before it is written: inside the blocks if few do that, because most events skip them."""
     blocks: list[list[str]] = []
     for line in lines:
         if line.startswith(" "):

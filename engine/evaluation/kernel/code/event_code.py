@@ -1,7 +1,7 @@
-"""The code that looks up what an event has: facts, keys of paths, constants to compare with.
+"""The code that looks up the contents of an event: facts, keys of paths; and constants.
 
 In the code, `f0` is a fact, `q0` the same as a number, `l0` its look-up, `c0` a constant, `k0` the key of a
-path and `s0` its slice, where 0 is the path without keys. The code contains no text of a caller.
+path and `s0` its slice, where path 0 has no keys. The code contains no text of a caller.
 """
 
 import re
@@ -21,24 +21,24 @@ class Patterns(Protocol):
     """The patterns of a detector."""
 
     def finder(self, fact: str, pattern: str) -> object:
-        """Return the test whether a pattern is found in a text of the fact.
+        """Return a function that tests whether a pattern matches a text of the fact.
 
-        Of a literal that is in the text, it only has to tell whether it is looked for in one so long.
+        For a literal, which the code finds itself, the function only tests whether the text is short enough.
         """
 
     def narrower(self, fact: str, patterns: Sequence[str], look: Callable[[Any], Any]) -> object:
-        """Return the function that gives the elements of an array in which one of the patterns may match."""
+        """Return a function that returns the elements of an array that one of the patterns may match."""
 
 
 LookupOf = Callable[[str], object]
-"""Gives the look-up of a fact, which bounds the work on large values."""
+"""Returns the look-up of a fact, which bounds the work for large values."""
 
 RANGES_MIN: Final = 32
-"""From so many ranges of a fact on, some are nearly always tried: its number is made before them, once."""
+"""With this many ranges of a fact, some are nearly always tried, so the fact's number is computed first."""
 
 
 class EventCode:
-    """Gives the variables of what an event has, and the statements that look it up."""
+    """Provides the variables for an event's contents, and the statements that look them up."""
 
     def __init__(self, uses: Uses, patterns: Patterns, lookup_of: LookupOf) -> None:
         self.uses = uses
@@ -52,27 +52,27 @@ class EventCode:
         self._shared: dict[Any, str] = {}
         self.asks_time = False
         self.asks_vars = False
-        """Whether the code reads `vars` otherwise than by facts."""
+        """Whether the code reads `vars` other than through facts."""
 
     asks_last_event = False
-    """Whether a verdict asks for the last event of a slice. That without keys keeps it for nothing else."""
+    """Whether a verdict reads the last event of a slice. The slice without keys is otherwise not updated."""
 
     known_facts: Collection[str] = ()
-    """The facts whose variables are set before these statements."""
+    """The facts whose variables are already set."""
 
     finds_relations = True
-    """Whether the code finds the relations of the event itself."""
+    """Whether the code looks up the event's relations itself."""
 
     # -- variables ------------------------------------------------------------------------------------------
 
     def fact(self, name: str) -> str:
-        """Return the variable of a fact; None in it stands for a missing one."""
+        """Return the variable of a fact, which is None if the fact is missing."""
         return f"f{self._facts.setdefault(name, len(self._facts))}"
 
     def number(self, name: str) -> str:
-        """Return the expression for a fact as a number: NaN, for which no comparison is true, if it is none.
+        """Return the expression for a fact as a number; NaN, which makes every comparison false, for others.
 
-        An integer beyond the doubles is beyond every range.
+        An integer beyond the range of doubles is outside every range.
         """
         fact = self.fact(name)
         beyond = f"type({fact}) is not int or not LEAST <= {fact} <= MOST"
@@ -83,9 +83,9 @@ class EventCode:
         return f"q{self._facts[name]}"
 
     def exact(self, name: str, low: float, high: float) -> str:
-        """Return the same for a fact that is compared with both ends of a range.
+        """Return the expression for a fact as a number, compared with both ends of a range.
 
-        If one of them is an integer beyond the doubles, so are some of the numbers in the range.
+        If one end is an integer beyond the doubles, the range contains such numbers.
         """
         if low >= -LARGEST and high <= LARGEST and self.uses.repeats_number(name, RANGES_MIN):
             return self.number(name)
@@ -93,7 +93,7 @@ class EventCode:
         return f"(NAN if type({fact}) is not int and type({fact}) is not float else {fact})"
 
     def address(self, name: str) -> str:
-        """Return the expression for the number of the IP address in a fact: None if it is none."""
+        """Return the expression for the number of the IP address in a fact; None if it is not an address."""
         fact = self.fact(name)
         if not self.uses.repeats_address(name):
             return f"(a{fact[1:]} := address({fact}))"
@@ -107,19 +107,19 @@ class EventCode:
         return f"l{fact[1:]}"
 
     def matches(self, name: str, pattern: str) -> str:
-        """Return the expression for whether a pattern is found in a fact that is a text."""
+        """Return the expression for whether a pattern matches a fact that is a text."""
         text = self.fact(name)
         test = f"{self.constant(self._patterns.finder(name, pattern))}({text})"
         literal = literal_of(pattern)
         return test if literal is None else f"{literal.code(text, self.constant(literal.text))} and {test}"
 
     def relations(self) -> str:
-        """Return the variable of the relations that an event has."""
+        """Return the variable of the event's relations."""
         self.asks_relations = True
         return "relations"
 
     def arguments(self, args: tuple[FactArg | Scalar, ...]) -> str:
-        """Return the variable of the function that gives the arguments of a relation."""
+        """Return the variable of the function that returns the arguments of a relation."""
         names = [split_name(one.fact) if isinstance(one, FactArg) else None for one in args]
 
         def values(fields: Any, sent: Any) -> list[Any]:
@@ -134,25 +134,25 @@ class EventCode:
         return f"c{len(self.constants) - 1}"
 
     def shared_constant(self, value: Any) -> str:
-        """Return the same variable for equal constants: numbers, or objects that equal only themselves."""
+        """Return the same variable for equal constants, which are numbers or objects compared by identity."""
         if value not in self._shared:
             self._shared[value] = self.constant(value)
         return self._shared[value]
 
     def edge(self, window_us: int) -> str:
-        """Return the expression for a stamp before all events inside a window, and after all older ones."""
+        """Return the expression for a stamp that separates the events inside a window from older ones."""
         return f"base - {self.shared_constant(window_us << NUMBER_BITS)}"
 
     def end(self, entry: str, window_us: int | None, born: str) -> str | None:  # noqa: ARG002 -- overridden
         """Return the variable of the last time at which an entry without a key is inside a window, in `unit`.
 
-        It is before all times if the entry is no event after the birth. None if it is not kept.
+        It is before all times if the entry is not an event after the birth. None if it is not kept.
         """
         return None
 
     @property
     def constants_made(self) -> int:
-        """How many constants there are."""
+        """The number of constants so far."""
         return len(self.constants)
 
     @property
@@ -164,7 +164,7 @@ class EventCode:
     # -- statements -----------------------------------------------------------------------------------------
 
     def looked_up(self, names: Iterable[str], text: str) -> str:
-        """Have an expression look up those facts that nothing else reads: often it is not reached."""
+        """Move look-ups of facts that nothing else reads into an expression, which is often not reached."""
         for name in sorted(set(names)):
             if not self.uses.repeats_fact(name):
                 number = self._facts[name]
@@ -174,7 +174,7 @@ class EventCode:
         return text
 
     def lookups(self) -> Iterator[str]:
-        """Yield the statements that come before all others."""
+        """Yield the statements that come first."""
         if self.asks_relations or self.asks_vars or any(name.startswith("$") for name in self._facts):
             yield "vars = vars or NOTHING"
         if self.asks_relations and self.finds_relations:
@@ -190,7 +190,7 @@ class EventCode:
                 yield f"a{number} = address(f{number})"
 
     def given(self, *, constants: bool = True) -> Iterator[tuple[str, Any]]:
-        """Yield the names and values that the code needs."""
+        """Yield the names and values that the code uses."""
         for name, number in self._facts.items():
             _, whole, steps, look = split_name(name)
             yield f"n{number}", whole
@@ -210,7 +210,7 @@ class EventCode:
 
 
 def key_lookup(fact: str, number: int, outer: int, keys: int) -> list[str]:
-    """Return the statements for the key of a path of so many keys: None if the event belongs to no slice."""
+    """Return the statements for the key of a path of this length; None if the event belongs to no slice."""
     key = f"k{number}"
     short = f"type({fact}) is str and len({fact}) <= {KEY_CHARS_MAX}"
     lines = [f"{key} = {fact} if {short} else slice_key_of({fact})"]

@@ -1,6 +1,6 @@
-"""The code that takes events as callers in the same process give them; see `events/intake.py`.
+"""The code for events of callers in the same process, whose values are unchecked; see `events/intake.py`.
 
-It looks only at what the rules read: no other value of an event can make an answer wrong.
+It checks only the values that rules read: no other value of an event can make an answer wrong.
 """
 
 from collections.abc import Iterator
@@ -12,24 +12,24 @@ from engine.evaluation.kernel.needs import Needs
 
 
 class GivenCode(ConditionCode):
-    """The code of some conditions, and before it that which checks what they read.
+    """The code of some conditions, preceded by the code that checks the values they read.
 
-    In the code, `f0` is a fact as elsewhere, and `g0` a field that is none, but may hold one.
+    In the code, `f0` is a fact as elsewhere, and `g0` a field that is not a fact, but may contain one.
     """
 
     def __init__(self, needs: Needs, uses: Uses) -> None:
         super().__init__(needs, uses)
-        # All names there are have no number.
+        # The set of all names has no length, and is not iterated.
         fields = sorted(iter(uses.fields))
         self.known_facts = frozenset([name for name in fields if "." not in name])
         self._fields = {self._variable(place, name): name for place, name in enumerate(fields)}
-        """The variable of each field that may hold a fact, with its name."""
+        """The variable of each field that may contain a fact, with its name."""
 
     def _variable(self, place: int, name: str) -> str:
         return self.fact(name) if name in self.known_facts else f"g{place}"
 
     def taken(self) -> list[str]:
-        """Return the statements that come before all others. They convert the event where it is not plain."""
+        """Return the statements that come first. They convert the event if it is not plain."""
         looked_up = [f"{variable} = fields.get({variable}_name)" for variable in self._fields]
         tests = [_is_scalar(variable, self.uses.expected(name)) for variable, name in self._fields.items()]
         or_missing = [f"({each} is None or {test})" for each, test in zip(self._fields, tests, strict=True)]
@@ -48,7 +48,7 @@ class GivenCode(ConditionCode):
         ]
 
     def given(self, *, constants: bool = True) -> Iterator[tuple[str, Any]]:
-        """Yield the names and values that the code needs."""
+        """Yield the names and values that the code uses."""
         yield from super().given(constants=constants)
         yield "FIELDS", self.uses.fields
         for variable, name in self._fields.items():
@@ -61,10 +61,10 @@ _TESTS: Final = {
     bool: "{0} is True or {0} is False",
     float: "type({0}) is float and {0} - {0} == 0.0",
 }
-"""The tests whether a value is a text, a boolean or a finite number of Python's own."""
+"""The tests whether a value is a text, a boolean or a finite number of Python's built-in types."""
 
 
 def _is_scalar(value: str, expected: type) -> str:
-    """Return the test whether a value is one of these. What is expected is tested first."""
+    """Return the test whether a value is one of these. The expected type is tested first."""
     kinds = sorted(_TESTS, key=lambda kind: kind is not expected)
     return f"({' or '.join([_TESTS[kind].format(value) for kind in kinds])})"

@@ -1,6 +1,6 @@
-"""The code of one node, as functions of what it reads: for explanations, which decide nodes one by one.
+"""The code of one node, as functions of its inputs, for explanations, which decide nodes one by one.
 
-The values of facts, and constants, are arguments, so all nodes of one shape share their functions.
+The values of facts and constants are arguments, so all nodes of one shape share their functions.
 """
 
 from collections.abc import Callable, Sequence
@@ -58,7 +58,7 @@ _VERDICT: Final = """\
 
 SHAPES_KEPT: Final = 256
 NODES_KEPT: Final = 256
-"""The most shapes, and nodes, whose functions are kept for the next explanation."""
+"""The maximum numbers of shapes and of nodes whose functions are kept for the next explanation."""
 
 
 @lru_cache(maxsize=SHAPES_KEPT)
@@ -67,7 +67,7 @@ def _functions(source: str) -> Any:
 
 
 class _Unweighed:
-    """Stands for a memory where what is written is only looked at: it may become longer than needed."""
+    """Stands for a memory if an entry is only read: its size does not count, and it may be too long."""
 
     keep = 0
 
@@ -81,30 +81,30 @@ class PredicateCode(NamedTuple):
     """A predicate as a function."""
 
     facts: tuple[str, ...]
-    """The facts whose values it takes."""
+    """The facts that it takes as values."""
     constants: tuple[Any, ...]
-    """What comes after these values."""
+    """The values after those of facts."""
     truth: Callable[..., bool]
-    """Gives its truth: (values, fields, vars, base)."""
+    """Returns its truth: (values, fields, vars, base)."""
 
 
 class MemoryCode(NamedTuple):
-    """A memory as functions. `values` are those of its facts, and its constants after them."""
+    """A memory as functions. `values` are those of its facts, followed by its constants."""
 
     facts: tuple[str, ...]
     constants: tuple[Any, ...]
     outcome_of: Callable[..., Any]
-    """Gives what an event is to it: (truths of the members of its node, values)."""
+    """Returns the outcome of an event: (truths of the members of its node, values)."""
     lasting: Callable[[Any], Any]
-    """Gives the outcome with which verdicts are decided later, as long as no further event comes."""
+    """Returns the outcome for later verdicts, while no further event comes."""
     write: Callable[..., Any]
-    """Gives its entry after an event: (outcome, entry, stamp, values). Changes the entry that is given."""
+    """Returns its entry after an event: (outcome, entry, stamp, values). Changes the given entry."""
 
 
 class VerdictCode(NamedTuple):
-    """The verdict of a node that looks back, or compares terms, as functions.
+    """The verdict of a node that looks back or compares terms, as functions.
 
-    They take (pasts, base, values). Of each part of the node that has a memory, `pasts` has the outcome, the
+    They take (pasts, base, values). For each part of the node with a memory, `pasts` has the outcome, the
     entry, the stamp of the last event of its slice, and its birth as a stamp.
     """
 
@@ -112,7 +112,7 @@ class VerdictCode(NamedTuple):
     constants: tuple[Any, ...]
     verdict: Callable[..., bool]
     found: Callable[..., tuple[Any, ...]]
-    """Gives the values of the terms that `found_in` names."""
+    """Returns the values of the terms in `found_in`."""
 
 
 def predicate_code(
@@ -121,9 +121,9 @@ def predicate_code(
     lookup_of: LookupOf,
     relations: Relations,
 ) -> PredicateCode:
-    """Return a predicate as a function, at events that have these relations.
+    """Return a predicate as a function, for events with these relations.
 
-    A comparison is one if its terms do not look back.
+    A comparison counts as a predicate if its terms do not look back.
     """
     code: _NodeCode
     if isinstance(node, language.Compare):
@@ -138,7 +138,7 @@ def predicate_code(
 
 @lru_cache(maxsize=NODES_KEPT)
 def memory_code(node: Condition, part: int) -> MemoryCode:
-    """Return a memory of a node as functions, given its place among the parts."""
+    """Return a memory of a node as functions, given the place of its part."""
     members, of_part = children(node), parts_of(node)[part]
     memory = remembering(of_part).memory(of_part)
     code = _PastCode("()" if memory.is_record else "NEVER")
@@ -157,7 +157,7 @@ def memory_code(node: Condition, part: int) -> MemoryCode:
 
 @lru_cache(maxsize=NODES_KEPT)
 def verdict_code(node: Condition) -> VerdictCode:
-    """Return the verdict of a node that looks back, or compares terms, as functions."""
+    """Return the verdict of a node that looks back or compares terms, as functions."""
     code, found = _PastCode("NEVER"), "()"
     if isinstance(node, language.Compare):
         code, names = _code_of_terms(node)
@@ -179,13 +179,13 @@ def verdict_code(node: Condition) -> VerdictCode:
 
 
 def _past(part: int) -> str:
-    """Return the variables of a part: outcome, entry, last event, birth. Those of part 0 have no number."""
+    """Return the variables of a part: outcome, entry, last event, birth. Part 0 has no number."""
     number = part or ""
     return f"outcome{number}, entry{number}, seen{number}, born{number}"
 
 
 def _truth(operand: Condition, members: Sequence[Condition]) -> str:
-    """Return the truth of an operand of a memory, by the truths of the node's members."""
+    """Return the truth of a memory's operand, in terms of the truths of the node's members."""
     for number, member in enumerate(members):
         if operand is member:
             return f"t{number}"
@@ -199,7 +199,7 @@ _NO_USES: Final = Uses(())
 
 
 class _NodeCode(PresentCode):
-    """Gives the names by which the code of a node reads the values that it is given."""
+    """Provides the names by which the code of a node reads its arguments."""
 
     def __init__(self, patterns: Patterns, lookup_of: LookupOf, relations: Relations | None) -> None:
         super().__init__(_NO_USES, patterns, lookup_of)
@@ -215,48 +215,48 @@ class _NodeCode(PresentCode):
         return self.constant(self._lookup_of(name))
 
     def relations(self) -> str:
-        """Return the variable of the relations that an event has."""
+        """Return the variable of the event's relations."""
         return self.constant(self._relations)
 
     def unpacked(self) -> str:
-        """Return the statement that gives all values their names."""
+        """Return the statement that unpacks the values into variables."""
         names = [f"f{number}, " for number in range(len(self._facts))]
         names += [f"c{number}, " for number in range(len(self.constants))]
         return f"{''.join(names)}= values" if names else "pass"
 
 
 class _PastCode(_NodeCode):
-    """Gives also the names by which the code of an operator reads and writes a memory."""
+    """Also provides the names by which the code of an operator reads and writes a memory."""
 
     outcome, entry, born, seen, now = "outcome", "entry", "born", "seen", "now"
     stamp, memory = "stamp", "memory"
     keep = 0
 
     def __init__(self, blank: str) -> None:
-        """`blank` is what stands for nothing."""
+        """`blank` is the entry without state."""
         # An operator has no patterns of its own.
         super().__init__(cast("Any", None), _nothing, None)
         self._blank = blank
 
-    def lasts(self, latest: str) -> str:  # noqa: ARG002 -- what is only looked at may be longer than needed
-        """Return the expression for whether a record goes on."""
+    def lasts(self, latest: str) -> str:  # noqa: ARG002 -- an entry that is only read may be too long
+        """Return the expression for whether a record can still matter."""
         return "True"
 
     def inside(self, window_us: int | None) -> str:
-        """Return the expression for whether the entry, a stamp, came after the birth, and inside a window."""
+        """Return the expression for whether the entry, a stamp, is after the birth and inside a window."""
         return is_inside(self, window_us)
 
     def put(self, value: str) -> list[str]:
-        """Return the statement that makes a value the entry."""
+        """Return the statement that sets the entry."""
         return [f"entry = {value}"]
 
     def clear(self) -> list[str]:
-        """Return the statement that leaves no entry."""
+        """Return the statement that clears the entry."""
         return [f"entry = {self._blank}"]
 
 
 class _Part:
-    """Gives the names by which the code of a term reads its own memory, and all else that others give."""
+    """Provides the names by which the code of a term reads its own memory; others are those of `code`."""
 
     def __init__(self, code: _PastCode, part: int) -> None:
         self._code = code
@@ -267,7 +267,7 @@ class _Part:
 
 
 def _code_of_terms(node: language.Compare) -> tuple[_PastCode, Names]:
-    """Return the code of a comparison, and the names by which it reads the values that it is given."""
+    """Return the code of a comparison, and the names by which it reads its arguments."""
     code, parts = _PastCode("NEVER"), parts_of(node)
 
     def reading(term: TermNode) -> Any:

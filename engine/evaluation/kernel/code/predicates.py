@@ -1,6 +1,6 @@
-"""The code of predicates: what an event, or an element of an array, decides by itself.
+"""The code of predicates, which depend only on the event, or on an element of an array.
 
-The code of `some` is a function that goes through an array, and looks names up in each element.
+The code of `some` is a function that iterates over an array, and looks names up in each element.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,10 +25,10 @@ from engine.language.validation.networks import network_of
 from engine.patterns.text_tests import literal_of
 
 ARGUMENTS_NAMED_MAX: Final = 16
-"""The code names up to this many arguments: Python takes seconds to compile thousands of names."""
+"""Code passes up to this many arguments by name: Python takes seconds to compile thousands of names."""
 
 NUMBERS_MAX: Final = 64
-"""Sets of more numbers have the keys of these."""
+"""Sets of more numbers contain keys instead of numbers."""
 
 _SETS: Final[WeakValueDictionary[tuple[object, ...], frozenset[object]]] = WeakValueDictionary()
 
@@ -42,12 +42,12 @@ def set_of(values: tuple[language.Scalar, ...]) -> frozenset[object]:
     return found
 
 
-def dearest_last(members: Sequence[Condition]) -> list[Condition]:
-    """Return members with relations, elements and patterns last, in this order: often the others decide."""
-    return sorted(members, key=_dearness)
+def expensive_last(members: Sequence[Condition]) -> list[Condition]:
+    """Return members with relations, elements and patterns last, in this order: others often decide first."""
+    return sorted(members, key=_expense)
 
 
-def _dearness(node: Condition) -> int:
+def _expense(node: Condition) -> int:
     while isinstance(node, language.Not):
         node = node.inner
     match node:
@@ -62,7 +62,7 @@ def _dearness(node: Condition) -> int:
 
 
 class PresentCode(EventCode):
-    """The code of conditions that are made of predicates."""
+    """The code of conditions that consist of predicates."""
 
     def truth(self, node: Condition, births: Births, path: Path) -> str:
         """Return the expression for the truth of a condition under a path, for a rule with these births."""
@@ -71,7 +71,7 @@ class PresentCode(EventCode):
                 return self.looked_up(facts_of(range_), self._beyond(range_))
             case language.All(members) | language.Any(members):
                 word = " and " if isinstance(node, language.All) else " or "
-                truths = [self.truth(member, births, path) for member in dearest_last(members)]
+                truths = [self.truth(member, births, path) for member in expensive_last(members)]
                 return f"({word.join(truths)})"
             case language.Not(inner):
                 return f"(not {self.truth(inner, births, path)})"
@@ -141,7 +141,7 @@ class PresentCode(EventCode):
         if isinstance(values[0], str):
             return f"(type({found}) is str and {found} in {constant})"
         is_number = f"(type({found}) is int or type({found}) is float)"
-        # A set of many numbers that a caller has computed takes time quadratic in their number.
+        # Searching a set of many numbers chosen by a caller can take time quadratic in their number.
         sought = f"key_of({found})" if len(values) > NUMBERS_MAX else found
         return f"({is_number} and {sought} in {constant})"
 
@@ -197,7 +197,7 @@ class PresentCode(EventCode):
         return f"({address} is not None and {test})"
 
     def elements(self, node: language.Some) -> str:
-        """Return the expression for whether some element of an array meets a condition."""
+        """Return the expression for whether an element of an array meets a condition."""
         code = _ElementCode(node, self._patterns, self._lookup_of)
         array = self.fact(node.fact)
         if node.fact == language.STRINGS:
@@ -220,7 +220,7 @@ _SOME: Final = """\
 """
 
 _WITHOUT_TEXTS: Final = ""
-"""The name, in the elements of a fact, of its look-up for which no texts are searched for together."""
+"""The name, in the elements of a fact, of its look-up without joint search of literals."""
 
 
 class _ElementPatterns:
@@ -263,7 +263,7 @@ class _ElementCode(PresentCode):
         super().__init__(
             Uses([(node.inner, Births())]),
             _ElementPatterns(patterns, array),
-            # Its texts are searched for one by one: an event has several values to search.
+            # Literals are searched for one by one, because an event has several values to search.
             lambda fact: lookup_of(element_fact(element_fact(array, fact), _WITHOUT_TEXTS)),
         )
         self._inner = node.inner
@@ -284,7 +284,7 @@ class _ElementCode(PresentCode):
         return function(source, self.given())
 
     def lookups(self) -> Any:
-        """Yield the statements that come before all others."""
+        """Yield the statements that come first."""
         self.asks_vars |= any(name.startswith("$") for name in self._facts)
         for line in super().lookups():
             if not line.startswith(("vars =", "relations =")):

@@ -1,4 +1,4 @@
-"""How often rules use each predicate, fact, path and node: what is used more than once is found only once."""
+"""How often rules use each predicate, fact, path and node, so that repeated ones are evaluated only once."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterable
@@ -16,14 +16,14 @@ from engine.language.nodes import Node
 from engine.language.operators import LARGEST
 
 SHORT: Final = frozenset({"eq", "neq", "in", "nin", "between"})
-"""The operators of leaves that are decided in a few steps, whatever the event has."""
+"""The operators of leaves that are decided in a few steps, whatever the values."""
 
 DECIDED_ONCE_FROM: Final = 3
-"""A short predicate that is used at least this often is decided once for each event, before all others."""
+"""A short predicate used at least this often is decided once for each event, before all others."""
 
 
 class _EveryName(frozenset[str]):
-    """Has every name."""
+    """The set of all names."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -33,10 +33,10 @@ class _EveryName(frozenset[str]):
 
 
 class Uses:
-    """What some rules use, each with how often.
+    """What some rules use, and how often.
 
-    With `at_once`, all facts are looked up at once, before the rules read any of them. `besides` are facts
-    that are read besides those of the conditions.
+    With `at_once`, all facts are looked up first, before the rules read any of them. `besides` are further
+    facts that are read, apart from the conditions.
     """
 
     def __init__(
@@ -55,9 +55,9 @@ class Uses:
 
     @property
     def fields(self) -> frozenset[str]:
-        """The names of the fields that may hold a fact: of `a.b`, they are `a.b` and `a`.
+        """The names of the fields that may contain a fact: `a` and `a.b` for `a.b`.
 
-        If a name has very many parts, or all strings are searched, every name counts as one.
+        If a name has very many parts, or all strings are searched, this is the set of all names.
         """
         facts = [str(each[1]) for each in self._counts if isinstance(each, tuple) and each[0] == "fact"]
         names = [fact for fact in facts if not fact.startswith("$")]
@@ -66,19 +66,19 @@ class Uses:
         return frozenset(field for name in names for field in field_names(name))
 
     def expected(self, name: str) -> type:
-        """Return the type of what some leaf compares a fact with; `str` if none does."""
+        """Return the type of a constant that some leaf compares a fact with; `str` if there is none."""
         return self._types.get(name, str)
 
     def repeats_fact(self, name: str) -> bool:
-        """Return whether a fact is read by more than one predicate, or by anything else."""
+        """Return whether a fact is read by more than one predicate, or by other code."""
         return self._at_once or self._counts["fact", name] > 1
 
     def repeats_number(self, name: str, least: int = 2) -> bool:
-        """Return whether a fact is compared as a number at least so often."""
+        """Return whether a fact is compared as a number at least this often."""
         return self._counts["number", name] >= least
 
     def repeats_address(self, name: str) -> bool:
-        """Return whether the address in a fact is asked for more than once."""
+        """Return whether the address in a fact is used more than once."""
         return self._counts["address", name] > 1
 
     def repeats_node(self, node: Node, path: Path, birth: object) -> bool:
@@ -90,7 +90,7 @@ class Uses:
         return self._counts[node] >= DECIDED_ONCE_FROM
 
     def looks_back(self, path: Path) -> bool:
-        """Return whether slices of a path remember something."""
+        """Return whether there are memories under a path."""
         return path in self._paths
 
     def _visit(self, node: Condition, births: Births, path: Path) -> None:
@@ -120,7 +120,7 @@ class Uses:
 
     def _comparison(self, node: language.Compare, births: Births, path: Path) -> None:
         parts = parts_of(node)
-        # What terms remember reads their facts, too.
+        # The memories of terms read their facts, too.
         times = 2 if parts else 1
         for name in facts_of(node):
             self._counts["fact", name] += times
@@ -138,7 +138,7 @@ class Uses:
     def _predicate(self, node: Predicate) -> None:
         self._counts.update(("fact", name) for name in facts_of(node))
         if isinstance(node, language.InNetwork):
-            # An address is read from a variable.
+            # The code reads the address from a variable.
             self._counts["fact", node.fact] += 1
             self._counts["address", node.fact] += 1
         if isinstance(node, language.Leaf):
@@ -149,10 +149,10 @@ class Uses:
 
 
 def open_range(node: Condition) -> language.Leaf | None:
-    """Return the range of `x > 5` or `x < 5`: one without its end. Return None for other conditions."""
+    """Return the range of `x > 5` or `x < 5`, whose end is excluded; None for other conditions."""
     match node:
         case language.All((language.Leaf(fact, "between", ends) as range_, language.Leaf(same, "neq", end))):
-            # True is not 1.
+            # In Python, True equals 1.
             if fact == same and not isinstance(end, bool | str | tuple) and abs(end) != LARGEST:
                 return range_ if ends in ((end, LARGEST), (-LARGEST, end)) else None
     return None

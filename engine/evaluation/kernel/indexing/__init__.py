@@ -1,1 +1,1 @@
-"""Evaluates, of many rules, those that an event can concern."""
+"""Evaluates those of many rules that an event can concern."""

@@ -1,9 +1,9 @@
-"""Families: rules that differ in one window and in their birth only. Many are one member of the index.
+"""Families: rules that differ only in one window and their births. A large one is one member of the index.
 
-Where a larger window can only make a rule true, or only false, an earlier birth can only do the same. So of
-rules with one birth, those that fire at an event are all on one side, in the order of their windows. An event
-evaluates a few of them to find where that side begins. It does so for the oldest and for the youngest birth.
-Only rules between the two places are evaluated one by one.
+If a larger window can only make a rule true, or only false, an earlier birth can only do the same. So of the
+rules with one birth, ordered by window, those that fire at an event are all on one side. An event evaluates a
+few of them to find where that side begins, once for the oldest and once for the youngest birth. Only rules
+between the two places are evaluated one by one.
 """
 
 from bisect import bisect_left, insort
@@ -14,34 +14,34 @@ from typing import Any, Final, NamedTuple
 from engine.evaluation.kernel.buckets.buckets import Fire
 from engine.evaluation.operators.interface import Operator
 from engine.evaluation.operators.table import OPERATORS
-from engine.evaluation.requirements import Births, Use, is_temporal
+from engine.evaluation.requirements import Births, Use, looks_back
 from engine.evaluation.rules import Rule
 from engine.evaluation.slices.slices import Remembered
 from engine.evaluation.stamps import NUMBER_BITS
 from engine.language import condition as language
-from engine.language.condition import Condition, walk
+from engine.language.condition import Condition
 
 LARGE_FROM: Final = 16
-"""Fewer rules than these are members of the index themselves, which then takes less time."""
+"""Smaller families are not used: their rules are members of the index, which then takes less time."""
 
 
 class Kin(NamedTuple):
-    """A rule, as one that may belong to a family."""
+    """The family that a rule may belong to, and its place there."""
 
     family: tuple[Condition, Remembered]
-    """The name of the family: the condition with a window of 0, and what the node with the window reads."""
+    """The name of the family: the condition with a window of 0, and the memory that the window applies to."""
     rank: int
-    """The window in stamps, below 0 if a larger one can only make the rule false. If a rule is true, so are
+    """The window in stamps, negative if a larger one can only make the rule false. If a rule is true, so are
     those of the same birth with higher ranks."""
     born: int
-    """When the history of that node began, as a stamp."""
+    """When the history of the node with the window began, as a stamp."""
 
 
 def kin_of(condition: Condition, uses: Sequence[Use], memories: Sequence[Remembered]) -> Kin | None:
-    """Return what a rule is to its family, or None if it cannot belong to one."""
+    """Return the family and the place of a rule, or None if it cannot belong to one."""
     if not uses:
         return None
-    # What looks back in a rule that may belong to one is first in it, and all else is inside that.
+    # In such a rule, the first use looks back, and all others are inside it.
     first = uses[0]
     grows = first.operator.grows(first.node) if isinstance(first.operator, Operator) else None
     if grows is None or not first.window_us:
@@ -55,19 +55,19 @@ def kin_of(condition: Condition, uses: Sequence[Use], memories: Sequence[Remembe
 
 
 def _without_window(node: Condition) -> tuple[Condition, bool] | None:
-    """Return a condition with a window of 0 in the only part that looks back, and whether that is negated.
+    """Return a condition with a window of 0 in its only part that looks back, and whether that is negated.
 
-    Return None if there are several.
+    Return None if there are several such parts.
     """
     match node:
-        case language.Keyed(inner, _, where) if where is None or not _looks_back(where):
+        case language.Keyed(inner, _, where) if where is None or not looks_back(where):
             found = _without_window(inner)
             return found and (replace(node, inner=found[0]), found[1])
         case language.Not(inner):
             found = _without_window(inner)
             return found and (language.Not(found[0]), not found[1])
         case language.All(members):
-            looking_back = [place for place, member in enumerate(members) if _looks_back(member)]
+            looking_back = [place for place, member in enumerate(members) if looks_back(member)]
             if len(looking_back) != 1:
                 return None
             (place,) = looking_back
@@ -81,26 +81,27 @@ def _without_window(node: Condition) -> tuple[Condition, bool] | None:
 
 
 class Family:
-    """The rules of one family, in the order of their ranks."""
+    """The rules of a family, ordered by rank."""
 
     __slots__ = ("_hardest", "births", "condition", "easiest", "highest", "number", "rules")
 
     edge: Final = "base - abs(rank)"
     born: Final = "born"
-    """What code reads instead of constants: the stamps of the edge of a rule's window, and of its birth."""
+    """Expressions that code reads instead of constants: the edge of a rule's window, and its birth, as
+    stamps."""
 
     def __init__(self, condition: Condition, births: Births) -> None:
         self.condition, self.births = condition, births
-        """Those of one of the rules."""
+        """The condition and births of one of the rules."""
         self.number: int | None = None
-        """That of the family in the index, or None as long as its rules are members themselves."""
+        """The number of the family in the index; None while its rules are members themselves."""
         self.rules: list[tuple[int, int, int]] = []
-        """The rank, the priority and the birth, as a stamp, of each."""
+        """The rank, the priority and the birth, as a stamp, of each rule."""
         self.highest = 0
         """The highest rank."""
         self.easiest = self._hardest = 0
-        """Births, as stamps. With the first, a rule is true wherever it is true with its own; with the
-        second, only there."""
+        """Births, as stamps. With the easiest, a rule is true whenever it is with its own birth; with the
+        hardest, only then."""
 
     def add(self, rank: int, priority: int, born: int) -> None:
         """Add a rule."""
@@ -123,7 +124,7 @@ class Family:
         return [priority for _, priority, _ in self.rules]
 
     def fire(self, is_true: Callable[[int, int], bool], fire: Fire) -> None:
-        """Fire the rules that are true, given the test of a rule of some rank and birth."""
+        """Fire the rules that are true, given the test of a rule by rank and birth."""
         rules, easiest, hardest = self.rules, self.easiest, self._hardest
         first = bisect_left(rules, True, key=lambda rule: is_true(rule[0], easiest))
         sure = bisect_left(rules, True, first, key=lambda rule: is_true(rule[0], hardest))
@@ -139,12 +140,12 @@ class Families:
 
     def __init__(self) -> None:
         self.of_kin: dict[tuple[Condition, Remembered], Family] = {}
-        """By their names."""
+        """The families by name."""
 
     def join(
         self, rule: Rule, births: Births, uses: Sequence[Use], memories: Sequence[Remembered]
     ) -> Family | None:
-        """Add a rule, and return its family, if that is to stand for its rules in the index."""
+        """Add a rule. Return its family if that represents its rules in the index."""
         kin = kin_of(rule.condition, uses, memories)
         if kin is None:
             return None
@@ -155,7 +156,7 @@ class Families:
         return family if family.number is not None or len(family.rules) >= LARGE_FROM else None
 
     def leave(self, rule: Rule, uses: Sequence[Use], memories: Sequence[Remembered]) -> Family | None:
-        """Undo `join`, and return the family, if that stands for its rules in the index."""
+        """Undo `join`. Return the family if that represents its rules in the index."""
         kin = kin_of(rule.condition, uses, memories)
         if kin is None:
             return None
@@ -164,7 +165,3 @@ class Families:
         if not family.rules:
             del self.of_kin[kin.family]
         return None if family.number is None else family
-
-
-def _looks_back(condition: Condition) -> bool:
-    return any(is_temporal(node) for node, _ in walk(condition))

@@ -1,4 +1,4 @@
-"""Evaluates events for indexed rules: each for the rules and memories whose triggers it meets."""
+"""Evaluates events for indexed rules: only the rules and memories whose triggers an event meets."""
 
 from collections.abc import Collection, Iterable, Mapping
 from operator import attrgetter
@@ -20,12 +20,12 @@ from engine.evaluation.timed.timing import Timing
 from engine.language.microseconds import microseconds
 
 VISITED_ALL_MAX: Final = 8
-"""The slices of so many paths are given for every event; of more paths, those for whose last key an event has
-a value."""
+"""With up to this many paths, an event visits the slices of all; with more, those of paths whose last key it
+has."""
 
 
 class SlicesFinder:
-    """The slices of some paths with keys."""
+    """Finds which of the slices with keys an event visits."""
 
     def __init__(self, slices: Collection[Slices]) -> None:
         self._every = slices if len(slices) <= VISITED_ALL_MAX else None
@@ -38,7 +38,7 @@ class SlicesFinder:
             self._names.add(fact, of_key)
 
     def switch_to(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Collection[Slices]:
-        """Return the slices that an event may enter. All others have no key."""
+        """Return the slices that an event may enter. Clear the keys of all others."""
         if self._every is not None:
             return self._every
         for each in self._given:
@@ -51,7 +51,7 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 
 
 class IndexedStream:
-    """Evaluates events for the rules of one detector, while they are indexed. Any change makes it invalid."""
+    """Evaluates events for the rules of one detector while they are indexed. Any change invalidates it."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class IndexedStream:
         combinations: Combinations[tuple[int, ...]],
         note: Note | None,
     ) -> None:
-        """`combinations` has the rules by their priorities. `note` takes those that fire before a commit."""
+        """`combinations` has the rules by priorities. `note` is called with firing rules before a commit."""
         self._members, self._needs, self._timing = members, needs, timing
         self._combinations, self._note = combinations, note
         self._histories, self._samples = needs.histories, members.samples
@@ -69,10 +69,10 @@ class IndexedStream:
         self._plain = SlicesFinder([one for one in keyed if not is_filtered(one.path)])
         self._filtered = SlicesFinder([one for one in keyed if is_filtered(one.path)])
         self._entered: list[Slices] = []
-        """The slices that the event may have entered."""
+        """The slices that the current event may have entered."""
 
     def decide(self, fields: Mapping[str, Any], sent: Mapping[str, Any], base: int, tick: int) -> Fired:
-        """Return the rules that would fire at an event, and commit nothing."""
+        """Return the rules that would fire at an event. Commit nothing."""
         try:
             return self._decide(fields, sent, base, tick, sampled=False)
         finally:
@@ -106,7 +106,7 @@ class IndexedStream:
                     timing.touch(outcomes, self._entered, base + tick, fields, sent or _NOTHING)
                 outcomes.clear()
                 if histories.due or not tick % SETTLED_EVERY:
-                    # Messages belong to the event whose result comes next.
+                    # Messages belong to the event whose result is appended next.
                     detector.settle(clock >> NUMBER_BITS, tick)
                 results.append(fired)
         finally:
@@ -117,7 +117,7 @@ class IndexedStream:
     def _decide(
         self, fields: Mapping[str, Any], sent: Mapping[str, Any], base: int, tick: int, *, sampled: bool
     ) -> Fired:
-        """Return the rules that fire, and leave the outcomes of the event with the members."""
+        """Return the rules that fire, and store the event's outcomes in the members."""
         needs, members = self._needs, self._members
         if needs.patterns.bounded:
             needs.patterns.begin(fields, sent)
@@ -149,7 +149,7 @@ class IndexedStream:
         return self._combinations[*fired,]
 
     def _commit(self, base: int, tick: int) -> None:
-        """Write the outcomes of the event."""
+        """Commit the outcomes of the event."""
         outcomes, tracking, stamp = self._members.outcomes, self._histories.tracking, base + tick
         for remembered, outcome in outcomes.items():
             remembered.commit(outcome, stamp)

@@ -1,4 +1,4 @@
-"""The members of the index: rules, and the memories that they read, in the buckets of their triggers."""
+"""The members of the index, rules and the memories they read, in the buckets of their triggers."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -19,24 +19,24 @@ from engine.evaluation.slices.slices import Remembered, Slices
 from engine.language.condition import Condition
 
 RULE_STAGE: Final = 1 << 30
-"""The stage at which rules are evaluated, after all memories."""
+"""The stage of rules, after all memories."""
 
 
 class Member(NamedTuple):
-    """A rule, a family of rules, or a memory, in the index."""
+    """A rule, a family of rules, or a memory, as a member of the index."""
 
     stage: int
-    """Members of lower stages are evaluated first, because those of higher ones read what they decide."""
+    """Lower stages are evaluated first, because higher ones read their outcomes."""
     births: Births
-    """Those of a rule, or of what is inside a memory."""
+    """The births of a rule, or of the inside of a memory."""
     what: Condition | Family | Remembered
     triggers: Any
     of_rule: Births
-    """Those of the rule that brought it."""
+    """The births of the rule that added it."""
 
 
 class Members:
-    """The members of one detector by number: that of a rule is its priority, those of others are below 0."""
+    """The members of one detector by number: a rule's priority, or a negative number for others."""
 
     def __init__(self, needs: Needs, samples: Samples) -> None:
         self.samples, self._histories = samples, needs.histories
@@ -53,7 +53,7 @@ class Members:
     def add_rule(
         self, rule: Rule, births: Births, uses: Sequence[Use], memories: Sequence[Remembered]
     ) -> None:
-        """Add a rule, and the memories that it uses unless others have brought them."""
+        """Add a rule, and those of its memories that are not members yet."""
         analysis = Analysis(self._histories, births, self.index.selectivity.cheapest)
         for remembered, use in zip(memories, uses, strict=True):
             if remembered not in self.memories:
@@ -73,7 +73,7 @@ class Members:
         self._add(number, Member(RULE_STAGE, births, what, analysis.true(rule.condition, ()), births))
 
     def remove_rule(self, rule: Rule, uses: Sequence[Use], memories: Sequence[Remembered]) -> None:
-        """Undo `add_rule`, but for the memories."""
+        """Undo `add_rule`, but keep the memories."""
         number = rule.priority
         self.samples.forget(number)
         family = self.families.leave(rule, uses, memories)
@@ -86,7 +86,7 @@ class Members:
         self._remove(number)
 
     def remove_memory(self, remembered: Remembered) -> None:
-        """Remove a memory that no rule reads any more."""
+        """Remove a memory without readers."""
         number = self.memories.pop(remembered)
         self.samples.forget(number)
         self._remove(number)
@@ -94,7 +94,7 @@ class Members:
         self._tests.pop(remembered.slices, None)
 
     def clear(self) -> None:
-        """Have no entry trigger anything."""
+        """Remove all triggers from memories and slices."""
         for remembered in self.memories:
             remembered.bucket = remembered.commit = None
             remembered.slices.watched.clear()
@@ -102,7 +102,7 @@ class Members:
             remembered.slices.runs.clear()
 
     def slice_test(self, slices: Slices) -> SliceTest:
-        """Return the condition under which an event that has the keys belongs to a slice."""
+        """Return the test whether an event that has the keys belongs to a slice."""
         if slices not in self._tests:
             births = next(
                 one.of_rule
@@ -118,7 +118,7 @@ class Members:
         number = self.memories[remembered] = self._next_number()
         memory, path = remembered.memory, use.path
         if memory.begins:
-            # Any event may write it, before one has its row compiled.
+            # Any event may write it, even before its row is compiled.
             remembered.commit = committing(remembered)
             remembered.slices.runs[remembered.place] = remembered
         changing = memory.changed_by(of_rule.inside(use.births), path)

@@ -1,4 +1,4 @@
-"""Compiles the members of the index to rows: a function that many share, and their own constants."""
+"""Compiles the members of the index to rows: a shared function, and constants."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -10,7 +10,7 @@ from engine.evaluation.kernel.buckets.buckets import Row
 from engine.evaluation.kernel.buckets.triggers import Known, truth
 from engine.evaluation.kernel.code.access import Access
 from engine.evaluation.kernel.code.condition_code import ConditionCode
-from engine.evaluation.kernel.code.predicates import dearest_last
+from engine.evaluation.kernel.code.predicates import expensive_last
 from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.kernel.indexing.families import Family
 from engine.evaluation.kernel.needs import Needs
@@ -24,16 +24,16 @@ from engine.language.nodes import Node
 
 
 class EverythingRepeats(Uses):
-    """Every fact is looked up before the loop, and nothing is decided there."""
+    """Uses such that every fact is looked up before the loop, and nothing is decided there."""
 
     def __init__(self) -> None:
         super().__init__(())
 
-    def repeats_fact(self, name: str) -> bool:  # noqa: ARG002 -- whatever the fact
+    def repeats_fact(self, name: str) -> bool:  # noqa: ARG002 -- for every fact
         """Return True."""
         return True
 
-    def repeats_number(self, name: str, least: int = 2) -> bool:  # noqa: ARG002 -- the same
+    def repeats_number(self, name: str, least: int = 2) -> bool:  # noqa: ARG002 -- for every fact
         """Return True."""
         return True
 
@@ -41,7 +41,7 @@ class EverythingRepeats(Uses):
 
 
 class _Access(Access):
-    """Reads the same slice for many rows."""
+    """Reads the same slice for all rows of a loop."""
 
     def __init__(self, code: "RowCode", *given: Any, **named: Any) -> None:
         super().__init__(code, *given, **named)
@@ -58,9 +58,9 @@ class _Access(Access):
 
 
 class RowCode(ConditionCode):
-    """The code of one member, at events of which something may be known.
+    """The code of one member, for events of which something may be known.
 
-    `paths` are those under which it has memories: only their slices will stay as long as it.
+    `paths` are those of its memories: only their slices exist as long as the member.
     """
 
     finds_relations = False
@@ -71,10 +71,10 @@ class RowCode(ConditionCode):
         self._own_slices = {path: needs.histories.slices[path] for path in paths}
         self._fact_known = known
         self.of_family = False
-        """Whether the code is that of a family, in which the window and the birth are those of a rule."""
+        """Whether this is the code of a family, in which the window and the birth are variables."""
 
     def truth(self, node: Condition, births: Births, path: Path = ()) -> str:
-        """Return the expression for the truth of a condition; `True` or `False` if it is known."""
+        """Return the expression for the truth of a condition; `True` or `False` if already known."""
         decided = None if self._fact_known is None else truth(node, self._fact_known)
         if decided is not None:
             return str(decided)
@@ -89,9 +89,9 @@ class RowCode(ConditionCode):
         return super().truth(node, births, path)
 
     def tests(self, node: Condition, births: Births) -> tuple[list[str], int]:
-        """Return the expressions that must all be true, and how many constants there are with the first."""
+        """Return expressions that must all be true, and the number of constants in the first."""
         tests, first = [], 0
-        for member in dearest_last(node.members if isinstance(node, language.All) else (node,)):
+        for member in expensive_last(node.members if isinstance(node, language.All) else (node,)):
             text = self.truth(member, births)
             if text != "True":
                 tests.append(text)
@@ -111,7 +111,7 @@ class RowCode(ConditionCode):
         return f"({' and '.join([*tests, self.truth(node.inner, births, path)])})"
 
     def number_of(self, path: Path) -> int:
-        """Return the number of a path with memories."""
+        """Return the number of the path of a memory."""
         number = self._paths.setdefault(path, len(self._paths))
         self._slices[number] = self._own_slices[path]
         return number
@@ -132,7 +132,7 @@ class RowCode(ConditionCode):
         return remembered.memory.outcome(truths, self)
 
     def entered(self) -> list[str]:
-        """Return the statements that look up the keys and slices of the event."""
+        """Return the statements that read the keys and slices of the event."""
         lines = ["outcome_of = outcomes.get"]
         for number in self._slices:
             lines.append(f"k{number}, s{number} = table{number}.key, table{number}.slice")
@@ -140,11 +140,11 @@ class RowCode(ConditionCode):
         return lines
 
     def edge(self, window_us: int) -> str:
-        """Return the expression for a stamp before all events inside a window, with a constant of the row."""
+        """Return the expression for the edge of a window, as a stamp, with a constant of the row."""
         return Family.edge if self.of_family else f"base - {self.constant(window_us << NUMBER_BITS)}"
 
     def tables(self) -> Iterator[tuple[str, Any]]:
-        """Yield the slices, which have the key and the slice of the event."""
+        """Yield the slices, from which the code reads the event's key and slice."""
         for number, slices in self._slices.items():
             yield f"table{number}", slices
 
@@ -157,7 +157,7 @@ _ROWS: Final = """\
 """
 
 Outcomes = dict[Remembered, Any]
-"""The outcomes, at the event, of the memories that it concerns."""
+"""The outcomes of an event for the memories that it concerns."""
 
 
 class Rows:
@@ -169,18 +169,18 @@ class Rows:
         self._functions: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()
 
     def rule(self, condition: Condition, births: Births, known: Known | None, *, selected: bool) -> Row:
-        """Compile a rule, which fires where its condition is true."""
+        """Compile a rule, which fires if its condition is true."""
         code = RowCode(self._needs, (use.path for use in requirements_of(condition, births).memories), known)
         tests, first = code.tests(condition, births)
         return self._row(code, tests, first, "fire(priority)", selected=selected)
 
     def family(self, family: Family, known: Known | None, *, selected: bool) -> Row:
-        """Compile a family, whose rules fire where they are true."""
+        """Compile a family, which fires those of its rules that are true."""
         condition, births = family.condition, family.births
         code = RowCode(self._needs, (use.path for use in requirements_of(condition, births).memories), known)
         code.of_family = True
         own = code.constant(family)
-        # Mostly no rule is true. The row tells so itself, because calling anything would take much longer.
+        # Mostly no rule is true. The row tests this itself, because a call would take much longer.
         tests, first = code.tests(condition, births)
         truth = " and ".join(tests)
         easiest, *others = tests
@@ -197,7 +197,7 @@ class Rows:
         own = code.shared_constant(remembered)
         test, kept = memory.notable(outcome)
         if path:
-            # Its operands are true or false only where the event belongs to a slice.
+            # Operands have truths only if the event belongs to a slice.
             test = f"k{code.number_of(path)} is not None and {test}"
         return self._row(code, [test], code.constants_made, f"outcomes[{own}] = {kept}", selected=selected)
 
@@ -221,7 +221,7 @@ def _loop(tests: list[str], action: str, first: int, count: int, *, selected: bo
     """Return the loop over rows.
 
     If the first test of a row fails, only the constants of that test are read. With many rows, cache misses
-    on the other constants would dominate the cost.
+    on the other constants would dominate the time.
     """
     if selected:
         return [f"for {_numbered(range(count))}priority, _ in rest:", f" if {' and '.join(tests)}: {action}"]

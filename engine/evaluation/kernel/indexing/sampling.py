@@ -1,7 +1,7 @@
-"""Samples what indexed rules and the updates of their memories cost.
+"""Samples the time of indexed rules and of the updates of their memories.
 
-At one event in many, each loop over rows is timed, and its rows share the time. Other events pay for one
-comparison.
+At one of every SAMPLED_EVERY events, each loop over rows is timed, and its rows share the time equally. Other
+events take only one comparison longer.
 """
 
 from collections import Counter, defaultdict
@@ -24,31 +24,31 @@ class Samples:
         self.ran: Counter[int] = Counter()
         self.time_ns: defaultdict[int, float] = defaultdict(float)
         self._families: dict[int, Callable[[], list[int]]] = {}
-        """The rules of members that stand for several."""
+        """The rules of members that represent several rules."""
 
     def share(self, member: int, rules: Callable[[], list[int]]) -> None:
-        """Have the rules for which a member stands share what it takes."""
+        """Share the time of a member equally among the rules it represents."""
         self._families[member] = rules
 
     def forget(self, member: int) -> None:
-        """Forget a member that is no longer indexed."""
+        """Drop a member that is no longer indexed."""
         self._families.pop(member, None)
         self.ran.pop(member, None)
         self.time_ns.pop(member, None)
 
     def restore(self, events: int, ran: Mapping[int, int], time_ns: Mapping[int, float]) -> None:
-        """Go on from earlier samples."""
+        """Continue from earlier samples."""
         self.events, self.ran, self.time_ns = events, Counter(ran), defaultdict(float, time_ns)
 
     def timed(self, loops: Iterable[Loop]) -> list[Loop]:
-        """Return loops over rows such that their run is counted and timed."""
+        """Return loops that count and time their rows."""
         return [
             (stage, self._observing(observe, width), columns, rest, width)
             for stage, observe, columns, rest, width in loops
         ]
 
     def _observing(self, observe: Observe, width: int) -> Observe:
-        """Return the function of a loop, timed; for the width see `Loop`."""
+        """Return the function of a loop with timing; for the width see `Loop`."""
 
         def timed(constants: list[Any], rest: Any, *event: Any) -> None:
             begun_ns = perf_counter_ns()

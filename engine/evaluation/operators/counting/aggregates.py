@@ -1,12 +1,11 @@
 """`sum`, `avg`, `min`, `max` and, as a term, `count`: numbers over the events of a window.
 
-They are stored by panes of time, to take little memory.
+They are stored by panes of time, which takes little memory.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from engine.evaluation.operators.compare import COMPARED
 from engine.evaluation.operators.counting.count import Comparing
 from engine.evaluation.operators.counting.panes import (
     PaneMinima,
@@ -29,7 +28,7 @@ from engine.evaluation.operators.term_interface import PastTerm, observed, obser
 from engine.evaluation.paths import Path
 from engine.language.condition import Avg, ScaledFact, Sum
 from engine.language.forms.form import Content, Counted, call_of_fact
-from engine.language.operators import COMPARISONS
+from engine.language.operators import COMPARED, COMPARISONS
 from engine.language.terms import AvgTerm, CountTerm, MaxTerm, MinTerm, SumTerm
 
 NodeT = TypeVar("NodeT", bound=Any)
@@ -129,7 +128,7 @@ class SumOperator(ByPanes[Sum | Avg], Comparing[Sum | Avg]):
     )
 )
 class AvgOperator(SumOperator):
-    """The same for the mean; false if no event counts."""
+    """Compares the mean instead of the sum; false if no event counts."""
 
     function = "mean"
 
@@ -146,7 +145,7 @@ class Aggregated(ByPanes[NodeT], PastTerm[NodeT]):
     code: ClassVar[str]
     """The expression for the number, with places for the entry, the pane, the outcome and the oldest pane."""
     begins_with_0: ClassVar[bool] = False
-    """Whether it is 0, instead of missing, if no event counts."""
+    """Whether it is 0, not missing, if no event counts."""
 
     def value(self, term: NodeT, read: Reading, operands: Sequence[str]) -> str:  # noqa: ARG002 -- none
         pane, oldest = places(term.window_us, read)
@@ -197,7 +196,7 @@ class AvgTermOperator(SumTermOperator):
 
 @values(MinTerm)
 class MinOperator(Aggregated[MinTerm | MaxTerm]):
-    """The least."""
+    """The minimum."""
 
     calls = (PaneMinima, least)
     code = "least({})"

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from engine.evaluation.operators.compare import COMPARED
 from engine.evaluation.operators.interface import (
     Found,
     Memory,
@@ -26,6 +25,7 @@ from engine.evaluation.paths import Path
 from engine.evaluation.stamps import NUMBER_BITS, time_of
 from engine.language.condition import Condition, Count, CountSince
 from engine.language.forms.form import Content, call_of_condition, call_since
+from engine.language.operators import COMPARED
 
 NodeT = TypeVar("NodeT", bound=Any)
 """An aggregate."""
@@ -73,7 +73,7 @@ class Counting(Comparing[NodeT]):
             stamp = self.nth_latest(entry, middle)
             low, high = (middle, high) if stamp is not None and stamp >= least else (low, middle - 1)
         oldest = self.nth_latest(entry, low)
-        assert oldest is not None, "it is inside the window"
+        assert oldest is not None, "the latest stamp is inside the window"
         return time_of(oldest) + window_us
 
     def turns_us(self, node: NodeT, entry: Any) -> Iterable[int]:
@@ -99,7 +99,7 @@ class Counting(Comparing[NodeT]):
 
 
 def compared(op: str, value: int, reached: Any) -> str:
-    """Return the comparison of a number; `reached(n)` gives the expression that it is at least n."""
+    """Return the comparison of a number; `reached(n)` returns the expression for its being at least n."""
     match op:
         case "gte":
             return f"{reached(value)}"
@@ -115,12 +115,12 @@ def compared(op: str, value: int, reached: Any) -> str:
 
 
 STEP: Final = 8
-"""A list is weighed, and cut if too long, each time it has grown by so many stamps. A list that is too long
-earlier is cut at once."""
+"""The size of a list is updated, and the list truncated if too long, whenever it has grown by this many
+stamps. A list that is too long earlier is truncated at once."""
 
 SPARE_MIN: Final = 3
-"""A list that is this much, or a quarter, longer than needed is cut. A smaller number would move lists more
-often, and a larger one would take more memory for each key."""
+"""A list that is this much, or a quarter, longer than needed is truncated. A smaller number would move lists
+more often; a larger one would take more memory for each key."""
 
 RECORD_BYTES: Final = 500
 """The size of a list of up to seven stamps."""
@@ -209,9 +209,9 @@ class CountOperator(Counting[Any]):
 
 @dataclass(frozen=True)
 class StampsSince(Stamps):
-    """The same stamps, but only those after the last event at which reset was true.
+    """The stamps after the last event at which reset was true.
 
-    The outcome is False if reset is true, else True if inner is true, else None.
+    The outcome is False if reset is true, otherwise True if inner is true, otherwise None.
     """
 
     reset: Condition
@@ -220,7 +220,7 @@ class StampsSince(Stamps):
     def operands(self) -> tuple[Condition, ...]:
         return self.inner, self.reset
 
-    def outcome(self, operands: Sequence[str], names: Names) -> str:  # noqa: ARG002 -- as for other memories
+    def outcome(self, operands: Sequence[str], names: Names) -> str:  # noqa: ARG002 -- the truths suffice
         inner, reset = operands
         return f"False if {reset} else True if {inner} else None"
 

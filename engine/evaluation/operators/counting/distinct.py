@@ -23,7 +23,7 @@ VALUE_BYTES: Final = 140
 class Values(MemoryOfFact):
     """The latest values of a fact at events at which `where` was true, each with the stamp of its last event.
 
-    A dict in the order of these stamps, with as many values as any node needs. The outcome is the value's
+    It is a dict, ordered by these stamps, with as many values as any node needs. The outcome is the value's
     key.
     """
 

@@ -15,7 +15,7 @@ from engine.evaluation.stamps import LATEST
 from engine.language.condition import Condition
 
 PANES: Final = 256
-"""The panes that cover a window."""
+"""The number of panes that cover a window."""
 
 
 def pane_us(window_us: int) -> int:
@@ -82,7 +82,7 @@ class PaneSums:
         return copied
 
     def add(self, pane: int, number: float, oldest: int) -> int:
-        """Add a number, drop the panes before the oldest that counts; return how many panes were added."""
+        """Add a number, and drop panes before the oldest that counts. Return the increase in panes."""
         self.number += 1
         self.partial = None
         if pane == self.pane:
@@ -121,7 +121,7 @@ class PaneSums:
 
 
 def _together(panes: Iterable[tuple[int, float, int]], count: int) -> tuple[float, int]:
-    """Add panes in order, beginning with 0.0, and their counts to a count. `sum` would round less."""
+    """Add panes in order, from 0.0, and their counts to a count. `sum` would round differently."""
     total = 0.0
     for _, part, counted in panes:
         total += part
@@ -159,7 +159,7 @@ class PaneMinima:
         return PaneMinima(self.minima)
 
     def add(self, pane: int, number: float, oldest: int) -> int:
-        """Add a number, drop useless panes; return how many panes were added."""
+        """Add a number, and drop useless panes. Return the increase in panes."""
         minima, before = self.minima, len(self.minima)
         while minima and minima[-1][1] >= number:
             minima.pop()
@@ -186,7 +186,7 @@ def total(entry: PaneSums | tuple[()], pane: int, number: float | None, oldest: 
 
 
 def mean(entry: PaneSums | tuple[()], pane: int, number: float | None, oldest: int) -> float | None:
-    """Return the mean of the same numbers; None if there are none."""
+    """Return the mean of these numbers; None if there are none."""
     if not entry:
         return None if number is None else 0.0 + number
     found, count = entry.total(pane, number, oldest)
@@ -203,7 +203,7 @@ def least(entry: PaneMinima | tuple[()], _: int, number: float | None, oldest: i
 
 @dataclass(frozen=True)
 class OfPanes(Memory):
-    """A record by the panes of a window. The outcome is a number, or None if there is none.
+    """A record by the panes of a window. The outcome is a number, or None.
 
     Its sums cannot be split, so rules of different births do not share it.
     """
@@ -309,7 +309,7 @@ class PanesOfMinima(MemoryOfFact, OfPanes):
 
 
 def number_of_fact(name: str, operands: Sequence[str], names: Names) -> str:
-    """Return the expression for a fact as a double; None if it has none or `where`, its operand, is false."""
+    """Return the expression for a fact as a double; None if it is not a number, or the operand is false."""
     fact = names.fact(name)
     number = f"({fact} if type({fact}) is float else double({fact}))"
     return f"{number} if {operands[0]} else None" if operands else number
@@ -342,5 +342,5 @@ def lookback_us(window_us: int | None) -> int | None:
 
 
 def panes_kept(window_us: int | None) -> int:
-    """Return how many panes are needed: those of the window, and a partly covered one at either end."""
+    """Return how many panes are needed: those of the window, and a partly covered one at each end."""
     return 1 if window_us is None else PANES + 2

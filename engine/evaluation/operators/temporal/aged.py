@@ -39,17 +39,17 @@ STAMP_BYTES: Final = 52
 
 @dataclass(frozen=True)
 class Witnesses(MemoryOfStamps):
-    """The stamps of the events at which inner was true, oldest first: of those old enough only the latest.
+    """Stamps of events at which inner was true, oldest first; of those old enough, only the latest.
 
-    Of three stamps, the middle one is dropped if the others are no more than `span_us` apart: when the
-    youngest is old enough, the oldest is still inside the window. So their number is bounded. The middle one
-    may be the only one after a birth, so rules of different births do not share them.
+    Of three stamps, the middle one is dropped if the others are at most `span_us` apart: when the youngest is
+    old enough, the oldest is still inside the window. So their number is bounded. The middle one may be the
+    only one after a birth, so rules of different births do not share the memory.
     """
 
     splits = False
     min_us: int
     span_us: int
-    """The window without `min_us`."""
+    """The window minus `min_us`."""
 
     @classmethod
     def of(cls, inner: Condition, node: Windowed, **more: Condition) -> Self:
@@ -60,7 +60,7 @@ class Witnesses(MemoryOfStamps):
         return [f"if {to.outcome}:", *self.written_more(to)]
 
     def written_more(self, to: Writing) -> list[str]:
-        """Return the statements that write one more witness, as the body of one before them."""
+        """Return the statements that write another witness, as the body of the preceding statement."""
         most = f"{to.stamp}, {to.constant(self.span_us)}, {to.constant(self.min_us)}"
         return [
             f" if (entry := {to.entry}) and {to.lasts('entry[-1]')}:",
@@ -72,11 +72,11 @@ class Witnesses(MemoryOfStamps):
     def serves(self, other: Memory) -> bool:
         if not isinstance(other, Witnesses) or other.span_us < self.span_us:
             return False
-        # The stamps for a span include all that a longer span needs.
+        # The stamps for one span include all that a longer span needs.
         return self == replace(other, min_us=self.min_us, span_us=self.span_us)
 
     def entry_for(self, other: Memory, entry: list[int]) -> list[int]:
-        assert isinstance(other, Witnesses), "it serves no others"
+        assert isinstance(other, Witnesses), "it only serves other witnesses"
         made = list[int]()
         for stamp in entry:
             add_witness(made, stamp, other.span_us, other.min_us)
@@ -90,7 +90,7 @@ class Witnesses(MemoryOfStamps):
 
 
 def add_witness(entry: list[int], stamp: int, span_us: int, min_us: int) -> int:
-    """Add the stamp of an event, drop useless stamps, and return the increase of their number."""
+    """Add the stamp of an event, and drop useless stamps. Return the increase in their number."""
     before, now_us = len(entry), time_of(stamp)
     old = bisect_left(entry, (now_us - min_us + 1) << NUMBER_BITS)
     if old > 1:
@@ -103,7 +103,7 @@ def add_witness(entry: list[int], stamp: int, span_us: int, min_us: int) -> int:
 
 
 class AgedOperator(Operator[NodeT]):
-    """Looks for the latest event that is old enough, which stays inside the window longest."""
+    """Looks for the latest event that is old enough, because that stays inside the window longest."""
 
     cost_ns = 120
     calls = (add_witness, bisect_left)
@@ -125,7 +125,7 @@ class AgedOperator(Operator[NodeT]):
         return triggers.holding(self.memory(node), path)
 
     def keep(self, node: NodeT) -> int:
-        # Each stamp that is not old enough is more than the span before the next but one.
+        # A stamp that is too young is more than the span before the second next one.
         span_us = node.window_us - node.min_us
         return 2 * ((node.min_us - 1) // (span_us + 1)) + 3
 
@@ -143,8 +143,8 @@ class AgedOperator(Operator[NodeT]):
         time_us = time_of(at.entry[place - 1]) if place else None
         return time_us if time_us is not None and time_us >= at.now_us - node.window_us else None
 
-    def since_us(self, node: NodeT, at: Settled) -> int | None:  # noqa: ARG002 -- whatever the bounds
-        # An earlier witness, dropped by now, may have been old enough before the first one. The verdict then
+    def since_us(self, node: NodeT, at: Settled) -> int | None:  # noqa: ARG002 -- for all bounds
+        # An earlier witness, since dropped, may have been old enough before the first one. Then the verdict
         # seems to turn with the first one.
         return time_of(at.entry[0]) if at.entry else None
 
@@ -153,7 +153,7 @@ AnyAgeT = TypeVar("AnyAgeT", bound=Any)
 
 
 class OfAnyAge(Choosing[AnyAgeT]):
-    """An operator without `min_secs`, which leaves nodes with it to another one."""
+    """An operator without `min_secs`, which leaves nodes with `min_secs` to another one."""
 
     calls = AgedOperator.calls
     aged: ClassVar[AgedOperator[Any]]
@@ -162,5 +162,5 @@ class OfAnyAge(Choosing[AnyAgeT]):
     def for_node(self, node: AnyAgeT) -> Operator[Any]:
         return self.aged if getattr(node, "min_us", 0) else self
 
-    def grows(self, node: AnyAgeT) -> bool:  # noqa: ARG002 -- whatever the window
+    def grows(self, node: AnyAgeT) -> bool:  # noqa: ARG002 -- for all windows
         return True

@@ -24,9 +24,9 @@ from engine.language.forms.form import prefix, prefix_for
 
 @dataclass(frozen=True)
 class Run(MemoryOfTruth):
-    """The stamp of the first event of the run of events at which inner has been true, up to the last one.
+    """The stamp of the first event of the current run of events at which inner is true.
 
-    Without an entry there is no run: the last event failed, or there was none.
+    Without an entry, there is no run: inner was false at the last event, or there was none.
     """
 
     splits = False
@@ -58,7 +58,7 @@ class Run(MemoryOfTruth):
 
 
 class HistoricallyForStrongOperator(Operator[HistoricallyFor]):
-    """True now, and the run began before the window, or now if the window has no length."""
+    """True now, and the run began before the window, or now if the window has length 0."""
 
     def memory(self, node: HistoricallyFor) -> Memory:
         return Run(node.inner)
@@ -73,25 +73,25 @@ class HistoricallyForStrongOperator(Operator[HistoricallyFor]):
         return triggers.true(node.inner, path)
 
     def window_us(self, node: HistoricallyFor) -> int | None:
-        # A longer run satisfies the window, too. For a window without length, no run matters.
+        # Longer runs satisfy the window, too. For a window of length 0, no run matters.
         return None if node.window_us else -1
 
     def soonest_us(self, node: HistoricallyFor) -> int | None:
         return node.window_us or None
 
-    def drift(self, node: HistoricallyFor) -> bool:  # noqa: ARG002 -- a run becomes longer
+    def drift(self, node: HistoricallyFor) -> bool:  # noqa: ARG002 -- a run only becomes longer
         return True
 
     def turns_us(self, node: HistoricallyFor, entry: int) -> Iterable[int]:
         return (time_of(entry) + node.window_us - 1,)
 
     def witness_us(self, node: HistoricallyFor, at: Settled) -> int | None:
-        # The event that broke or began the run.
+        # The event that ended or began the run.
         return time_of(at.entry) if at.outcome and node.window_us else at.now_us
 
 
 class AgedHistoricallyOperator(AgedOperator[HistoricallyFor]):
-    """There is no stored counterexample between the two bounds. The current event is too young."""
+    """No stored counterexample is between the two bounds. The current event is too young to be one."""
 
     def memory(self, node: HistoricallyFor) -> Witnesses:
         return Witnesses.of(negated(node.inner), node)
@@ -99,7 +99,7 @@ class AgedHistoricallyOperator(AgedOperator[HistoricallyFor]):
     def verdict(self, node: HistoricallyFor, read: Reading) -> str:
         return f"not ({self.is_there(node, read)})"
 
-    def true_at(self, node: HistoricallyFor, triggers: Triggers, path: Path) -> Found:  # noqa: ARG002 -- any
+    def true_at(self, node: HistoricallyFor, triggers: Triggers, path: Path) -> Found:  # noqa: ARG002 -- all
         return None
 
     def false_at(self, node: HistoricallyFor, triggers: Triggers, path: Path) -> Found:
@@ -116,7 +116,7 @@ class AgedHistoricallyOperator(AgedOperator[HistoricallyFor]):
     ),
 )
 class HistoricallyOperator(OfAnyAge[Historically | HistoricallyFor]):
-    """Not false now, and there is no stored counterexample inside the window."""
+    """Not false now, and no stored counterexample is inside the window."""
 
     aged = AgedHistoricallyOperator()
     strong: Final = HistoricallyForStrongOperator()
@@ -137,5 +137,5 @@ class HistoricallyOperator(OfAnyAge[Historically | HistoricallyFor]):
     def false_at(self, node: Historically | HistoricallyFor, triggers: Triggers, path: Path) -> Found:
         return self.memory(node).held_after(triggers, path)
 
-    def grows(self, node: Historically | HistoricallyFor) -> bool:  # noqa: ARG002 -- whatever the window
+    def grows(self, node: Historically | HistoricallyFor) -> bool:  # noqa: ARG002 -- for all windows
         return False

@@ -1,4 +1,4 @@
-"""`once`, `earlier` and `previous`: a condition was true at some event, or at the one before."""
+"""`once`, `earlier` and `previous`: a condition was true at some event, or at the previous one."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from engine.language.forms.form import prefix, prefix_within
 
 
 class AgedOnceOperator(AgedOperator[OnceWithin | EarlierWithin]):
-    """Remembered between the two bounds. The current event is too young."""
+    """A stored event is between the two bounds. The current event is too young."""
 
     def memory(self, node: OnceWithin | EarlierWithin) -> Witnesses:
         return Witnesses.of(node.inner, node)
@@ -24,7 +24,7 @@ class AgedOnceOperator(AgedOperator[OnceWithin | EarlierWithin]):
     prefix_within(OnceWithin, "once", text="Inner was true at some event no older than the window."),
 )
 class OnceOperator(OfAnyAge[Any]):
-    """True now, or remembered inside the window."""
+    """True now, or at a stored event inside the window."""
 
     aged = AgedOnceOperator()
 
@@ -52,7 +52,7 @@ class OnceOperator(OfAnyAge[Any]):
     ),
 )
 class EarlierOperator(OfAnyAge[Any]):
-    """Remembered inside the window, whatever the current event is."""
+    """A stored event is inside the window. The current event does not count."""
 
     aged = AgedOnceOperator()
 
@@ -75,11 +75,11 @@ class PreviousOperator(Operator[Previous]):
     def memory(self, node: Previous) -> Memory:
         return Latest(node.inner)
 
-    def verdict(self, node: Previous, read: Reading) -> str:  # noqa: ARG002 -- as for other operators
+    def verdict(self, node: Previous, read: Reading) -> str:  # noqa: ARG002 -- the memory suffices
         return f"{read.born} < {read.entry} == {read.seen}"
 
     def true_at(self, node: Previous, triggers: Triggers, path: Path) -> Found:
         return triggers.holding(self.memory(node), path)
 
-    def witness_us(self, node: Previous, at: Settled) -> int | None:  # noqa: ARG002 -- the same
+    def witness_us(self, node: Previous, at: Settled) -> int | None:  # noqa: ARG002 -- the memory suffices
         return time_of(at.entry) if at.verdict else None

@@ -14,7 +14,7 @@ from engine.language.forms.form import infix, infix_within
 
 @dataclass(frozen=True)
 class Held(Memory):
-    """The stamp of the latest event at which right was true, unless left has failed after it.
+    """The stamp of the latest event at which right was true, unless left was false after it.
 
     The latest suffices: if left held after an earlier one, it also held after this one. The outcome is True
     if right is true, False if both are false, and None if only left is true.
@@ -32,7 +32,7 @@ class Held(Memory):
     def by_exception(self) -> bool:
         return usual(self.right) is True
 
-    def outcome(self, operands: Sequence[str], names: Names) -> str:  # noqa: ARG002 -- as for other memories
+    def outcome(self, operands: Sequence[str], names: Names) -> str:  # noqa: ARG002 -- the truths suffice
         left, right = operands
         return f"True if {right} else None if {left} else False"
 
@@ -54,10 +54,10 @@ class Held(Memory):
 
 @dataclass(frozen=True)
 class HeldWitnesses(Witnesses):
-    """The stamps of right, the inner condition, after which left has not failed.
+    """The stamps of right, the inner condition, after which left was never false.
 
-    The outcome is `more` if both are true, `only` if only right is, `none` if neither is, and None if only
-    left is true.
+    The outcome is `more` if both are true, `only` if only right is true, `none` if neither is, and None if
+    only left is true.
     """
 
     left: Condition
@@ -66,7 +66,7 @@ class HeldWitnesses(Witnesses):
     def operands(self) -> tuple[Condition, ...]:
         return self.left, self.inner
 
-    def outcome(self, operands: Sequence[str], names: Names) -> str:  # noqa: ARG002 -- as for other memories
+    def outcome(self, operands: Sequence[str], names: Names) -> str:  # noqa: ARG002 -- the truths suffice
         left, right = operands
         return f"('more' if {left} else 'only') if {right} else None if {left} else 'none'"
 
@@ -89,7 +89,7 @@ class HeldWitnesses(Witnesses):
 
 
 class AgedSinceOperator(AgedOperator[SinceWithin]):
-    """Left holds now, and right was true between the two bounds. The current event is too young for that."""
+    """Left is true now, and right was true between the two bounds. The current event is too young."""
 
     def memory(self, node: SinceWithin) -> HeldWitnesses:
         return HeldWitnesses.of(node.right, node, left=node.left)

@@ -1,1 +1,1 @@
-"""Terms: of the event itself, of its time, and of single events before."""
+"""Terms: of the event itself, of its time, and of single earlier events."""

@@ -1,4 +1,4 @@
-"""`clock` and its parts: the local time of an event, such as its hour or weekday, in a zone."""
+"""`clock` and its parts: the local time of an event in a zone, such as its hour or weekday."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
@@ -20,17 +20,17 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MINUTE_US: Final = 60_000_000
 _MICROSECOND: Final = timedelta(microseconds=1)
 _BY_MINUTE: Final = {"minute": 60, "clock": 24 * 60}
-"""The parts that change each minute, and how many minutes they go round in."""
+"""The parts that change each minute, and their periods in minutes."""
 _CLOCKS: Final = [f"{hour:02}:{minute:02}" for hour in range(24) for minute in range(60)]
 _MINUTES_KEPT: Final = 1024
 _ZONES_KEPT: Final = 1024
 
 _VERSION_FILES: Final = ("tzdata.zi", "+VERSION")
-"""The files that begin with the version, on Linux and on others."""
+"""The files that begin with the version, on Linux and on other systems."""
 
 
 class Parts(NamedTuple):
-    """A local time. Outside the years 1 to 9999 it has no parts."""
+    """A local time. It has no parts outside the years 1 to 9999."""
 
     hour: float = nan
     minute: float = nan
@@ -44,7 +44,7 @@ _NONE: Final = Parts()
 
 
 class LocalTimes(dict[int, Parts | None]):
-    """The local times of a zone by minute. Events of one minute share a look-up."""
+    """The local times of a zone by minute. Events in the same minute share a look-up."""
 
     def __init__(self, zone: tzinfo | None) -> None:
         """Without a zone, no time has parts."""
@@ -52,7 +52,7 @@ class LocalTimes(dict[int, Parts | None]):
         self._zone = zone
 
     def __missing__(self, minute: int) -> Parts | None:
-        """Look up a minute; None if its local time changes within it, because an offset has seconds."""
+        """Look up a minute; None if the local time changes within it, because an offset has seconds."""
         if len(self) >= _MINUTES_KEPT:
             self.clear()
         first, last = self.at(minute * MINUTE_US), self.at((minute + 1) * MINUTE_US - 1)
@@ -68,10 +68,10 @@ class LocalTimes(dict[int, Parts | None]):
         return Parts(local.hour, local.minute, local.isoweekday(), local.day, local.month, clock)
 
     def steps_us(self, part: str, now_us: int, stops: Sequence[int] | None = None) -> Iterator[int]:
-        """Yield the times from one on just after which a part may change.
+        """Yield the times from `now_us` on just after which a part may change.
 
-        With `stops`, only minutes matter in which it becomes one of these: minutes of the hour, or of the
-        day for `clock`, from 0 on in order.
+        With `stops`, only the minutes in which it becomes one of these matter. They are minutes of the hour,
+        or of the day for `clock`, from 0 on, in ascending order.
         """
         while (local := self._local(now_us)) is not None:
             try:
@@ -80,7 +80,7 @@ class LocalTimes(dict[int, Parts | None]):
                 return
             then = self._local(end_us)
             if then is not None and then.utcoffset() != local.utcoffset():
-                # The clocks are changed before. Nobody changes them twice in one day.
+                # The clocks change before. They never change twice in one day.
                 end_us = now_us + bisect_left(
                     range(end_us - now_us), True, key=lambda more: self._changes(now_us, now_us + more + 1)
                 )
@@ -100,7 +100,7 @@ class LocalTimes(dict[int, Parts | None]):
 
 
 def _next(part: str, local: datetime, stops: Sequence[int] | None) -> datetime:
-    """Return the local time at which a part changes next, unless the clocks are changed before."""
+    """Return the local time at which a part changes next, unless the clocks change before."""
     if part in _BY_MINUTE and stops is not None:
         begun = local.replace(tzinfo=None, second=0, microsecond=0)
         hours = local.hour if part == "clock" else 0
@@ -119,21 +119,21 @@ def _next(part: str, local: datetime, stops: Sequence[int] | None) -> datetime:
 
 @lru_cache(_ZONES_KEPT)
 def local_times(zone: str | None) -> LocalTimes:
-    """Return the local times of a zone; of UTC if there is none."""
+    """Return the local times of a zone, by default UTC."""
     if zone is None:
         return LocalTimes(UTC)
     try:
         return LocalTimes(ZoneInfo(zone))
     except (ValueError, OSError, ZoneInfoNotFoundError):
-        # It was valid where the rule was made, and this system does not know it.
+        # It was valid where the rule was made, but this system does not know it.
         return LocalTimes(None)
 
 
 @cache
 def zones_version() -> str:
-    """Return the version of the time zones, such as `2025b`; empty if it is not known.
+    """Return the version of the time zones, such as `2025b`; empty if unknown.
 
-    They are the system's. Where it has none, they are those of the package tzdata.
+    They are those of the system or, if it has none, those of the package tzdata.
     """
     for folder in map(Path, TZPATH):
         if folder.is_dir():

@@ -1,4 +1,4 @@
-"""`last`, `prev`, `age`: what a fact was at one event before, and how long ago a condition was true."""
+"""`last`, `prev`, `age`: a fact at one earlier event, and the time since a condition was true."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -15,18 +15,18 @@ from engine.evaluation.stamps import time_of
 from engine.language.terms import Age, Last, Prev
 
 TEXT_CHARS_MAX: Final = 1 << 18
-"""Longer texts are not remembered, so that what is kept without keys has a bound."""
+"""Longer texts are not stored, so that the state without keys is bounded."""
 
 RECORD_BYTES: Final = 130
-"""What the list and the stamp take, without the value."""
+"""The size of the list and the stamp, without the value."""
 
 VALUE_BYTES_MAX: Final = 4 * TEXT_CHARS_MAX + 100
-"""The most that a value takes."""
+"""The maximum size of a value."""
 
 
 @dataclass(frozen=True)
 class LatestValue(MemoryOfFact):
-    """The stamp and the value of a fact at the latest event at which it was a scalar, and `where` was true.
+    """The stamp and the value of a fact at the latest event at which it was a scalar and `where` was true.
 
     The outcome is the value.
     """
@@ -60,7 +60,7 @@ class LatestValue(MemoryOfFact):
     def latest(self, entry: list[Any]) -> int:
         return int(entry[0])
 
-    def length(self, entry: list[Any]) -> int:  # noqa: ARG002 -- it always has one
+    def length(self, entry: list[Any]) -> int:  # noqa: ARG002 -- it always has one value
         return 1
 
     def bytes_of(self, entry: list[Any]) -> int:
@@ -81,7 +81,7 @@ class LatestValue(MemoryOfFact):
 
 @values(Last)
 class LastOperator(PastTerm[Any]):
-    """The latest value, if it came after the rule's birth."""
+    """The latest value, if it is from after the rule's birth."""
 
     gives = Kind.SCALAR
     calls = (value_bytes,)
@@ -95,16 +95,16 @@ class LastOperator(PastTerm[Any]):
     def present_at(self, term: Any, triggers: Triggers, path: Path) -> Found:
         return triggers.holding(self.memory(term), path)
 
-    def witness_us(self, term: Any, at: Settled) -> int | None:  # noqa: ARG002 -- the entry has it
+    def witness_us(self, term: Any, at: Settled) -> int | None:  # noqa: ARG002 -- the entry suffices
         return time_of(at.entry[0]) if at.entry and at.born < at.entry[0] else None
 
-    def looks_before(self, term: Any) -> bool:  # noqa: ARG002 -- always
+    def looks_before(self, term: Any) -> bool:  # noqa: ARG002 -- for all terms
         return True
 
 
 @values(Prev)
 class PrevOperator(LastOperator):
-    """The latest value, if it is of the last event of the slice."""
+    """The latest value, if it is from the last event of the slice."""
 
     only_next = True
 
@@ -114,7 +114,7 @@ class PrevOperator(LastOperator):
     def value(self, term: Any, read: Reading, operands: Sequence[str]) -> str:  # noqa: ARG002 -- the entry has it
         return f"(entry[1] if (entry := {read.entry}) and {read.born} < entry[0] == {read.seen} else None)"
 
-    def witness_us(self, term: Any, at: Settled) -> int | None:  # noqa: ARG002 -- the same
+    def witness_us(self, term: Any, at: Settled) -> int | None:  # noqa: ARG002 -- the entry suffices
         return time_of(at.seen) if at.entry and at.born < at.entry[0] == at.seen else None
 
 
@@ -133,7 +133,7 @@ class AgeOperator(PastTerm[Age]):
     def present_at(self, term: Age, triggers: Triggers, path: Path) -> Found:
         return self.memory(term).held_after(triggers, path)
 
-    def witness_us(self, term: Age, at: Settled) -> int | None:  # noqa: ARG002 -- the same
+    def witness_us(self, term: Age, at: Settled) -> int | None:  # noqa: ARG002 -- the entry suffices
         return at.now_us if at.outcome else time_of(at.entry) if at.born < at.entry else None
 
     def motion(self, term: Age, operands: Sequence[Motion]) -> Motion:  # noqa: ARG002 -- none

@@ -1,7 +1,7 @@
-"""Terms that the event decides: facts, what is computed from them, and the time.
+"""Terms that depend only on the event: facts, computations with them, and the time.
 
-Arithmetic is in doubles. A result that is not finite is missing: it stays so through `+`, `-`, `*` and `abs`.
-Only a division by it would give a number again.
+Arithmetic uses doubles. A non-finite result counts as missing: it stays non-finite through `+`, `-`, `*` and
+`abs`. Only a division by it would be finite again.
 """
 
 import re
@@ -18,16 +18,16 @@ from engine.evaluation.paths import Path
 from engine.language.terms import Abs, Add, Age, Div, Fact, Length, Mul, Now, Sub, Term, Time
 
 SECOND = "1000000"
-"""The microseconds of a second, in code."""
+"""The number of microseconds in a second, as code."""
 
 NamingT = TypeVar("NamingT", bound=Any)
-"""A term that names a fact."""
+"""A term about one fact."""
 
 
 class OfFact(TermOperator[NamingT]):
-    """A term that has a value only where the event has a fact."""
+    """A term that has a value only if the event has a fact."""
 
-    def present_at(self, term: NamingT, triggers: Triggers, path: Path) -> Found:  # noqa: ARG002 -- under all
+    def present_at(self, term: NamingT, triggers: Triggers, path: Path) -> Found:  # noqa: ARG002 -- all paths
         return triggers.present(term.fact)
 
 
@@ -44,7 +44,7 @@ class FactOperator(OfFact[Fact]):
 
 @values(Length)
 class LengthOperator(OfFact[Length]):
-    """How long a fact is."""
+    """The length of a fact."""
 
     cost_ns = 40
     gives = Kind.NUMBER
@@ -77,17 +77,17 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _CYCLE_YEARS: Final = 400
 _CYCLE: Final = timedelta(days=146_097)
-"""The calendar repeats after these years, which are so long."""
+"""The calendar repeats after this many years, which have this length."""
 
 _CHARS_KEPT_MAX: Final = 40
 _KEPT: Final = 1024
-"""This many times are kept, of texts up to this length: rules that ask for one time read its text once."""
+"""The cache holds this many times, of texts up to this length, so rules about the same fact parse it once."""
 
 
 def seconds(text: Any) -> float:
-    """Return the seconds since 1970 of a text; NaN if it is no date or time of RFC 3339.
+    """Return the seconds since 1970 of a text; NaN if it is not a date or time of RFC 3339.
 
-    Without a zone, UTC is meant. What is finer than a microsecond is cut. There are no leap seconds.
+    Without a zone, it is in UTC. Fractions of a microsecond are cut off. There are no leap seconds.
     """
     if type(text) is not str:
         return nan
@@ -100,7 +100,7 @@ def _seconds(text: str) -> float:
         return nan
     *calendar, fraction, sign, hours, minutes = found.groups("0")
     year, month, day, hour, minute, second = map(int, calendar)
-    # RFC 3339 has a year 0, and Python has none.
+    # RFC 3339 has a year 0, Python has not.
     cycles, year = divmod(year, _CYCLE_YEARS)
     try:
         then = datetime(year + _CYCLE_YEARS, month, day, hour, minute, second, tzinfo=UTC)
@@ -116,7 +116,7 @@ _seconds_kept: Final = lru_cache(_KEPT)(_seconds)
 
 @values(Time)
 class TimeOperator(OfFact[Time]):
-    """The time that a fact names."""
+    """The time in a fact."""
 
     cost_ns = 500
     calls = (seconds,)
@@ -155,7 +155,7 @@ class MulOperator(AddOperator):
     def motion(self, term: Computed, operands: Sequence[Motion]) -> Motion:
         if operands.count(Motion.STILL) >= len(operands) - 1:
             return super().motion(term, operands)
-        # Ages only grow, from 0 on, and so does their product.
+        # Ages only grow, from 0 on, and so do their products.
         factors = [
             one
             for one, motion in zip(self.operands(term), operands, strict=True)
@@ -165,7 +165,7 @@ class MulOperator(AddOperator):
 
 
 def quotient(dividend: float, divisor: float) -> float:
-    """Return a quotient, or NaN if there is none or the divisor is not finite."""
+    """Return a quotient, or NaN if the divisor is 0 or not finite."""
     return dividend / divisor if divisor and -inf < divisor < inf else nan
 
 

@@ -1,1 +1,1 @@
-"""Changes of rules: many at once, what they keep of histories, and the versions that they make."""
+"""Changes of rules: several at once, which histories they keep, and the versions of a rule."""

@@ -1,4 +1,4 @@
-"""How a changed rule differs from what it was, and what becomes of its history."""
+"""The difference that a change makes to a rule, and whether it keeps the history."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, Literal
@@ -10,34 +10,34 @@ from engine.evaluation.rules import Rule
 from engine.language.text.printer import format as canonical
 
 TEXTS_CHARS_MAX: Final = 16 * 1024 * 1024
-"""The most characters of conditions that the differences of one change show."""
+"""The maximum length of all conditions shown in the differences of one change."""
 
 _MEMBERS: Final = {
     **{name: name for name in ("notify", "enabled", "shadow")},
     "draft_of": "draftOf",
     **{name: name for name in ("description", "labels", "timed", "every_secs", "every_by")},
 }
-"""The attributes of rules besides the condition, and how callers name them."""
+"""The attributes of rules besides the condition, and their names in the API."""
 
 
 class RuleDifference(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How one rule differs."""
+    """How a rule differs from what it was."""
 
     name: str
     members: list[str]
-    """The members that differ; `text` if the condition is only written in another way."""
+    """The members that differ; `text` if the same condition is only written differently."""
     history: Literal["kept", "partly kept", "begins anew"]
     before: str = ""
-    """The condition before as canonical text, if it is a different one."""
+    """The old condition as canonical text, if it is different."""
     after: str = ""
     begins_anew: list[str] = []
-    """Of a history that is partly kept, the parts of the condition that begin anew, as text."""
+    """The parts of the condition that begin anew, as text, if the history is partly kept."""
 
 
 def differences(changed: Iterable[tuple[Rule, Rule]], keeping: frozenset[str]) -> Iterator[RuleDifference]:
-    """Yield how each rule differs from what it was; `keeping` has the ids of those that keep what they can.
+    """Yield the difference of each changed rule. `keeping` has the ids of rules that keep histories.
 
-    Past TEXTS_CHARS_MAX, conditions are left out.
+    Beyond TEXTS_CHARS_MAX, conditions are left out.
     """
     left = TEXTS_CHARS_MAX
     for before, after in changed:
@@ -70,5 +70,5 @@ def _difference(before: Rule, after: Rule, *, keeps: bool, shows: bool) -> RuleD
 
 def _value(rule: Rule, member: str) -> Any:
     value = getattr(rule, member)
-    # Python takes a label of 1 for one of true.
+    # In Python, a label of 1 equals one of true.
     return repr(dict(value)) if member == "labels" else value

@@ -1,8 +1,8 @@
-"""What a change of a condition keeps: which parts go on with their histories, and which begin anew.
+"""Decides which parts of a changed condition keep their histories, and which begin anew.
 
-A part goes on if the old condition has it, too, under the same path of keys. So does one that differs only in
-bounds, if what is remembered for the old one serves it: a smaller window, a count that needs no more, another
-comparison, a smaller lower bound.
+A part keeps its history if the old condition has it, too, under the same path of keys. So does a part that
+differs only in bounds, if the state of the old one serves it: a smaller window, a count that needs no more,
+another comparison, a smaller lower bound.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from engine.evaluation.operators.table import parts_of, remembering
 from engine.evaluation.paths import Path
-from engine.evaluation.requirements import Birth, Births, Part, inside, where_of
+from engine.evaluation.requirements import Birth, Births, Part, inside, looks_back, where_of
 from engine.language.condition import Condition, Keyed
 from engine.language.nodes import Node, TermNode
 from engine.language.text.printer import format as canonical
@@ -21,14 +21,14 @@ _BOUNDS: Final = frozenset({"window_secs", "min_secs", "op", "value"})
 
 
 def keeping(before: Condition, births: Births, after: Condition, now: Births) -> Births:
-    """Return the births of a rule whose condition changes, and which keeps what it can."""
+    """Return the births of a rule that keeps histories when its condition changes."""
     return _kept(before, births, after, now)[0]
 
 
 def begins_anew(before: Condition, after: Condition) -> list[str]:
-    """Return the parts of a condition that begin anew if it takes the place of another and keeps what it can.
+    """Return the parts of a changed condition that begin anew although the rule keeps histories.
 
-    They are in canonical text, in the order of the condition; a part is inside no other.
+    They are canonical texts, in the order of the condition. Only outermost parts are listed.
     """
     return [text_of(part) for part in _kept(before, Births(), after, Births(1))[1]]
 
@@ -48,7 +48,7 @@ def _kept(before: Condition, births: Births, after: Condition, now: Births) -> t
     kept: dict[Part, Birth] = {}
     made = Births(now.birth, now.born, kept)
     anew: dict[Node, None] = {}
-    # The births of what was looked at by then give the paths of what comes after it.
+    # The births found so far determine the paths of later parts.
     for part, _ in _parts(after, made, ()):
         able = [each for node, each in serving.get(_without_bounds(part), ()) if _serves(node, part.node)]
         if part in equal:
@@ -61,9 +61,9 @@ def _kept(before: Condition, births: Births, after: Condition, now: Births) -> t
 
 
 def _parts(node: Condition, births: Births, path: Path) -> Iterator[tuple[Part, Births]]:
-    """Yield the parts that are inside no other, with their births; the `where` of a key before its slices."""
+    """Yield the outermost parts with their births; the `where` of a key before its slices."""
     if isinstance(node, Keyed):
-        if node.where is not None and _looks_back(node.where):
+        if node.where is not None and looks_back(node.where):
             part = Part(where_of(node), path)
             yield part, births.of(*part)
         yield from _parts(node.inner, births, births.step(node, path))
@@ -75,12 +75,8 @@ def _parts(node: Condition, births: Births, path: Path) -> Iterator[tuple[Part, 
             yield from _parts(child, within, around)
 
 
-def _looks_back(condition: Condition) -> bool:
-    return any(True for _ in _parts(condition, Births(), ()))
-
-
 def _without_bounds(part: Part) -> object:
-    """Return what is the same for two parts if, and only if, they differ in bounds at most."""
+    """Return a value that is equal for two parts if and only if they differ at most in bounds."""
     node = part.node
     if isinstance(node, Keyed):
         return part
@@ -89,7 +85,7 @@ def _without_bounds(part: Part) -> object:
 
 
 def _serves(before: Node, after: Node) -> bool:
-    """Return whether what is remembered for a part is enough for another, which differs in bounds."""
+    """Return whether the state of a part suffices for another, which differs only in bounds."""
     if isinstance(before, Keyed):
         return True
     old, new = remembering(before), remembering(after)

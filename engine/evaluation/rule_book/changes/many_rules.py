@@ -1,4 +1,4 @@
-"""Many rules that are changed as one change: what it will do is decided, and refused, as a whole."""
+"""Changes of many rules as one change, which is validated, and accepted or refused, as a whole."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from engine.evaluation.requirements import Births, requirements_of
-from engine.evaluation.rule_book.rooms import Rooms
+from engine.evaluation.rule_book.budgets import Budgets
 from engine.evaluation.rule_book.shadows import DRAFTS_MAX
 from engine.evaluation.rules import (
     Labels,
@@ -25,13 +25,13 @@ from engine.language.diagnostics import Entry, Refusal, quoted
 from engine.language.limits import Limits
 
 DEFECTS_MAX: Final = 32
-"""How many defects are reported."""
+"""The maximum number of defects reported."""
 
 _MORE: Final = "there are more defects than these"
 
 
 class WantedRule(NamedTuple):
-    """What a rule is to be. What is not given has its default."""
+    """The desired state of a rule. Members that are not given have defaults."""
 
     name: str
     condition: str | Mapping[str, Any] | Condition
@@ -39,67 +39,66 @@ class WantedRule(NamedTuple):
     enabled: bool = True
     shadow: bool = False
     draft_of: str | None = None
-    """The name of the rule that it is a draft of."""
+    """The name of the rule that this is a draft of."""
     description: str = ""
     labels: Labels = MappingProxyType({})
     timed: bool = False
     every_secs: float | None = None
     every_by: Sequence[str] | None = None
     history: Literal["keep"] | None = None
-    """Whether a different condition keeps the histories that it can."""
+    """Whether a different condition keeps histories."""
 
 
 _READ: Final = frozenset({"condition", "draft_of", "labels", "history", "every_secs", "every_by"})
 _ALIKE: Final = attrgetter(*sorted({*WantedRule._fields} - _READ))
-"""The members that a rule and what it is to be have alike."""
+"""Returns the members that Rule and WantedRule represent in the same way."""
 
 
 class RulesChange(NamedTuple):
-    """What a change of many rules does."""
+    """The effects of a change of many rules."""
 
     created: tuple[Rule, ...]
     """Rules with new ids, in order of priority."""
     changed: tuple[tuple[Rule, Rule], ...]
-    """Each rule before and after."""
+    """Each changed rule, before and after."""
     removed: tuple[Rule, ...]
     unchanged: tuple[Rule, ...]
     keeping: frozenset[str]
-    """The ids of the rules that keep the histories that they can."""
+    """The ids of the rules that keep histories."""
 
     @property
     def put(self) -> list[tuple[Rule, Literal["keep"] | None]]:
-        """The rules that are added or replaced, with what becomes of their histories."""
+        """The rules that are added or replaced, and whether they keep histories."""
         put = (*(after for _, after in self.changed), *self.created)
         return [(rule, self.history(rule)) for rule in put]
 
     def history(self, rule: Rule) -> Literal["keep"] | None:
-        """Return whether a rule keeps the histories that it can."""
+        """Return whether a rule keeps histories."""
         return "keep" if rule.id in self.keeping else None
 
 
 class Book(Protocol):
-    """The rules of a detector, as far as a change of many asks about them."""
+    """The rules of a detector, as far as a change of many rules needs them."""
 
     limits: Limits
     live: dict[str, LiveRule]
     priority_highest: int
-    rooms: Rooms
+    budgets: Budgets
 
     def births_of(self, rule: Rule, history: Literal["keep"] | None) -> Births:
-        """Return when the histories of a rule began, if it takes the place of the one with its id now."""
+        """Return the births of a rule's histories if it replaces the one with its id now."""
 
     def new_id(self) -> str:
-        """Return the id of a new rule."""
+        """Return an id for a new rule."""
 
 
 def rules_change(
     book: Book, wanted: Sequence[WantedRule], *, prune: bool, between: Callable[[], None]
 ) -> RulesChange:
-    """Return what makes the named rules what is wanted; with `prune`, all others are removed.
+    """Return the change that makes the named rules as wanted; with `prune`, it removes all others.
 
-    Raises Refusal with all defects of the first kind that there is, each with its place: 1001 for names and
-    members, 13xx for conditions, and 1400 for what there is no room for. `between` is called from time to
-    time.
+    Raises Refusal with all defects of the first kind found, each with its place: 1001 for names and members,
+    13xx for conditions, 1400 for exceeded limits. `between` is called from time to time.
     """
     named: dict[str, list[Rule]] = {}
     for live in book.live.values():
@@ -127,7 +126,7 @@ def rules_change(
         names = {one.name for one in wanted}
         others = [rule for name, rules in named.items() if name not in names for rule in rules]
         change = change._replace(removed=tuple(others))
-    _refuse(_without_room(book, change))
+    _refuse(_exceeded(book, change))
     return change
 
 
@@ -141,7 +140,7 @@ def _refuse(defects: Iterator[Entry]) -> None:
 
 
 def _stored(wanted: WantedRule, named: Sequence[Rule]) -> Rule | None:
-    """Return the only rule of a name if it is what is wanted already: most are, of many."""
+    """Return the only rule with a name if it is as wanted already, like most rules of a large change."""
     if len(named) != 1 or not isinstance(wanted.condition, str):
         return None
     [rule] = named
@@ -163,7 +162,7 @@ def _wrong_names(
     *,
     prune: bool,
 ) -> Iterator[Entry]:
-    """Yield what is wrong with everything but the conditions."""
+    """Yield the defects of everything except conditions."""
     places: dict[str, int] = {}
     shadows: dict[str, bool] = {}
     if any(one.draft_of is not None for one in wanted):
@@ -205,7 +204,7 @@ def _wrong_names(
 def _read(
     given: str | Mapping[str, Any] | Condition, before: Rule | None, limits: Limits
 ) -> tuple[Condition, str | None]:
-    """Return a condition and its source. A text that a rule has already is not parsed again."""
+    """Return a condition and its source. The present text of a rule is not parsed again."""
     if before is not None and isinstance(given, str) and before.is_written(given):
         return before.condition, before.source
     return read_condition(given, limits)
@@ -259,8 +258,8 @@ def _made(
     return RulesChange(tuple(created), tuple(changed), (), tuple(unchanged), keeping)
 
 
-def _without_room(book: Book, change: RulesChange) -> Iterator[Entry]:
-    """Yield what the detector has no room for once everything is changed."""
+def _exceeded(book: Book, change: RulesChange) -> Iterator[Entry]:
+    """Yield the limits that the detector would exceed after the change."""
     count, most = len(book.live) + len(change.created) - len(change.removed), book.limits.rules_max
     if count > most and change.created:
         yield Entry(1400, f"the detector would have {count} rules; limit {most}")
@@ -277,4 +276,4 @@ def _without_room(book: Book, change: RulesChange) -> Iterator[Entry]:
         yield Entry(1400, f"the detector would have {drafts.total()} drafts; limit {DRAFTS_MAX}")
     put = [(rule, book.births_of(rule, history)) for rule, history in change.put]
     needed = [(rule, requirements_of(rule.condition, births)) for rule, births in put]
-    yield from book.rooms.lacking(needed, [book.live[rule.id] for rule in going])
+    yield from book.budgets.exceeded(needed, [book.live[rule.id] for rule in going])

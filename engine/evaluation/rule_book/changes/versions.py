@@ -1,4 +1,4 @@
-"""The versions of rules: what each was, since when, and who changed it."""
+"""The versions of rules: what each was, since when, and who made it."""
 
 import json
 from collections import OrderedDict
@@ -11,19 +11,19 @@ from engine.language.text.printer import format as canonical
 from engine.language.validation.document import condition_from_document
 
 KEPT_MAX: Final = 100
-"""The most versions of a rule, the present one included."""
+"""The maximum number of versions of a rule, including the current one."""
 
 _ROW_BYTES: Final = 200
-"""About what a version takes besides its rule."""
+"""The approximate size of a version besides its rule."""
 
 
 class Change(NamedTuple):
     """When a rule was changed, and by whom."""
 
     time_us: int | None = None
-    """In microseconds since 1970; None if it is not known."""
+    """Microseconds since 1970; None if unknown."""
     by: str = ""
-    """The id of the caller's token, a blank and its name; empty if it is not known."""
+    """The id of the caller's token, a space and its name; empty if unknown."""
 
 
 class Version(NamedTuple):
@@ -31,30 +31,31 @@ class Version(NamedTuple):
 
     number: int
     change: Change
-    """What made it."""
+    """The change that made it."""
 
 
 UNKNOWN: Final = Version(1, Change())
-"""The version of a rule that an earlier release has stored."""
+"""The version of a rule stored by an earlier release."""
 
 
 class Versions:
-    """The versions of a detector's rules, by priority, which a fork keeps.
+    """The versions of a detector's rules by priority, which a fork keeps.
 
-    Earlier ones are kept as JSON. Past `bytes_max` bytes, the earliest of all are dropped.
+    Earlier versions are stored as JSON. Beyond `bytes_max`, the oldest are dropped.
     """
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes = 0
-        """About the size of the earlier versions."""
+        """The approximate size of the earlier versions."""
         self.present: dict[int, Version] = {}
-        """The version that each rule has now."""
+        """The current version of each rule."""
         self.earlier: OrderedDict[tuple[int, int], tuple[Change, bytes]] = OrderedDict()
-        """By priority and number, those first that ended first: what made each, and its rule."""
+        """Earlier versions by priority and number, in the order in which they ended: the change, and the
+        rule."""
         self._bytes_max = bytes_max
 
     def put(self, before: Rule | None, rule: Rule, change: Change) -> None:
-        """Note that a rule was added or changed."""
+        """Record that a rule was added or changed."""
         if before is None:
             self.present[rule.priority] = Version(1, change)
             return
@@ -67,7 +68,7 @@ class Versions:
         self.keep(rule.priority, ended, json_bytes(document))
 
     def keep(self, priority: int, version: Version, rule: bytes) -> None:
-        """Keep a version that has just ended, and drop what is past the bounds."""
+        """Keep a version that has just ended, and drop versions beyond the limits."""
         self.earlier[priority, version.number] = version.change, rule
         self.bytes += _ROW_BYTES + len(rule)
         self._drop(priority, version.number + 1 - KEPT_MAX)
@@ -75,13 +76,13 @@ class Versions:
             self._drop(*next(iter(self.earlier)))
 
     def forget(self, priority: int) -> None:
-        """Drop the versions of a rule that is removed."""
+        """Drop the versions of a removed rule."""
         newest = self.present.pop(priority, UNKNOWN).number
         for number in range(max(1, newest - KEPT_MAX), newest):
             self._drop(priority, number)
 
     def number_of(self, priority: int) -> int:
-        """Return the number of the version that a rule has now."""
+        """Return the number of a rule's current version."""
         return self.present.get(priority, UNKNOWN).number
 
     def of(self, rule: Rule, detector_id: str) -> Iterator[dict[str, Any]]:
@@ -99,12 +100,12 @@ class Versions:
             yield _document(number, kept[0], document)
 
     def dump(self) -> tuple[list[Any], list[Any]]:
-        """Return what `restore` takes."""
+        """Return the arguments of `restore`."""
         present = [(priority, version.number, *version.change) for priority, version in self.present.items()]
         return present, [(*name, *change, rule) for name, (change, rule) in self.earlier.items()]
 
     def restore(self, present: Iterable[Any], earlier: Iterable[Any]) -> None:
-        """Go on with what `dump` gave."""
+        """Restore the result of `dump`."""
         for priority, number, *change in present:
             self.present[priority] = Version(number, Change(*change))
         for priority, number, time_us, by, rule in earlier:

@@ -1,1 +1,1 @@
-"""Bounds of what a detector remembers: expiry of slices, and eviction."""
+"""Bounds on the temporal state: expiry and eviction of slices."""

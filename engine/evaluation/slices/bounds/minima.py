@@ -21,10 +21,10 @@ _NONE: Final = (FOREVER, -1)
 class Minima:
     """The minimum of each part of an array, and of the whole array.
 
-    `changed` must be called for each number that falls, so that no entry is above the minimum of its part. A
-    number that grows may be reported later or never: when it seems to be the minimum, its part is scanned
-    again. If growth is reported too, `least` takes constant time. A scan reads one part and `_FAN` entries of
-    each level, whatever the length of the array.
+    Call `changed` for each number that falls, so that no entry exceeds the minimum of its part. Growth may be
+    reported later or never: a number that seems to be the minimum has its part scanned again. If growth is
+    reported, too, `least` takes constant time. A scan reads one part and `_FAN` entries of each level,
+    whatever the length of the array.
 
     FOREVER stands for no number.
     """
@@ -39,7 +39,7 @@ class Minima:
         self._least = _NONE
 
     def changed(self, place: int) -> None:
-        """Update the entries for a number that has changed. Its place may be past the end of the array."""
+        """Update the entries for a number that has changed. Its place may be beyond the end of the array."""
         part = place >> PART_BITS
         self._reach(part + 1)
         value = self._values[place] if place < len(self._values) else FOREVER
@@ -50,7 +50,7 @@ class Minima:
             self._look(part)
 
     def least(self) -> tuple[int, int]:
-        """Return the minimum and the first place that has it; FOREVER and -1 if there is no number."""
+        """Return the minimum and its first place; FOREVER and -1 if there is no number."""
         while self._least != _NONE and self._values[self._least[1]] != self._least[0]:
             self._look(self._least[1] >> PART_BITS)
         return self._least

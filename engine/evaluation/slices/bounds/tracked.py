@@ -1,7 +1,7 @@
-"""The slices of one path near a bound: which loses an entry first, and which has not been seen for longest.
+"""Tracks the slices of one path near a bound: which loses an entry first, which was not seen for longest.
 
-Tracked slices have numbers. Arrays have the first expiry and the last event of each, and trees above them
-their minima. Far from the bounds nothing is tracked, and this costs nothing.
+Tracked slices have numbers. Arrays hold the first expiry and the last event of each, and trees above them
+their minima. Far from the bounds, nothing is tracked, at no cost.
 """
 
 from array import array
@@ -19,27 +19,27 @@ class Keyed(Protocol):
 
     @property
     def path(self) -> Path:
-        """What tells these slices from others."""
+        """The path, which identifies these slices."""
 
     shards: list[MutableMapping[Hashable, Slice]]
-    """A key is in that of its hash, modulo their number."""
+    """A key is in the shard of its hash modulo their number."""
     touched: list[Hashable]
-    """The keys of the last events, while a bound is near."""
+    """The keys of the latest events, while a bound is near."""
 
     def find(self, key: Hashable) -> Slice | None:
         """Return the slice of a key, if there is one."""
 
     def drop(self, key: Hashable) -> None:
-        """Drop a slice. If its key comes again, it begins anew."""
+        """Drop a slice. If its key returns, it starts anew."""
 
     def last_seen(self, slice_: Slice) -> int:
-        """Return the order of the last event of a slice among those of all."""
+        """Return the rank of a slice's last event among all events."""
 
     def first_until_us(self, slice_: Slice) -> int:
-        """Return the last time at which nothing has to be dropped: no entry on its own, nor the slice."""
+        """Return the last time at which nothing is expired, neither a single entry nor the whole slice."""
 
     def drop_expired(self, slice_: Slice, now_us: int) -> tuple[bool, bool]:
-        """Drop the entries that cannot matter any more; tell whether some were, and whether others remain."""
+        """Drop entries that can no longer matter. Return whether there were any, and whether others remain."""
 
 
 class Tracked:
@@ -53,10 +53,10 @@ class Tracked:
         self._until_us, self._seen = array("q"), array("q")
         self._first_to_expire, self._longest_unseen = Minima(self._until_us), Minima(self._seen)
         self._shards = 0
-        """How many shards are tracked."""
+        """The number of tracked shards."""
 
     def take_in(self, count: int) -> None:
-        """Track more shards, until this many slices more are tracked, or all are."""
+        """Track more shards, until about this many more slices are tracked, or all are."""
         while self._shards < len(self._slices.shards) and count > 0:
             shard = self._slices.shards[self._shards]
             self._shards += 1
@@ -66,24 +66,24 @@ class Tracked:
                 self._update(key)
 
     def update(self, keys: Iterable[Hashable]) -> None:
-        """Update the slices of keys that events have touched."""
+        """Update the slices of keys whose events changed them."""
         for key in keys:
             if hash(key) % len(self._slices.shards) < self._shards:
                 self._update(key)
 
     def first_to_expire(self) -> tuple[int, int]:
-        """Return the last time at which the first entry to expire can matter, and the number of its slice."""
+        """Return the earliest expiry of any entry, and the number of its slice."""
         return self._first_to_expire.least()
 
     def longest_unseen(self) -> tuple[int, int]:
-        """Return the order of the last event of the slice that was not seen for longest, and its number."""
+        """Return the rank of the last event of the slice not seen for longest, and the slice's number."""
         return self._longest_unseen.least()
 
     def drop_expired(self, number: int, now_us: int) -> None:
-        """Drop the entries of a slice that have expired, and the slice if none remains."""
+        """Drop the expired entries of a slice, and the slice if none remains."""
         key = self._keys[number]
         slice_ = self._slices.find(key)
-        assert slice_ is not None, "a slice that is tracked is there"
+        assert slice_ is not None, "a tracked slice exists"
         _, remains = self._slices.drop_expired(slice_, now_us)
         if not remains:
             self.drop(number)

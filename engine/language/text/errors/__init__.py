@@ -1,1 +1,1 @@
-"""What is wrong with a text that cannot be read, and what was probably meant."""
+"""Explains why a text cannot be read, and what was probably meant."""

@@ -1,6 +1,6 @@
-"""Texts that would be right in another language: what to write instead in this one.
+"""Recognizes idioms of other languages, and suggests what to write instead.
 
-Each kind looks at the words around the one that cannot be read.
+Each kind examines the words around the one that cannot be read.
 """
 
 import json
@@ -37,13 +37,13 @@ from engine.language.text.lexical import (
 )
 
 _LOOKED_AT: Final = 20
-"""How many words before and after the one that cannot be read are looked at."""
+"""The maximum number of words examined before and after the one that cannot be read."""
 _TEXTS: Final = {"STRING", "VERBATIM"}
 _NULLS: Final = {"null", "none", "nil"} | ABSENT
 _ENDS: Final = {END, "AND", "OR", "RPAR", "COMMA"}
-"""What follows a whole condition, besides the words of infixes."""
+"""The terminals after a whole condition, besides the words of infixes."""
 _AFTER_KEYS: Final = {END, "LPAR", "NOT", "PER"}
-"""What follows the last key, besides the words of prefixes."""
+"""The terminals after the last key, besides the words of prefixes."""
 _INEQUALITIES: Final = frozenset(INEQUALITIES.values())
 _RESETS: Final = {"after", "from", "until", "unless"}
 _IN_ORDER: Final = {"then", "followed", "before", "after"}
@@ -51,7 +51,7 @@ _WINDOWED: Final = {"over", "during", "in", "for", "last"}
 
 
 class Place(NamedTuple):
-    """A word that cannot be read, those around it, and the terminals that could stand there."""
+    """A word that cannot be read, those around it, and the terminals accepted in its place."""
 
     before: Sequence[Word]
     word: Word
@@ -60,12 +60,12 @@ class Place(NamedTuple):
 
     @property
     def follows_condition(self) -> bool:
-        """Whether a whole condition stands before the word."""
+        """Whether a whole condition precedes the word."""
         return "AND" in self.accepted and "EQUAL" not in self.accepted and self.accepted != {"AND"}
 
     @property
     def follows_term(self) -> bool:
-        """Whether a term that is no name stands before the word, and its comparison is still to come."""
+        """Whether a term that is not a name precedes the word, and its comparison is still missing."""
         return self.accepted >= COMPARISON_TERMINALS and "CONTAINS" not in self.accepted
 
 
@@ -76,7 +76,7 @@ def place_of(words: Sequence[Word], failed: int, accepted: AbstractSet[str]) -> 
 
 
 def about_idiom(place: Place) -> Iterator[str]:
-    """Yield what to write instead if the words around the place have a meaning elsewhere."""
+    """Yield what to write instead if the words around the place have a meaning in other languages."""
     yield from _about_operators(place)
     yield from _about_presence(place)
     yield from _about_keys(place)
@@ -89,7 +89,7 @@ def about_idiom(place: Place) -> Iterator[str]:
 
 
 def about_unfinished(place: Place) -> Iterator[str]:
-    """Yield how a name without an operator, or a window without one, becomes a condition."""
+    """Yield how to make a condition of a name without an operator, or of a window without one."""
     match place.before:
         case [*_, Word("LPAR"), name, Word("RPAR")] | [*_, name] if _is_name(name) and _ends(place.word):
             if name.text not in contextual_keywords() and "EQUAL" in place.accepted:
@@ -220,7 +220,7 @@ def _about_ages(place: Place) -> Iterator[str]:
         case [*_, "OPEN", ("NUMBER" | "DURATION")] if place.accepted == {"COMMA"}:
             is_range = word.terminal in DURATIONS
         case [*_, "WORD", "BETWEEN"] if place.before[-2].text in words_of(PREFIXES):
-            # The word of an addition is a name there.
+            # Here, the word of an addition is a name.
             is_range = word.terminal in DURATIONS
         case [*_, last] if last in terminals_of(PREFIXES) and word.terminal == "BETWEEN":
             is_range = not DURATIONS.isdisjoint(following)
@@ -229,7 +229,7 @@ def _about_ages(place: Place) -> Iterator[str]:
 
 
 def _follows_reset(place: Place) -> bool:
-    """Return whether the word comes after the `since` of a count, and the condition after that."""
+    """Return whether the word follows the `since` of a count and the condition after that."""
     return not place.accepted & {"SINCE", "WITHIN"} and "SINCE" in [each.terminal for each in place.before]
 
 
@@ -308,7 +308,7 @@ def _about_order(place: Place) -> Iterator[str]:
 
 
 def _follows_aggregate(place: Place) -> bool:
-    """Return whether an aggregate stands before the word."""
+    """Return whether an aggregate precedes the word."""
     return "WITHIN" in place.accepted or [word.terminal for word in place.before[-2:-1]] == ["WITHIN"]
 
 
@@ -323,7 +323,7 @@ def _counting_values() -> str:
 
 
 def _ends(word: Word) -> bool:
-    """Return whether a word follows a whole condition."""
+    """Return whether a word can follow a whole condition."""
     return word.terminal in _ENDS or word.terminal in terminals_of(INFIXES)
 
 
@@ -353,7 +353,7 @@ def _instead(name: str, fact: Word, value: str = "…", *, is_negated: bool = Fa
 
 
 def _text(word: Word) -> str:
-    """Return the value of a text literal, an ellipsis for any other word."""
+    """Return the value of a text literal; an ellipsis for any other word."""
     match word.terminal:
         case "STRING":
             value: str = json.loads(word.text)

@@ -27,7 +27,7 @@ _WORDS: Final = {
     **dict.fromkeys(_SUFFIX, "endswith"),
     **{word: word for word in SUGAR},
 }
-"""What the operators on texts are called here."""
+"""The names of text operators in other languages, with those of this one."""
 _CASES: Final = {"lower", "upper", "tolower", "toupper", "lowercase", "uppercase", "casefold"}
 NETWORK: Final = {
     *("cidr", "cidrmatch", "cidr_match", "in_network", "in_subnet", "ip_in", "subnet", "network"),
@@ -62,31 +62,31 @@ _TERMS: Final = {
     "clock()": {"clock", "time_of_day", "timeofday"},
     "age({} == 1)": {"age", "time_since", "seconds_since"},
 }
-"""Terms, by the names that they have here and elsewhere. `{}` stands for the fact."""
+"""Terms by their names, here and in other languages. `{}` stands for the fact."""
 OPERATORS: Final = PRESENT | ABSENT | _PART | _PATTERN | _WORDS.keys()
 """The words that are operators between a fact and a value in other languages."""
 _ANY_TEXT: Final = str.maketrans({"%": "*"})
-"""What the wildcards of patterns in other languages are here."""
+"""Translates the wildcards of patterns in other languages."""
 
 
 @derived
 def words_before() -> frozenset[str]:
-    """Return the words that look for the value before, here or elsewhere."""
+    """Return the words for the previous value, here and in other languages."""
     return frozenset({*_BEFORE, *(form.word for form in FORMS.values() if form.looks_before)})
 
 
 @derived
 def aggregate_names() -> frozenset[str]:
-    """Return the names of aggregates, here and elsewhere."""
+    """Return the names of aggregates, here and in other languages."""
     return frozenset(
         name for form in FORMS.values() if form.shape in CALLS for name in (form.word, *form.synonyms)
     )
 
 
 def instead_of(word: str, fact: str, value: str, *, is_negated: bool = False) -> str | None:
-    """Return what to write instead of a function or an operator, or None if there is none of that name.
+    """Return what to write instead of a function or an operator; None if the name is unknown.
 
-    `fact` and `value` are what it is asked of; the value is a text.
+    `fact` and `value` are its arguments; the value is a text.
     """
     word = word.lower()
     if word in PRESENT | ABSENT:
@@ -123,7 +123,7 @@ def instead_of(word: str, fact: str, value: str, *, is_negated: bool = False) ->
 
 
 def _leaf(word: str, fact: str, value: str) -> Leaf | None:
-    """Return the predicate that says the same, if there is one."""
+    """Return the equivalent predicate, if there is one."""
     if word in _PART:
         return Leaf(fact, "contains", value)
     if word in _PATTERN:

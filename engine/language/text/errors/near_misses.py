@@ -1,4 +1,4 @@
-"""What is nearly an aggregate or a term, and cannot be read."""
+"""Explains near misses: text that is nearly an aggregate or a term."""
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -9,7 +9,7 @@ from engine.language.forms.form import CALLS, INFIXES, Content, Shape
 from engine.language.forms.table import first_form
 from engine.language.forms.terms import PARTS, TERM_WORDS
 from engine.language.text.lexical import (
-    ARITHMETIC,
+    ARITHMETIC_TERMINALS,
     COMPARISON_TERMINALS,
     END,
     LITERALS,
@@ -57,13 +57,13 @@ def is_after_where(words: Sequence[Word], index: int) -> bool:
     before = [word.terminal for word in words[:index]]
     if "WHERE" not in before or before[-1] not in _PREDICATE_ENDS:
         return False
-    # Before the last `where` come its name and its "per" or parenthesis.
+    # The last `where` is preceded by its name and by its "per" or parenthesis.
     after = before[::-1].index("WHERE")
     return before[-after - 3] == "PER"
 
 
 def is_compared(before: Sequence[str]) -> bool:
-    """Return whether these terminals end with the comparison of an aggregate with a number or a fact."""
+    """Return whether terminals end with a comparison of an aggregate with a number or a fact."""
     terminals = [*before]
     while terminals and terminals[-1] in {*NAMES, "NUMBER", "STAR"}:
         terminals.pop()
@@ -98,7 +98,7 @@ def about_terms(before: Sequence[Word], word: Word, accepted: AbstractSet[str]) 
         yield "`not` stands before the whole, as in `not hour() in [1, 2]`"
     if word.terminal == "NUMBER" and word.text.startswith("-") and "MINUS" in accepted:
         yield f"between two terms, `-` has blanks around it, as in `x - {word.text[1:]}`"
-    if "NUMBER" in accepted and word.terminal in ARITHMETIC:
+    if "NUMBER" in accepted and word.terminal in ARITHMETIC_TERMINALS:
         if word.terminal == "MINUS":
             yield "`-` stands between two terms, as in `0 - x`"
         elif word.terminal == "PLUS":
@@ -108,7 +108,7 @@ def about_terms(before: Sequence[Word], word: Word, accepted: AbstractSet[str]) 
 
 
 def _ends_with_name(before: Sequence[Word]) -> bool:
-    """Return whether a name alone stands before, in parentheses of its own."""
+    """Return whether a single name, in parentheses of its own, precedes."""
     match before:
         case [*others, Word("LPAR"), Word(terminal), Word("RPAR")] if terminal in NAMES:
             return not others or others[-1].text not in TERM_WORDS

@@ -12,7 +12,7 @@ from engine.language.operators import COMPARISONS, INEQUALITIES
 from engine.language.text.errors.foreign_idioms import about_idiom, about_unfinished, place_of
 from engine.language.text.errors.near_misses import about_aggregates, is_after_where
 from engine.language.text.lexical import (
-    ARITHMETIC,
+    ARITHMETIC_TERMINALS,
     DURATIONS,
     END,
     LITERALS,
@@ -39,7 +39,7 @@ _CONDITION: Final = frozenset(
 )
 """The terminals that begin a condition, besides the words of prefixes and calls."""
 _CALLED: Final = TERM_WORDS | {"compare"}
-"""The keywords that stand before a parenthesis only."""
+"""The keywords that only stand before a parenthesis."""
 _SUGAR: Final = frozenset(map(str.upper, SUGAR))
 _OPERATOR_TEXTS = sorted(OPERATOR_TERMINALS, key=str.islower)
 _OPERATORS_LISTED = enumerated([f'"{text}"' for text in _OPERATOR_TEXTS])
@@ -145,7 +145,7 @@ def explain(text: str, words: Sequence[Word], failed: int, trials: Trials) -> Sy
 
 
 def explain_character(text: str, words: Sequence[Word], offset: int, trials: Trials) -> SyntaxExplanation:
-    """Explain why no word of the language begins at `offset`, where no double-quoted string begins either."""
+    """Explain why no word of the language begins at `offset`, where no double-quoted string begins."""
     char = text[offset]
     if char == "'":
         return SyntaxExplanation(offset, "expected a closing `'` on the same line")
@@ -179,8 +179,8 @@ def explain_character(text: str, words: Sequence[Word], offset: int, trials: Tri
 
 def expected(accepted: AbstractSet[str]) -> str:
     """Describe the accepted terminals in the words of the language."""
-    # What else could follow says more: arithmetic could nearly everywhere.
-    rest = accepted - ARITHMETIC
+    # Other terminals say more: arithmetic could follow nearly everywhere.
+    rest = accepted - ARITHMETIC_TERMINALS
     phrases = []
     for needed, covered, phrase in _GROUPS:
         if needed <= rest:
@@ -227,7 +227,7 @@ def _other_spelling(word: Word, accepted: AbstractSet[str]) -> str:
 
 
 def _near_keyword(words: Sequence[Word], failed: int, trials: Trials) -> tuple[int, str] | None:
-    """Return the index of a misspelled keyword and the keyword, if the text can be read on with it."""
+    """Return the index of a misspelled keyword, and the keyword, if the text can be read further with it."""
     candidates = []
     known = keywords() | contextual_keywords()
     for index in range(trials.first, failed + 1):
@@ -236,7 +236,7 @@ def _near_keyword(words: Sequence[Word], failed: int, trials: Trials) -> tuple[i
             continue
         accepted = trials.accepted(index)
         if index < failed and word.terminal in accepted and word.terminal == word.text.upper():
-            # It was read as the keyword that it is.
+            # It was read as the keyword.
             continue
         for keyword in sorted(known):
             typos = edit_distance(word.text, keyword)
@@ -293,7 +293,7 @@ def _suggestions(words: Sequence[Word], failed: int, accepted: AbstractSet[str])
 
 
 def _is_stray_unit(words: Sequence[Word], index: int) -> bool:
-    """Return whether a word is the unit of the number before it, as in `within 5 minutes`."""
+    """Return whether a word is the unit of the preceding number, as in `within 5 minutes`."""
     match [word.terminal for word in words[:index]]:
         case [*_, "WITHIN" | "FOR", "NUMBER"]:
             return _unit(words[index].text) != ""

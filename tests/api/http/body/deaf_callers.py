@@ -67,7 +67,7 @@ class Caller(asyncio.Transport):
         return self._closed
 
     async def answer(self) -> bytes:
-        """Wait for the status line and give the status."""
+        """Wait for the status line and return the status."""
         async with asyncio.timeout(30):
             while not self.first:  # noqa: ASYNC110 -- there is no event for it
                 await asyncio.sleep(0.001)

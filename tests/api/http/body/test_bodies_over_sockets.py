@@ -30,7 +30,7 @@ async def served_app(scripted: ScriptedBackend) -> AsyncIterator[tuple[Wire, App
 
 
 def partly(kind: str, sent: int = BODY_BYTES - 1) -> bytes:
-    """Give a request whose body, of 150 000 bytes, stops short."""
+    """Return a request whose body of 150 000 bytes is cut off."""
     if kind == "length":
         return (
             request("POST", EVALUATE, token=TOKEN, headers=(f"Content-Length: {BODY_BYTES}",)) + b" " * sent
@@ -48,7 +48,7 @@ def partly(kind: str, sent: int = BODY_BYTES - 1) -> bytes:
 
 
 async def whole(wire: Wire, size: int) -> int:
-    """Send a body of this many bytes in pieces, and give the status of the reply."""
+    """Send a body of this many bytes in pieces, and return the status of the reply."""
     connection = await wire.connect()
     await connection.send(request("POST", EVALUATE, token=TOKEN, headers=(f"Content-Length: {size}",)))
     for at in range(0, size, 60_000):
@@ -58,7 +58,7 @@ async def whole(wire: Wire, size: int) -> int:
 
 
 async def refused(connection: Connection) -> bool:
-    """Tell whether a connection is told 1401 within a moment."""
+    """Return whether a connection is told 1401 within a moment."""
     try:
         async with asyncio.timeout(0.05):
             reply = await connection.receive()

@@ -53,7 +53,7 @@ COSTLY = frozenset(
 
 @contextmanager
 def watched() -> Iterator[list[str]]:
-    """Give the calls of this thread, which is that of the loop, that go through more than a few KiB."""
+    """Yield the calls of this thread, which is that of the loop, that go through more than a few KiB."""
     found: list[str] = []
 
     def note(frame: FrameType, event: str, called: Any) -> None:
@@ -73,7 +73,7 @@ def watched() -> Iterator[list[str]]:
 
 
 async def status_of(wire: Wire, sent: bytes) -> int:
-    """Give the status of the reply, of which nothing else is read."""
+    """Return the status of the reply, and read nothing else of it."""
     connection = await wire.connect()
     await connection.send(sent)
     async with asyncio.timeout(10):

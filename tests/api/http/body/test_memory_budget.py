@@ -53,7 +53,7 @@ class World:
         return (await self.asked("POST", "detectors", {"name": LONG}))["id"]
 
     async def loud(self) -> str:
-        """Give a detector at which twenty rules with long names fire at each event."""
+        """Return a detector at which twenty rules with long names fire at each event."""
         detector = await self.detector()
         for _ in range(20):
             await self.asked("POST", f"detectors/{detector}/rules", {"name": LONG, "condition": "a == 1"})

@@ -26,7 +26,7 @@ async def begun(wire: Wire, path: str, headers: str = "", token: str = BOOTSTRAP
 
 
 async def told(connection: Connection, number: int) -> list[Event]:
-    """Give the next events of a stream; fewer if it ends before."""
+    """Return the next events of a stream; fewer if it ends before."""
     found: list[Event] = []
     async with asyncio.timeout(10):
         while len(found) < number:

@@ -29,7 +29,7 @@ async def log(caller: Caller, query: str = "") -> list[dict[str, Any]]:
 
 
 async def made(caller: Caller, method: str, path: str, body: object = None, **headers: str) -> Any:
-    """Make a change, and give the result and the entries of the log that it has added."""
+    """Make a change; return the result and the log entries that it added."""
     before = (await log(caller))[-1:]
     after = before[0]["seq"] if before else 0
     reply = await caller(method, path, body, headers=headers)

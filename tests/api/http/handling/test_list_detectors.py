@@ -109,7 +109,7 @@ class Many(ScriptedBackend):
 
 
 async def whole_list(backend: ScriptedBackend, lists: int = 1) -> Response:
-    """Ask for the whole list so many times at once, and give the first answer."""
+    """Ask for the whole list this many times at once; return the first answer."""
     async with Application(Settings(), backend).quart.app_context():  # type: ignore[arg-type]
         asked = (routes._all() for _ in range(lists))
         return (await asyncio.gather(*asked))[0]

@@ -8,7 +8,7 @@ pytestmark = pytest.mark.parametrize("service", ["here"], indirect=True)
 
 
 async def path_with(caller: Caller, *conditions: str) -> str:
-    """Create a detector with these rules, and give the path of their list."""
+    """Create a detector with these rules, and return the path of their list."""
     path = f"/api/detectors/{await caller.detector()}/rules"
     for condition in conditions:
         reply = await caller("POST", path, {"name": "r", "condition": condition})

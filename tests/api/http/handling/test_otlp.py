@@ -74,7 +74,7 @@ def request_of(*records: dict[str, Any], resource: dict[str, Any] | None = None,
 
 
 def as_json(request: Any) -> bytes:
-    """Give OTLP's JSON, which has ids in hexadecimal digits."""
+    """Return OTLP's JSON, which has ids in hexadecimal digits."""
     document = json_format.MessageToDict(request, use_integers_for_enums=True)
     for of_resource, there in zip(document.get("resourceLogs", ()), request.resource_logs, strict=True):
         for of_scope, scope in zip(of_resource.get("scopeLogs", ()), there.scope_logs, strict=True):
@@ -178,7 +178,7 @@ def drawn_request(drawn: random.Random) -> Any:
 
 
 def as_event_value(value: Any) -> Any:
-    """Give what an AnyValue is in an event, by the library's own reading of it."""
+    """Return what an AnyValue is in an event, by the library's own reading of it."""
     kind = value.WhichOneof("value")
     match kind:
         case None:
@@ -233,7 +233,7 @@ def wrapped(tag: int, data: bytes) -> bytes:
 
 
 def nested(*depths: int) -> bytes:
-    """Give a request with records whose bodies are arrays in so many others."""
+    """Return a request with records whose bodies are arrays in so many others."""
     records = b""
     for depth in depths:
         value = b"\x18\x01"

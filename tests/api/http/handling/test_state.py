@@ -14,7 +14,7 @@ UNKNOWN = "0" * 32
 
 @pytest.fixture
 async def path(caller: Caller) -> str:
-    """Give the path of the state of a detector with a rule and three users."""
+    """Return the path of the state of a detector with a rule and three users."""
     detector = await caller.detector()
     await caller.rule(detector, RULE)
     events = [

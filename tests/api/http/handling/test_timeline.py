@@ -36,7 +36,7 @@ class Watched:
 
 
 async def next_of(connection: Connection) -> Any:
-    """Give the next event of a stream, or None at its end."""
+    """Return the next event of a stream, or None at its end."""
     for _, data in await told(connection, 1):
         return data
     return None

@@ -21,6 +21,6 @@ def echoes(_: str, operation: Operation) -> Answer:
 
 
 async def good(one: Streaming) -> bool:
-    """Tell whether the connection still serves."""
+    """Return whether the connection still serves."""
     reply = await (await one.connection.send(request("GET", "/healthz"))).receive()
     return reply.status == 200

@@ -310,7 +310,7 @@ async def test_memory_is_charged_for_what_is_held_as_long_as_it_is() -> None:
 
 
 def is_lost(lines: NdjsonReader) -> bool:
-    """Tell whether what was held is dropped."""
+    """Return whether what was held is dropped."""
     try:
         lines.check()
     except Refusal:

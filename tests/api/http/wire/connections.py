@@ -5,6 +5,6 @@ from tests.api.wire import Connection, request
 
 
 async def good(connection: Connection) -> bool:
-    """Tell whether a connection still serves."""
+    """Return whether a connection still serves."""
     reply = await (await connection.send(request("GET", token=TOKEN))).receive()
     return reply.status == 200

@@ -27,7 +27,7 @@ AMID = {
 
 
 async def counted(wire: Wire, scripted: ScriptedBackend, operation: str) -> dict[str, float]:
-    """Give how often each status was counted for the operation, once anything was."""
+    """Return how often each status was counted for the operation, once any was."""
     for _ in range(200):
         assert (await wire.once(request("GET", "/metrics"))).status == 200
         found = {

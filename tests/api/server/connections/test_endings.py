@@ -47,7 +47,7 @@ def plug(wire: Wire) -> socket.socket:
 
 
 def heard_of(caller: socket.socket, bytes_: float = math.inf) -> bytes:
-    """Give what comes, so much of it or all until the server says that it is. What cuts it off is raised."""
+    """Return this much of what comes, or all until the server closes. Raises what cuts it off."""
     heard = bytearray()
     while len(heard) < bytes_ and (came := caller.recv(65_536)):
         heard += came
@@ -55,7 +55,7 @@ def heard_of(caller: socket.socket, bytes_: float = math.inf) -> bytes:
 
 
 def bodies_bytes(heard: bytes) -> list[int]:
-    """Give how long the bodies are of replies, all of which came whole."""
+    """Return the lengths of the bodies of replies, all of which came whole."""
     found = []
     while heard:
         head, _, rest = heard.partition(b"\r\n\r\n")

@@ -138,6 +138,6 @@ def bytes_for(given: World, sent: str) -> bytes:
 
 
 async def serves(given: World) -> bool:
-    """Tell whether an evaluation is answered."""
+    """Return whether an evaluation is answered."""
     path = f"/api/detectors/{given.detector}/evaluate"
     return (await given.wire.once(request(path=path, body=EVENT, token=BOOTSTRAP))).status == 200

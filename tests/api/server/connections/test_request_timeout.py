@@ -85,7 +85,7 @@ ENDS: dict[str, tuple[str, Slow]] = {
 
 
 def short_s() -> float:
-    """Give a time-out that is short, and yet long enough for whoever is not slow."""
+    """Return a time-out that is short, yet long enough for callers that are not slow."""
     # The clock of the other loop runs on while a busy machine keeps it from working.
     return 0.3 if isinstance(asyncio.get_running_loop(), WaitingLoop) else 0.6
 
@@ -94,7 +94,7 @@ def short_s() -> float:
 async def hasty(
     folder: Path, monkeypatch: pytest.MonkeyPatch, time_out: str, idle_s: float = FOR_EVER_S
 ) -> AsyncIterator[World]:
-    """Give a world in which one time-out is short, and nothing else comes to its end."""
+    """Yield a world in which one time-out is short, and no other one ends."""
     named = {
         "head": idle_s,
         "idle": idle_s,
@@ -115,7 +115,7 @@ async def hasty(
 
 
 async def converse(given: World, slow: Slow) -> bytes:
-    """Give all that is said to a slow caller until the server closes."""
+    """Return all that the server sends to a slow caller until it closes."""
     caller = Connection(*await asyncio.open_connection("127.0.0.1", given.wire.port))
     writer = caller.writer
     writer.write(slow.first.replace(b"DETECTOR", given.detector.encode()))
@@ -195,7 +195,7 @@ UNREAD: dict[str, tuple[bytes, bytes]] = {
 
 
 async def deaf(given: World) -> Connection:
-    """Give a connection that takes next to nothing of what is sent to it."""
+    """Return a connection that accepts almost nothing of what is sent to it."""
     plug = socket.socket()
     plug.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
     plug.setblocking(False)

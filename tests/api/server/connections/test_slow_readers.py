@@ -37,7 +37,7 @@ class Transport:
 
 
 def cut_off_s(left_at: Callable[[float], float], within_s: float = HOUR_S) -> float | None:
-    """Give when a caller is cut off, None if it is not."""
+    """Return when a caller is cut off, None if it is not."""
     loop = SkippingLoop()
     try:
         transport = Transport(loop, left_at)
@@ -51,7 +51,7 @@ def cut_off_s(left_at: Callable[[float], float], within_s: float = HOUR_S) -> fl
 
 
 def reading(bytes_per_s: float, step_bytes: int = 1, size: int = REPLY_BYTES) -> Callable[[float], float]:
-    """Give what is left of a reply that is read at a pace, and told by the system in steps."""
+    """Return what is left of a reply that is read at a pace, and told by the system in steps."""
     return lambda now_s: size - bytes_per_s * now_s // step_bytes * step_bytes
 
 

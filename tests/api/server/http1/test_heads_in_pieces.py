@@ -148,7 +148,7 @@ async def test_unfinished_heads_take_no_more_than_their_share(scripted: Scripted
 
 @contextmanager
 def heads_read_in_turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Give the number of heads that were read in each turn of the loop."""
+    """Yield the number of heads that were read in each turn of the loop."""
     turns = [0]
     advance = Served._advance
 

@@ -101,7 +101,7 @@ SENT = [
 
 
 def bodies_of(pieces: list[bytes]) -> list[bytes]:
-    """Give the bodies of the requests that come in these pieces."""
+    """Return the bodies of the requests that come in these pieces."""
     reader = RequestReader(1_000)
     found: list[bytes] = []
     body: bytes | None = None

@@ -1,4 +1,4 @@
-"""Callers of a server, who send as fast as it answers. For uvloop.
+"""Callers of a server, which send as fast as it answers. For uvloop.
 
 All of a load is one process, whose own cost for a request is a few µs: requests are made ready by whoever
 gives them, and of a response only its status and length are read.
@@ -17,19 +17,19 @@ from tests.bench.front.load.wire import Response, ResponseReader
 
 NS_A_S = 10**9
 DRAIN_WITHIN_S = 20.0
-"""What is under way when a load ends has to be answered within that."""
+"""Requests under way when a load ends must be answered within this time."""
 
 
 class Unexpected(Exception):
-    """A server answered otherwise than it was to, or not at all: what was measured is no figure."""
+    """A server answered wrongly or not at all, so the measurement is void."""
 
 
 Judge = Callable[[Response], str]
-"""Gives what kind of answer one is; raises Unexpected."""
+"""Returns the kind of an answer; raises Unexpected."""
 
 
 def succeeded(response: Response) -> str:
-    """Take nothing but success."""
+    """Accept only success."""
     if response.status != 200:
         raise Unexpected(f"status {response.status}: {response.body[:300]!r}")
     return "200"
@@ -37,13 +37,13 @@ def succeeded(response: Response) -> str:
 
 @dataclass(slots=True)
 class Tally:
-    """What a load came to: answers by kind, and how long each took."""
+    """The results of a load: answers by kind, and how long each took."""
 
     kinds: Counter[str] = field(default_factory=Counter)
     took_ns: "array[int]" = field(default_factory=lambda: array("q"))
     seconds: float = 0.0
     in_time: int = 0
-    """How many answers came before the load was over; those under way then came later."""
+    """How many answers came before the load was over; those under way at that time came later."""
 
     @property
     def per_s(self) -> float:
@@ -65,7 +65,7 @@ class Caller(asyncio.Protocol):
         self.lost: Callable[[Exception], None] = _ignored
 
     def ask(self, request: bytes, since_ns: int) -> None:
-        """Send a request, which has been due since then."""
+        """Send a request, which has been due since the given time."""
         self.sent_ns = since_ns
         self._transport.write(request)
 
@@ -107,14 +107,14 @@ class Place(NamedTuple):
 
     @classmethod
     def of(cls, url: str) -> "Place":
-        """Give the place that a URL without a path names."""
+        """Return the place that a URL without a path names."""
         host, _, port = url.removeprefix("http://").rpartition(":")
         return cls(host, int(port))
 
 
 @asynccontextmanager
 async def callers(place: Place, count: int) -> Any:
-    """Give this many connections; closed at the end."""
+    """Yield this many connections; closed at the end."""
     loop = asyncio.get_running_loop()
     made: list[Caller] = []
     try:
@@ -128,7 +128,7 @@ async def callers(place: Place, count: int) -> Any:
 
 
 class ClosedLoop:
-    """Callers of which each sends its next request as soon as the last one is answered.
+    """Callers, each of which sends its next request as soon as the last one is answered.
 
     Where the requests run out, the load is over at that moment.
     """

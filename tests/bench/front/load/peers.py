@@ -1,4 +1,4 @@
-"""What the front end is measured beside, each in a process of its own that ends with its standard input.
+"""The baselines of the front end, each in its own process, which ends with its standard input.
 
     python -m tests.bench.front.load.peers bare
     python -m tests.bench.front.load.peers ray
@@ -23,21 +23,21 @@ from tests.bench.measuring.fresh import ROOT
 
 
 class Peer:
-    """A peer that runs, to which a line can be said."""
+    """A running peer that reads lines."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
         self.pid = process.pid
 
     def heard(self) -> str:
-        """Give the next line of what it says."""
+        """Return its next line of output."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, f"the peer ended with {self._process.wait(10)}"
         return line.strip()
 
     def calls_ms(self, count: int) -> list[float]:
-        """Have so many calls made, one after another: what each took."""
+        """Have this many calls made, one after another; return how long each took."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{count}\n")
         self._process.stdin.flush()
@@ -47,7 +47,7 @@ class Peer:
 
 @contextmanager
 def peer(kind: str) -> Iterator[Peer]:
-    """Give a peer; it ends at the end, or with this process."""
+    """Yield a peer; it ends on exit, or with this process."""
     process = subprocess.Popen(
         [sys.executable, "-m", __name__, kind],
         cwd=ROOT,
@@ -72,7 +72,7 @@ def peer(kind: str) -> Iterator[Peer]:
 
 
 def _bare_app() -> Any:
-    """Give an application that reads the body, and answers what an evaluation without actions is answered."""
+    """Return an application that reads the body and answers like an evaluation without actions."""
     from api.schema.envelope import success  # noqa: PLC0415
     from api.server.exchange import RESPOND  # noqa: PLC0415
 
@@ -94,7 +94,7 @@ def _bare_app() -> Any:
 
 
 def serve_bare() -> None:
-    """Serve the bare application as the service is served: the same server, configuration and loop."""
+    """Serve the bare application like the service: with the same server, configuration and loop."""
     import uvloop  # noqa: PLC0415
 
     from api.server.hypercorn_config import request_bounds, serve, server_config  # noqa: PLC0415
@@ -123,7 +123,7 @@ def serve_bare() -> None:
 
 
 def call_ray() -> None:
-    """Call a method that does nothing, of an actor such as the service has, as often as it is said."""
+    """Call a method that does nothing, of an actor like the service's, as often as each line says."""
     import uvloop  # noqa: PLC0415
 
     from engine.runtime.cluster.ray_calls import OPTIONS, ray  # noqa: PLC0415
@@ -131,7 +131,7 @@ def call_ray() -> None:
 
     class Bare:
         def nothing(self) -> None:
-            """Come back."""
+            """Return."""
 
     started = cluster.start()
     bare = ray.remote(**OPTIONS)(Bare).remote()

@@ -1,4 +1,4 @@
-"""The real service under measurement: started as its users start it, and looked into at its end."""
+"""The real service under measurement: started as users start it, and checked at its end."""
 
 import asyncio
 import re
@@ -15,13 +15,13 @@ from tests.process_table import workers
 from tests.service_process import Served, served
 
 WITHIN_S: Final = 300.0
-"""A measurement that takes longer has failed; what it has started is ended then."""
+"""A measurement that takes longer fails; what it started is then ended."""
 
 _NAME: Final = re.compile(rb'"name":"([^"]*)"')
 
 
 class Service:
-    """A service that answers, and its detectors, with how many events each is to have seen."""
+    """A running service and its detectors, with how many events each must have seen."""
 
     def __init__(self, running: Served, data: Path) -> None:
         self._running = running
@@ -31,7 +31,7 @@ class Service:
         self.token = running.token
 
     def detector(self, name: str) -> str:
-        """Give the path to a new detector with all rules."""
+        """Return the path to a new detector with all rules."""
         detector_id: str = self._running.call("POST", "/api/detectors", {"name": name})["id"]
         path = f"/api/detectors/{detector_id}"
         for number, rule in enumerate(RULES):
@@ -40,11 +40,11 @@ class Service:
         return path
 
     def evaluated(self, path: str, events: int) -> None:
-        """Take note that so many more events were answered with success."""
+        """Record that this many more events were answered successfully."""
         self._expected[path] += events
 
     def check_events_seen(self) -> None:
-        """Hold what the detectors have on the disk to what was answered; for when the service has ended."""
+        """Compare the detectors on the disk with the answers; for use after the service has ended."""
         from api.cli.inspection.data_folder import read_data_folder  # noqa: PLC0415 -- other cases need no service
 
         report = read_data_folder(self._data)
@@ -63,18 +63,18 @@ class Service:
 
     @property
     def front_cpu_s(self) -> float:
-        """What the front end has taken of a processor so far."""
+        """The processor time of the front end so far."""
         return cpu_s(self._running.process.pid)
 
     @property
     def workers_cpu_s(self) -> float:
-        """What all workers together have taken."""
+        """The processor time of all workers together."""
         return sum(map(cpu_s, self.workers))
 
 
 @contextmanager
 def service(*options: str) -> Iterator[Service]:
-    """Give a service over an empty folder on the disk. At its end it is held to what it answered."""
+    """Yield a service over an empty folder on the disk. At its end, compare its state with its answers."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data"
         with served(data, *options) as running:
@@ -84,7 +84,7 @@ def service(*options: str) -> Iterator[Service]:
 
 
 def run(work: Callable[[], Awaitable[dict[str, float]]]) -> dict[str, float]:
-    """Give what the work comes to, on the loop that callers are to have, within the time."""
+    """Return what the work comes to, on the loop that callers are to have, within the time."""
     import uvloop  # noqa: PLC0415 -- the other cases need no loop
 
     async def within() -> dict[str, float]:
@@ -96,5 +96,5 @@ def run(work: Callable[[], Awaitable[dict[str, float]]]) -> dict[str, float]:
 
 
 def names_of(answer: bytes) -> list[str]:
-    """Give the names of the rules that an answer says are true."""
+    """Return the names of the rules that an answer says are true."""
     return [name.decode() for name in _NAME.findall(answer)]

@@ -1,4 +1,4 @@
-"""HTTP as a caller of the benchmarks reads it: no more of it than tells one response from the next."""
+"""HTTP as the benchmarks' callers read it: only what separates one response from the next."""
 
 from typing import Final, NamedTuple
 
@@ -10,7 +10,7 @@ _STATUS: Final = slice(9, 12)
 
 
 class Garbled(Exception):
-    """What came is no response, or none that was asked for."""
+    """The data is not a response, or one without a request."""
 
 
 class Response(NamedTuple):
@@ -21,17 +21,17 @@ class Response(NamedTuple):
 
 
 class ResponseReader:
-    """Makes responses of bytes that come in pieces, where one is under way at a time."""
+    """Parses responses from bytes that come in pieces, with one response under way at a time."""
 
     __slots__ = ("_held", "_missing")
 
     def __init__(self) -> None:
         self._held = b""
         self._missing = 0
-        """How many bytes have to come before it is worth to look again."""
+        """How many bytes must come before another look is worthwhile."""
 
     def received(self, data: bytes) -> Response | None:
-        """Take what came; give the response once it is whole. Raises Garbled."""
+        """Take data; return the response once it is whole. Raises Garbled."""
         held = self._held + data if self._held else data
         if len(data) < self._missing:
             self._held = held

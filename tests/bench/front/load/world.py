@@ -1,4 +1,4 @@
-"""What the front end is asked in its benchmarks: rules, events, and requests of some 300 bytes."""
+"""The front end's work in its benchmarks: rules, events, and requests of about 300 bytes."""
 
 import itertools
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ Document = dict[str, Any]
 
 
 def event(number: int) -> Document:
-    """Give one event of a stream, as a request says it."""
+    """Return one event of a stream, as in a request."""
     drawn = number * 7919
     return {
         "fields": {
@@ -53,12 +53,12 @@ def event(number: int) -> Document:
 
 
 def events(first: int, count: int) -> list[Document]:
-    """Give the events of a stream that follow the first ones."""
+    """Return the events of a stream that follow the first ones."""
     return [event(number) for number in range(first, first + count)]
 
 
 def detector() -> Detector:
-    """Give a detector with the rules, in this process, for which no recorded past is too long ago."""
+    """Return a detector with the rules, in this process, for which no recorded past is too long ago."""
     made = Detector(limits=Limits(ahead_ms_max=0))
     for number, rule in enumerate(RULES):
         made.add_rule(f"rule {number}", rule)
@@ -66,7 +66,7 @@ def detector() -> Detector:
 
 
 def head(path: str, token: str, content_type: str, length: int) -> bytes:
-    """Give the head of a POST as callers send it."""
+    """Return the head of a POST as callers send it."""
     lines = (
         f"POST {path} HTTP/1.1",
         "Host: 127.0.0.1",
@@ -78,7 +78,7 @@ def head(path: str, token: str, content_type: str, length: int) -> bytes:
 
 
 def single_requests(path: str, token: str, *, prepared: int = 2_000) -> Iterator[bytes]:
-    """Give one request after another, an event in each, without end.
+    """Yield one request after another, an event in each, without end.
 
     All but their times is prepared, so that to make one costs next to nothing.
     """
@@ -94,5 +94,5 @@ def single_requests(path: str, token: str, *, prepared: int = 2_000) -> Iterator
 
 
 def body_of(request: bytes) -> bytes:
-    """Give the body of a request with a length."""
+    """Return the body of a request with a length."""
     return request.partition(b"\r\n\r\n")[2]

@@ -29,7 +29,7 @@ def event(number: int) -> bytes:
 
 
 async def filled(service: LocalService) -> str:
-    """Give a detector with two rules and ten events, beside another one without."""
+    """Return a detector with two rules and ten events, beside another one without."""
     backend = service.backend
     await backend.mint_token()
     detector = await backend.create_detector("shop")

@@ -27,7 +27,7 @@ ANY_FIELDS = ("Message", "Data")
 
 
 def positive(rule: SigmaRule, matches: Test, random: Random, keyword_fields: tuple[str, ...] = ()) -> Event:
-    """Give an event that the matcher says matches, or one that nearly does if none is found."""
+    """Return an event that the matcher says matches, or one that nearly does if none is found."""
     trees = [condition.parsed for condition in rule.detection.parsed_condition]
     for _ in range(TRIES):
         wanted: dict[str, list[sigma.SigmaType]] = {}
@@ -41,7 +41,7 @@ def positive(rule: SigmaRule, matches: Test, random: Random, keyword_fields: tup
 def others(
     rule: SigmaRule, event: Event, random: Random, keyword_fields: tuple[str, ...] = ()
 ) -> Iterator[Event]:
-    """Give events that differ from this one in what a rule asks or excludes, or in any field."""
+    """Yield events that differ from this one in what a rule asks or excludes, or in any field."""
     for condition in rule.detection.parsed_condition:
         wanted: dict[str, list[sigma.SigmaType]] = {}
         want(condition.parsed, False, wanted, random, keyword_fields)
@@ -90,7 +90,7 @@ def made(wanted: dict[str, Any], random: Random) -> dict[str, Any]:
 
 
 def value_of(values: list[sigma.SigmaType], random: Random) -> Any:
-    """Give a value that fits all of these, as far as it is simple."""
+    """Return a value that fits all of these, as far as it is simple."""
     chosen = [random.choice(one.values) if isinstance(one, sigma.SigmaExpansion) else one for one in values]
     for one in chosen:
         match one:
@@ -125,7 +125,7 @@ def value_of(values: list[sigma.SigmaType], random: Random) -> Any:
 
 
 def written(value: sigma.SigmaString) -> str:
-    """Give a text that fits a value."""
+    """Return a text that fits a value."""
     return "".join(part if isinstance(part, str) else "" if part is ANY else "q" for part in value.s)
 
 
@@ -136,7 +136,7 @@ def cased(value: sigma.SigmaString, text: str, random: Random) -> str:
 
 
 def sample(value: sigma.SigmaRegularExpression, random: Random) -> str:
-    """Give a text in which a regular expression is found."""
+    """Return a text in which a regular expression is found."""
     return "".join(characters(patterns.parse(str(value.regexp)), random))
 
 
@@ -168,7 +168,7 @@ def characters(parsed: Any, random: Random) -> Iterator[str]:
 
 
 def one_of(members: Any, random: Random) -> str:
-    """Give a character of a class."""
+    """Return a character of a class."""
     fitting = [each for each in map(chr, range(32, 127)) if re.fullmatch(class_of(members), each)]
     return random.choice(fitting)
 

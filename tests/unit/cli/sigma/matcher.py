@@ -42,7 +42,7 @@ lowered = lru_cache(10_000)(str.lower)
 
 
 def matcher(rule: SigmaRule, keyword_fields: tuple[str, ...] = ()) -> Test:
-    """Give the test whether an event matches a rule: one of its conditions."""
+    """Return the test whether an event matches a rule: one of its conditions."""
     trees = [tree(condition.parsed, keyword_fields) for condition in rule.detection.parsed_condition]
     return lambda event: any(each(event) for each in trees)
 
@@ -68,7 +68,7 @@ def tree(node: Any, keyword_fields: tuple[str, ...]) -> Test:
 
 
 def holds(value: sigma.SigmaType, found: Any, event: Event) -> bool:
-    """Tell whether what a field holds is a value of Sigma; None is a field that is missing."""
+    """Return whether what a field holds is a value of Sigma; None is a field that is missing."""
     match value:
         case sigma.SigmaExpansion(values):
             return any(holds(each, found, event) for each in values)
@@ -108,7 +108,7 @@ def holds(value: sigma.SigmaType, found: Any, event: Event) -> bool:
 
 
 def says(value: sigma.SigmaType, found: Any, event: Event) -> bool:
-    """Tell whether a field contains a keyword."""
+    """Return whether a field contains a keyword."""
     match value:
         case sigma.SigmaExpansion(values):
             return any(says(each, found, event) for each in values)
@@ -121,7 +121,7 @@ def says(value: sigma.SigmaType, found: Any, event: Event) -> bool:
 
 
 def text_of(found: Any) -> str | None:
-    """Give the text of a scalar: `4624` is that of the number, `true` that of the boolean."""
+    """Return the text of a scalar: `4624` is that of the number, `true` that of the boolean."""
     match found:
         case str():
             return found
@@ -133,7 +133,7 @@ def text_of(found: Any) -> str | None:
 
 
 def is_like(value: sigma.SigmaString, text: str, cased: bool) -> bool:
-    """Tell whether a text fits a value with wildcards, without regular expressions."""
+    """Return whether a text fits a value with wildcards, without regular expressions."""
     runs: list[list[str | None]] = [[]]
     for part in value.s:
         if part is SpecialChars.WILDCARD_MULTI:
@@ -159,7 +159,7 @@ def is_like(value: sigma.SigmaString, text: str, cased: bool) -> bool:
 
 
 def fits(run: list[str | None], text: str, at: int) -> bool:
-    """Tell whether a run of characters stands there; None is any character."""
+    """Return whether a run of characters stands there; None is any character."""
     part = text[at : at + len(run)]
     return len(part) == len(run) and all(one in (None, other) for one, other in zip(run, part, strict=True))
 

@@ -131,7 +131,7 @@ def test_all_windows_rules_fire_at_the_events_of_a_recorded_attack_that_match(ev
 
 
 def matched(rules: Sequence[Rule], events: Sequence[Event]) -> dict[int, list[int]]:
-    """Give the events that each rule matches. Those that agree in all its fields are judged once."""
+    """Return the events that each rule matches. Those that agree in all its fields are judged once."""
     by_fields: dict[tuple[str, ...], list[int]] = {}
     for place, rule in enumerate(rules):
         by_fields.setdefault(tuple(sorted(fields_of(rule))), []).append(place)

@@ -10,7 +10,7 @@ from engine import Detector, Limits, Refusal
 from engine.evaluation.events import frames
 from engine.evaluation.events.outcomes import Outcome
 from engine.evaluation.explanation.explaining import explain
-from engine.evaluation.rule_book.verdicts import Verdicts
+from engine.evaluation.rule_book.verdicts import VerdictChecksum
 from engine.evaluation.times import FOREVER
 from engine.language.diagnostics import Entry
 from tests.differential.modes import in_mode
@@ -39,7 +39,7 @@ class Noted:
 
 
 def made(**given: Any) -> Detector:
-    """Give a detector with a rule: one without any is never indexed."""
+    """Return a detector with a rule: one without any is never indexed."""
     detector = Detector(**given)
     detector.add_rule("rule", "a == 100")
     return detector
@@ -120,7 +120,7 @@ def test_an_event_that_is_a_refusal_already_stays_one(observed: bool) -> None:
 def test_the_checksum_is_that_of_the_rules_and_the_numbers_of_events_alone_or_in_a_batch(
     shadows: bool,
 ) -> None:
-    alone, batch, expected = Detector(), Detector(), Verdicts()
+    alone, batch, expected = Detector(), Detector(), VerdictChecksum()
     for detector in (alone, batch):
         for number in range(3):
             detector.add_rule("rule", f"a > {number}", shadow=shadows and number == 1)

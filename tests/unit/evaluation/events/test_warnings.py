@@ -14,7 +14,7 @@ Sent = dict[str, Any] | None
 
 
 def told(detector: Detector, *events: tuple[dict[str, Any], Sent]) -> list[list[Entry]]:
-    """Give the messages about each event, which are the same alone and in a batch."""
+    """Return the messages about each event, which are the same alone and in a batch."""
     alone = [detector.submit(fields, 0, sent).messages for fields, sent in events]
     batch = detector.submit_clean([(fields, 0, sent) for fields, sent in events])
     detector.forget_lookups()

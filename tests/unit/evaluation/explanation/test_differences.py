@@ -43,7 +43,7 @@ def made(rule: str, draft: str) -> tuple[Detector, Clock, Differences]:
 
 
 def sampled(rule: str, draft: str) -> tuple[Detector, Clock]:
-    """Give a detector whose comparison nobody watches."""
+    """Return a detector whose comparison nobody watches."""
     detector, clock, watching = made(rule, draft)
     watching._end()
     detector.sampler = Samples(detector, clock)
@@ -51,14 +51,14 @@ def sampled(rule: str, draft: str) -> tuple[Detector, Clock]:
 
 
 def told_of(detector: Detector, kind: str, rule_id: str = RULE) -> list[tuple[int, bool]]:
-    """Give the number of each example, the last one first, and whether it has trees."""
+    """Return the number of each example, the last one first, and whether it has trees."""
     examples = json.loads(comparison_of(detector, rule_id).result)["examples"][kind]
     assert all(("rule" in one) is ("draft" in one) for one in examples)
     return [(one["number"], "rule" in one) for one in examples]
 
 
 def explained(pair: tuple[str, str], events: list[Event]) -> list[tuple[str, int, list[Any]]]:
-    """Give the differences and their trees as explanations find them."""
+    """Return the differences and their trees as explanations find them."""
     detector = Detector()
     for name, condition in zip((RULE, DRAFT), pair, strict=True):
         detector.add_rule(name, condition, rule_id=name)

@@ -13,7 +13,7 @@ from engine.evaluation.times import milliseconds
 def document_of(
     condition: str, fields: Mapping[str, Any], *before: Mapping[str, Any], **options: bool
 ) -> Any:
-    """Give the document of a rule at an event at 10 s, after others at 0 s, 1 s and so on."""
+    """Return the document of a rule at an event at 10 s, after others at 0 s, 1 s and so on."""
     detector = Detector()
     detector.add_rule("name", condition, rule_id="an id", **options)
     for number, earlier in enumerate(before):

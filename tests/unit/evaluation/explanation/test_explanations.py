@@ -24,7 +24,7 @@ OUT_OF_RANGE = "event.timestamp_ms: expected a number from -8.64e15 to 8.64e15"
 
 
 def node_of(text: str, fields: dict, timestamp_ms: float = 0, sent: dict | None = None) -> Node:
-    """Give the node of a rule at the first event of a detector."""
+    """Return the node of a rule at the first event of a detector."""
     detector = Detector()
     detector.add_rule("rule", text)
     (explained,) = explain(detector, fields, timestamp_ms, sent).rules
@@ -256,7 +256,7 @@ def test_a_note_says_that_not_all_events_were_tried() -> None:
 
 
 def doubled(number: int, made: str) -> str:
-    """Give a condition of leaves that each stand twice, so that no set follows from those of the members."""
+    """Return a condition with each leaf twice, so that no set follows from those of the members."""
     one = [made.format(f"a{place}", place) for place in range(number)]
     pairs = [f"({left} or {right})" for left, right in itertools.combinations(one[:6], 2)]
     return " and ".join([*pairs, f"({' and '.join(one)} or b == 1)", f"({' or '.join(one)})"])
@@ -362,7 +362,7 @@ def test_integers_of_any_size_are_shown() -> None:
 
 
 def first_only(explained_rule: Callable[..., ExplainedRule]) -> Callable[..., ExplainedRule]:
-    """Give the function that explains a rule, which may be called once: the answer is full then."""
+    """Return a function that explains a rule, and fails when it is called again: the answer is full then."""
     calls = itertools.count()
 
     def once(*given: Any) -> ExplainedRule:

@@ -18,7 +18,7 @@ from tests.reference import Event, verdict
 
 
 def future_and_verdicts(drawn: random.Random, depth: int) -> tuple[Future, list[bool]]:
-    """Give a random future, and its verdicts at the times from 0, worked out one by one."""
+    """Return a random future, and its verdicts at the times from 0, worked out one by one."""
     times = range(10)
     if not depth:
         verdict, last = drawn.random() < 0.5, drawn.choice(times)
@@ -103,7 +103,7 @@ AT_ONCE = [
 
 
 def counting(op: Any) -> list[Condition]:
-    """Give conditions that compare a number."""
+    """Return conditions that compare a number."""
     numbers: list[Any] = [-1, 0, 1, 2.5, terms.ScaledFact("u", 0.5)]
     return [
         *(terms.Count(P, secs, op, n) for secs in (None, WINDOW_SECS) for n in range(5)),

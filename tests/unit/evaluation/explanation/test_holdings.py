@@ -336,7 +336,7 @@ def test_what_memories_and_keys_take_is_all_that_a_detector_holds(seed: int) -> 
 
 
 def beside_entries(detector: Detector) -> int:
-    """Give the bytes of all slices, keys and places in which nothing is remembered."""
+    """Return the bytes of all slices, keys and places without state."""
     bytes_ = 0
     for slices in detector.histories.slices.values():
         keyed = [item for shard in slices.shards for item in shard.items()]

@@ -55,7 +55,7 @@ def drawn(seed: int) -> list[dict[str, Any]]:
 
 
 def slice_of(history: list[reference.Event], keys: tuple[Any, ...]) -> list[reference.Event] | None:
-    """Give the slice of the last event under keys, None if it belongs to none."""
+    """Return the slice of the last event under keys, None if it belongs to none."""
     for key in keys:
         name = key if isinstance(key, str) else key.fact
         kept = history

@@ -47,7 +47,7 @@ OTHERS = (
 
 
 def plain(value: Any) -> Any:
-    """Give a value in a form in which Python compares it as JSON does."""
+    """Return a value in a form in which Python compares it as JSON does."""
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return type(value).__name__, value
     if isinstance(value, list):

@@ -34,7 +34,7 @@ def detector_with(*conditions: str, limits: Limits = LIMITS) -> Detector:
 
 
 def times_drawn(drawn: Random, start_ms: float) -> list[Any]:
-    """Give times that go on by steps of a fraction of a millisecond or more, some of them back."""
+    """Return times in steps of a fraction of a millisecond or more, some of them backwards."""
     times_ms: list[Any] = []
     at_us = microseconds(start_ms, 1000)
     whole = drawn.random() < 0.3
@@ -47,7 +47,7 @@ def times_drawn(drawn: Random, start_ms: float) -> list[Any]:
 
 
 def one_by_one(detector: Detector, events: list[Any]) -> list[Any]:
-    """Give what fires at each event; None where it is refused."""
+    """Return what fires at each event; None where it is refused."""
     fired: list[Any] = []
     for event in events:
         try:
@@ -58,7 +58,7 @@ def one_by_one(detector: Detector, events: list[Any]) -> list[Any]:
 
 
 def in_batches(detector: Detector, events: list[Any]) -> list[Any]:
-    """Give the same, where a batch goes on until an event is refused."""
+    """Return the same, where a batch goes on until an event is refused."""
     fired: list[Any] = []
     while len(fired) < len(events):
         try:

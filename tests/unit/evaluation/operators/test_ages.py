@@ -83,7 +83,7 @@ def test_what_is_remembered_is_bounded_however_many_witnesses_there_are(
 
 
 def kept(remembered: Remembered) -> list[int]:
-    """Give the record of the key 1."""
+    """Return the record of the key 1."""
     slice_ = remembered.slices.find(1)
     return [] if slice_ is None else list(remembered.slices.kept_in(slice_, remembered))
 

@@ -112,7 +112,7 @@ def test_the_interface_describes_it() -> None:
 
 
 def events(drawn: random.Random) -> list[tuple[dict[str, Any], int]]:
-    """Give events at times that are often exactly a window apart."""
+    """Return events at times that are often exactly a window apart."""
     now_ms, made = 0, []
     for _ in range(60):
         now_ms += drawn.choice((0, 1, 2_000, 5_000, WINDOW_MS, WINDOW_MS + 1))
@@ -139,7 +139,7 @@ LATER, LATER_ID = 20, "f" * 32
 
 
 def expected(seen: Sequence[tuple[dict[str, Any], int]]) -> set[str]:
-    """Give the ids of the rules that fire at the last event."""
+    """Return the ids of the rules that fire at the last event."""
     return {f"{number:032x}" for number, judge in enumerate(RULES.values()) if judge(seen)}
 
 
@@ -148,7 +148,7 @@ def fired_by(detector: Detector, event: tuple[dict[str, Any], int]) -> set[str]:
 
 
 def made() -> Detector:
-    """Give a detector with each of the rules."""
+    """Return a detector with each of the rules."""
     detector = Detector()
     for number, text in enumerate(RULES):
         detector.add_rule(text, text, rule_id=f"{number:032x}")

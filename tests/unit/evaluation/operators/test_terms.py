@@ -40,7 +40,7 @@ Event = tuple[dict[str, Any], float]
 
 
 def value(term: Term, *events: Event) -> Any:
-    """Give the value of a term at the last of some events; None where it is missing."""
+    """Return the value of a term at the last of some events; None where it is missing."""
     detector = Detector()
     detector.add_rule("rule", Compare(term, "eq", 0))
     for event in events[:-1]:

@@ -18,7 +18,7 @@ MINUTE_US = 60_000_000
 
 
 def made(rule: str = "a == 1", draft: str = "a in [1, 2]", events: int = 1) -> Detector:
-    """Give a detector with a rule, then this many events, then its draft."""
+    """Return a detector with a rule, then this many events, then its draft."""
     detector = Detector()
     detector.add_rule("rule", rule, rule_id=RULE)
     for number in range(events):

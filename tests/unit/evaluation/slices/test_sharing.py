@@ -11,7 +11,7 @@ MODES = pytest.mark.parametrize("mode", ["fused", "indexed"])
 
 
 def born_apart(rule: str | Condition, births: int = 2) -> Detector:
-    """Give a detector with equal rules, each of which sees the events after it alone."""
+    """Return a detector with equal rules, each of which sees the events after it alone."""
     detector = Detector()
     for number in range(births):
         detector.add_rule(f"{number}", rule, rule_id=f"{number:032x}")
@@ -73,7 +73,7 @@ def test_keys_that_only_a_removed_rule_remembered_make_room(history: Condition) 
     old = detector.add_rule("old", rule)
 
     def events(name: str) -> int:
-        """Give how many keys were evicted when ten new ones came, of which each remembers something."""
+        """Return how many keys were evicted when ten new ones with state came."""
         before = detector.keys_evicted
         for number in range(10):
             for p, q in ((0, 0), (1, 0)):

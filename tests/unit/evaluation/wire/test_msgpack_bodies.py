@@ -30,13 +30,13 @@ def refused(body: bytes) -> list[tuple[int, str]]:
 
 
 def batch(value: object) -> bytes:
-    """Give a batch of one event with a value in it, whatever msgpack can say."""
+    """Return a batch of one event with any value that msgpack can encode."""
     document = {"events": [{"fields": {"a": value}, "timestamp_ms": 0}]}
     return msgpack.packb(document, use_bin_type=True, datetime=True)
 
 
 def named(key: bytes) -> bytes:
-    """Give a batch with an object whose one member has a name, as msgpack."""
+    """Return a batch with an object whose one member has a name, as msgpack."""
     return batch("#").replace(b"\xa1#", b"\x81" + key + b"\x01")
 
 

@@ -26,7 +26,7 @@ def canonical(text: str) -> str:
 
 
 def traces() -> dict[tuple[str, str], list[str]]:
-    """Give the lines of each trace by its sentence and its condition."""
+    """Return the lines of each trace by its sentence and its condition."""
     found = {}
     for block in TRACES.split("\n\n")[1:]:
         sentence, condition, *events = block.strip().split("\n")
@@ -35,7 +35,7 @@ def traces() -> dict[tuple[str, str], list[str]]:
 
 
 def shown() -> set[tuple[str, str]]:
-    """Give sentence and condition of the first page's rule, the language's examples and the sample rules."""
+    """Return sentence and condition of the first page's rule, of the language's examples and sample rules."""
     top = re.search(r'"([^"]+)" is one line:\n\n```\n(.*?)```', README, re.DOTALL)
     assert top
     block = re.search(r"^```rules\n(.*?)```", LANGUAGE, re.DOTALL | re.MULTILINE)

@@ -10,7 +10,7 @@ OK: Json = {"leaf": {"fact": "a", "op": "eq", "value": 1}}
 
 
 def violations_of(document: Json, limits: Limits = Limits()) -> list[tuple[int, str]]:  # noqa: B008
-    """Give the code and place of each violation of a document, or nothing where there is none."""
+    """Return the code and place of each violation in a document; nothing if there is none."""
     try:
         condition_from_document(document, limits)
     except ConditionError as error:

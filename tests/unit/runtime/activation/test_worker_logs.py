@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipping_clock
 def forwarded(
     records_max: int = 9, *, heard: bool = True, clock_s: Any = lambda: 0.0
 ) -> Iterator[list[Logged]]:
-    """Give what is forwarded of the log of this process."""
+    """Yield what is forwarded from the log of this process."""
     found: list[Logged] = []
 
     def send(logged: Logged) -> bool:

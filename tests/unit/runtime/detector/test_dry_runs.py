@@ -30,7 +30,7 @@ def tried(operation: Operation) -> Operation:
 
 @pytest.fixture
 def actors(tmp_path: Path) -> list[OperationExecutor]:
-    """Give two workers with equal detectors."""
+    """Return two workers with equal detectors."""
     made = [Owners(tmp_path, detector_id) for detector_id in IDS]
     for owners in made:
         for number, rule in enumerate(RULES):

@@ -29,7 +29,7 @@ async def asked(backend: Backend, detector_id: str, request_id: str, **fields: A
 
 
 def told(caplog: pytest.LogCaptureFixture, said: str) -> list[dict[str, str]]:
-    """Give the fields of the records that say so."""
+    """Return the fields of the records that say so."""
     return [record.fields for record in caplog.records if said in record.getMessage()]
 
 

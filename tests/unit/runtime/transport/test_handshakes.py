@@ -49,7 +49,7 @@ def run(work: Callable[[], Any], *, uvloop: bool) -> None:
 
 @asynccontextmanager
 async def saying(*said: bytes, context: Any = None) -> AsyncIterator[Address]:
-    """Give the address of a listener that takes any token, says this piece by piece, and then listens on."""
+    """Yield the address of a listener that takes any token, says this piece by piece, and then listens on."""
     over: list[asyncio.Event] = []
 
     async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -59,7 +59,7 @@ def _never(*_: Any) -> None:
 
 
 def _evaluated(detector: Detector, **fields: object) -> int:
-    """Give how many rules an event has evaluated."""
+    """Return how many rules an event has evaluated."""
     met = detector.rule_set._members.index.met_by(fields, {})
     selected = sum(
         len(rows) for bucket in met for shapes in bucket.several.values() for rows in shapes.values()

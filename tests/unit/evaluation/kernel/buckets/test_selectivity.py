@@ -16,7 +16,7 @@ def learned(*triggers: Hit | Range | Found) -> Selectivity:
 
 
 def values(made: Selectivity, fact: str) -> int:
-    """Give how many values of a fact the estimate for one of them takes for known."""
+    """Return how many values of a fact the estimate for one of them assumes."""
     return round(1 / made.cost(frozenset({Hit(fact, 1)}))) - 2
 
 

@@ -32,7 +32,7 @@ from engine.language.condition import Any as AnyOf
 
 
 def said(found: Triggers | None) -> set[str] | None:
-    """Give triggers in short: `a=1`, `a` for any value, `a:1..5`, `a~x`, `a/x/`, and what a memory does."""
+    """Return triggers in short: `a=1`, `a` for any value, `a:1..5`, `a~x`, `a/x/`, and what a memory does."""
 
     def short(trigger: Trigger) -> str:
         match trigger:
@@ -61,7 +61,7 @@ def said(found: Triggers | None) -> set[str] | None:
 
 
 def analysis_of(condition: Condition) -> Analysis:
-    """Give the analysis of a rule whose memories are those of a detector."""
+    """Return the analysis of a rule whose memories are those of a detector."""
     histories = Histories(1 << 40, 1 << 40)
     for use in requirements_of(condition, Births(7, NEVER)).memories:
         histories.acquire(use)

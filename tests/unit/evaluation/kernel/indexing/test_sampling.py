@@ -30,7 +30,7 @@ def indexed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fired(sampled_every: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Give the rules that fire at each event. Some rules are new at some events."""
+    """Yield the rules that fire at each event. Some rules are new at some events."""
     monkeypatch.setattr(indexed_stream, "SAMPLED_EVERY", sampled_every)
     detector = Detector()
     for number in range(60):

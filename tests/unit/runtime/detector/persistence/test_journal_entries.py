@@ -45,7 +45,7 @@ CONDITIONS = (
 
 
 def stored_answers(journaled: Journaled, keys: Collection[bytes]) -> dict[bytes, CachedAnswer]:
-    """Give the answers that a repeat would get: of a key that came again, the latest."""
+    """Return the answers that a repeat would get: the latest, for a key that came again."""
     return {answer.key: answer for answer in journaled.answers if answer.key in keys}
 
 

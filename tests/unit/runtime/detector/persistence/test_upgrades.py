@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipping_clock
 
 @pytest.fixture
 def owners(tmp_path: Path) -> Owners:
-    """Give a detector that has a rule and three events in its journal."""
+    """Return a detector that has a rule and three events in its journal."""
     made = Owners(tmp_path)
     made(ops.add_rule("r", "a == 1"))
     for at_ms, a in ((1000, 1), (2000, 2), (3000, 1)):

@@ -9,8 +9,8 @@ import pytest
 
 from engine import Detector, Limits
 from engine.evaluation.requirements import requirements_of
+from engine.evaluation.rule_book.budgets import RECORDS_SHARE, Budgets, SharedBudget
 from engine.evaluation.rule_book.changes.many_rules import WantedRule
-from engine.evaluation.rule_book.rooms import RECORDS_SHARE, Rooms, SharedRoom
 from engine.evaluation.slices.slices import PLACE_BYTES
 from engine.language.condition import Leaf, OnceWithin
 from engine.language.diagnostics import Entry, Refusal
@@ -23,7 +23,7 @@ Random = Callable[..., Iterator[random.Random]]
 def test_a_room_counts_each_thing_once_while_anyone_needs_it(examples: Random) -> None:
     for drawn in examples(500):
         most = drawn.randrange(12)
-        room, needs = SharedRoom[int](most, lambda one: one, "{taken} of {most}"), list[frozenset[int]]()
+        budget, needs = SharedBudget[int](most, lambda one: one, "{taken} of {most}"), list[frozenset[int]]()
 
         def draw(things: Iterable[int], drawn: random.Random = drawn) -> frozenset[int]:
             return frozenset(one for one in things if drawn.random() < 0.4)
@@ -35,16 +35,16 @@ def test_a_room_counts_each_thing_once_while_anyone_needs_it(examples: Random) -
             for one in going:
                 after.remove(one)
             taken = sum(frozenset().union(*after))
-            entries = [Entry(1400, f"{taken} of {most}")] if taken > max(most, room.taken) else []
-            assert [*room.lacking(room.growth(coming, going))] == entries
+            entries = [Entry(1400, f"{taken} of {most}")] if taken > max(most, budget.taken) else []
+            assert [*budget.exceeded(budget.growth(coming, going))] == entries
             # A bound that was lowered is exceeded.
             if not entries or drawn.random() < 0.3:
                 for one in coming:
-                    room.add(one)
+                    budget.add(one)
                 for one in going:
-                    room.remove(one)
+                    budget.remove(one)
                 needs = after
-                assert room.taken == taken
+                assert budget.taken == taken
 
 
 PATTERNS = [f"x{number}[ab].{{5}}c" for number in range(3)]
@@ -71,18 +71,18 @@ MEMBERS: tuple[dict[str, Any], ...] = (
 )
 
 
-def taken(rooms: Rooms) -> tuple[int, ...]:
+def taken(budgets: Budgets) -> tuple[int, ...]:
     # They count patterns and rules from the first question on.
-    assert [*rooms.lacking([])] == []
-    return rooms.patterns.taken, rooms.rules.taken, rooms.records.taken
+    assert [*budgets.exceeded([])] == []
+    return budgets.patterns.taken, budgets.rules.taken, budgets.records.taken
 
 
 def counted_anew(detector: Detector) -> tuple[int, ...]:
-    rooms = Rooms(Limits(), {})
-    found = taken(rooms)
+    budgets = Budgets(Limits(), {})
+    found = taken(budgets)
     for live in detector.live.values():
-        rooms.put(None, live, requirements_of(live.rule.condition, live.births))
-        found = taken(rooms)
+        budgets.put(None, live, requirements_of(live.rule.condition, live.births))
+        found = taken(budgets)
     return found
 
 
@@ -145,7 +145,7 @@ def test_rules_have_room_up_to_each_bound_however_they_come_change_and_go(exampl
                 refusals.update(full)
             else:
                 assert full == []
-            assert taken(detector.rooms) == counted_anew(detector)
+            assert taken(detector.budgets) == counted_anew(detector)
             if drawn.random() < 0.3:
                 # Then memories have other births.
                 detector.evaluate({"a": 1, "k": 1}, 0)
@@ -157,7 +157,7 @@ def test_records_without_keys_are_those_of_enabled_rules_each_with_its_birth() -
     large, other = "count(a >= 0) > 1000", "count(a == 1) > 1000"
     alone = Detector()
     alone.add_rule("large", large)
-    detector = Detector(limits=Limits(state_bytes_max=RECORDS_SHARE * alone.rooms.records.taken))
+    detector = Detector(limits=Limits(state_bytes_max=RECORDS_SHARE * alone.budgets.records.taken))
 
     def refused(act: Callable[..., object], *given: Any, **members: Any) -> bool:
         try:
@@ -201,7 +201,7 @@ def test_records_without_keys_are_those_of_enabled_rules_each_with_its_birth() -
 def test_the_most_that_a_record_without_keys_may_take_is_known(rule: str, value: int) -> None:
     detector = Detector()
     detector.add_rule("r", rule)
-    bytes_max = detector.rooms.records.taken
+    bytes_max = detector.budgets.records.taken
     for number in range(1_000):
         text = "😀" * (1 << 18 if number == 99 else 10)
         detector.evaluate({"a": number, "v": value + number % 200, "t": text}, number)
@@ -221,4 +221,4 @@ def test_a_window_that_events_enter_when_they_are_old_enough_takes_what_is_known
         now_us += drawn.choice((0, 1, 1, window_us - min_us + 1, window_us - min_us + 1))
         detector.evaluate({"a": 1}, now_us / 1_000)
         most = max(most, detector.histories.unkeyed_bytes - PLACE_BYTES)
-    assert most == detector.rooms.records.taken
+    assert most == detector.budgets.records.taken

@@ -1,4 +1,4 @@
-"""Bounds on what the rules of a detector take together: work, memory and size."""
+"""Limits on all rules of a detector together: work, memory and size."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,38 +15,38 @@ from engine.patterns.compiled_pattern import compile_pattern
 T = TypeVar("T")
 
 RECORDS_SHARE: Final = 2
-"""Records without keys, which cannot be evicted, may take the bound on a detector's memory divided by this,
-in addition to what keys take."""
+"""Records without keys cannot be evicted. They may take the limit on a detector's state divided by this, in
+addition to the state with keys."""
 
 _FULL: Final = 1400
 
 
-class Room:
-    """Room for something that rules need."""
+class Budget:
+    """A limit on something that rules need."""
 
     def __init__(self, most: int, said: str) -> None:
-        """`said` tells, with `{taken}` and `{most}`, that there is no room."""
+        """`said` is the message if the limit is exceeded, with `{taken}` and `{most}`."""
         self.taken = 0
         self._most, self._said = most, said
 
-    def lacking(self, growth: int) -> Iterator[Entry]:
-        """Yield an error 1400 if there is no room for more of it."""
-        # If the bound was lowered, a detector may exceed it, and its rules can still become smaller.
+    def exceeded(self, growth: int) -> Iterator[Entry]:
+        """Yield an error 1400 if an increase exceeds it."""
+        # After the limit was lowered, a detector may exceed it, but its rules can still become smaller.
         if growth > 0 and self.taken + growth > self._most:
             yield Entry(_FULL, self._said.format(taken=self.taken + growth, most=self._most))
 
 
-class SharedRoom(Room, Generic[T]):
-    """Room for things that rules share. Each counts once, however many rules need it."""
+class SharedBudget(Budget, Generic[T]):
+    """A limit on things that rules share. Each counts once, however many rules need it."""
 
     def __init__(self, most: int, size_of: Callable[[T], int], said: str) -> None:
         super().__init__(most, said)
         self._size_of = size_of
         self._uses = Counter[T]()
-        """How many rules need each."""
+        """The number of rules that need each."""
 
     def growth(self, coming: Iterable[Iterable[T]], going: Iterable[Iterable[T]]) -> int:
-        """Return how much more is taken for what rules need, once others are gone."""
+        """Return the increase if some rules come and others go, given the things that each needs."""
         changes = Counter(one for things in coming for one in things)
         changes.subtract(one for things in going for one in things)
         growth = 0
@@ -57,14 +57,14 @@ class SharedRoom(Room, Generic[T]):
         return growth
 
     def add(self, things: Iterable[T]) -> None:
-        """Count what a rule needs."""
+        """Count the things that a rule needs."""
         for one in things:
             if not self._uses[one]:
                 self.taken += self._size_of(one)
             self._uses[one] += 1
 
     def remove(self, things: Iterable[T]) -> None:
-        """Undo one `add` of the same things."""
+        """Undo `add` of the same things."""
         for one in things:
             self._uses[one] -= 1
             if not self._uses[one]:
@@ -72,52 +72,53 @@ class SharedRoom(Room, Generic[T]):
                 self.taken -= self._size_of(one)
 
 
-class Rooms:
-    """The rooms for the rules of a detector: their patterns, their size, and their records without keys."""
+class Budgets:
+    """The limits on the rules of a detector: patterns, size, and records without keys."""
 
     def __init__(self, limits: Limits, live: Mapping[str, LiveRule]) -> None:
         self._live = live
         # The patterns of all rules are compiled anew at each activation.
-        self.patterns = SharedRoom[str](
+        self.patterns = SharedBudget[str](
             limits.detector_preparation_max,
             lambda pattern: compile_pattern(pattern, limits).preparation,
             "compiling the patterns of the detector's rules costs {taken} units; limit {most}",
         )
         # All rules are kept in memory, saved, copied and listed.
-        self.rules = Room(
+        self.rules = Budget(
             limits.rules_bytes_max, "the detector's rules take {taken} bytes as JSON; limit {most}"
         )
-        self.records = SharedRoom[tuple[Node, int]](
+        self.records = SharedBudget[tuple[Node, int]](
             limits.state_bytes_max // RECORDS_SHARE,
             lambda record: _bytes_max(record[0]),
             "what the detector's rules count without `per` may grow to {taken} bytes; limit {most}",
         )
-        """The records of the enabled rules, each of a node and a birth."""
+        """The records of the enabled rules, each as a node and a birth."""
         self._is_filled = False
-        """Whether patterns and rules are counted. Evaluation does not need that; the first change does."""
+        """Whether patterns and rules are counted. The first change counts them; evaluation does not need
+        it."""
 
-    def lacking(
+    def exceeded(
         self, coming: Sequence[tuple[Rule, Requirements]], going: Sequence[LiveRule] = ()
     ) -> Iterator[Entry]:
-        """Yield an error 1400 for each room that is too small for some rules, once others are gone."""
+        """Yield an error 1400 for each limit that would be exceeded if some rules came and others went."""
         if not self._is_filled:
             self._is_filled = True
             for live in self._live.values():
                 self.patterns.add(_patterns_of(_needed(live)))
                 self.rules.taken += live.rule.bytes_as_json()
         gone = [(live.rule, _needed(live)) for live in going]
-        yield from self.patterns.lacking(
+        yield from self.patterns.exceeded(
             self.patterns.growth(*([_patterns_of(parts) for _, parts in each] for each in (coming, gone)))
         )
-        yield from self.rules.lacking(
+        yield from self.rules.exceeded(
             sum(rule.bytes_as_json() for rule, _ in coming) - sum(rule.bytes_as_json() for rule, _ in gone)
         )
-        yield from self.records.lacking(
+        yield from self.records.exceeded(
             self.records.growth(*([_records_of(*one) for one in each] for each in (coming, gone)))
         )
 
     def put(self, before: LiveRule | None, after: LiveRule, parts: Requirements) -> None:
-        """Count a rule with its requirements, which is added or put in place of another."""
+        """Count a rule with its requirements. It is added, or replaces another."""
         self.records.add(_records_of(after.rule, parts))
         if self._is_filled:
             self.patterns.add(_patterns_of(parts))
@@ -126,7 +127,7 @@ class Rooms:
             self.remove(before)
 
     def remove(self, live: LiveRule) -> None:
-        """Count a rule no more."""
+        """Stop counting a rule."""
         parts = _needed(live)
         self.records.remove(_records_of(live.rule, parts))
         if self._is_filled:
@@ -149,6 +150,6 @@ def _records_of(rule: Rule, parts: Requirements) -> frozenset[tuple[Node, int]]:
 
 
 def _bytes_max(node: Node) -> int:
-    """Return the most bytes that the record of a node may take."""
+    """Return the maximum size of a node's record."""
     operator = remembering(node)
     return operator.memory(node).bytes_max(operator.keep(node))
