@@ -267,7 +267,7 @@ class Slices:
         return min([whole_us, *(one for remembered, one in until_us if not remembered.by_exception)])
 
     def drop_expired(self, slice_: Slice, now_us: int) -> tuple[bool, bool]:
-        """Drop entries that can no longer matter. Return whether there were any, and whether others remain."""
+        """Drop expired entries. Return whether there were any, and whether others remain."""
         drops = remains = False
         for remembered, entry in list(self.held_in(slice_)):
             if remembered.until_us(entry, slice_[SEEN]) >= now_us:

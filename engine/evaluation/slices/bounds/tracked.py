@@ -39,7 +39,7 @@ class Keyed(Protocol):
         """Return the last time at which nothing is expired, neither a single entry nor the whole slice."""
 
     def drop_expired(self, slice_: Slice, now_us: int) -> tuple[bool, bool]:
-        """Drop entries that can no longer matter. Return whether there were any, and whether others remain."""
+        """Drop expired entries. Return whether there were any, and whether others remain."""
 
 
 class Tracked:
