@@ -92,8 +92,9 @@ class Application(Pipeline):
         try:
             await self.report()
             cluster = await self._backend.cluster()
-        except DetectorUnavailable:
-            cluster = self._backend.own_figures()
+        except DetectorUnavailable as error:
+            # A second question would take as long again, and the page longer than Prometheus waits.
+            return self._backend.last_status(error), self._backend.own_figures()
         return await self._backend.status(), cluster
 
     def end_streams(self) -> None:

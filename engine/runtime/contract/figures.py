@@ -158,6 +158,8 @@ class ClusterFigures(msgspec.Struct, frozen=True):
     """How long the most overdue tick of a passive detector has been due."""
     waiting_for_slots: int = 0
     """How many detectors wait for an activation slot because all are taken."""
+    directory_answers: bool = True
+    """Whether the directory has answered; if not, only the figures of one front end are known."""
 
 
 Counts = Mapping[tuple[str, ...], float]

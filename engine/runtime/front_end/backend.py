@@ -10,7 +10,13 @@ from engine.evaluation.wire.events import Answer, Done, Refused
 from engine.runtime.concurrency.background import Background, finished
 from engine.runtime.concurrency.beats import LoopLag
 from engine.runtime.contract.catalogue_changes import LoggedChange, LoggedPage, Made, decode_changes
-from engine.runtime.contract.errors import TOO_MANY_WAIT, no_such_detector, no_such_name, shutting_down
+from engine.runtime.contract.errors import (
+    TOO_MANY_WAIT,
+    DetectorUnavailable,
+    no_such_detector,
+    no_such_name,
+    shutting_down,
+)
 from engine.runtime.contract.figures import (
     ClusterFigures,
     Counts,
@@ -103,7 +109,13 @@ class Backend:
 
         Raises DetectorUnavailable if the scheduler does not answer.
         """
-        status = await self.scheduler.status()
+        return self._judged(await self.scheduler.status())
+
+    def last_status(self, error: DetectorUnavailable) -> Status:
+        """Return the last known state without asking again. Raises the error if no state is known."""
+        return self._judged(self.scheduler.last_status(error))
+
+    def _judged(self, status: Status) -> Status:
         if self.answer_is_fresh:
             return status
         stale = "the directory of tokens and detectors has not answered recently"
@@ -123,9 +135,9 @@ class Backend:
         return msgspec.structs.replace(worker, detectors=named)
 
     def own_figures(self) -> ClusterFigures:
-        """Return the figures of this front end alone."""
+        """Return the figures of this front end alone, for when the directory does not answer."""
         figures = self._figures()
-        return ClusterFigures([], figures.process, [figures], [], [], None, {})
+        return ClusterFigures([], figures.process, [figures], [], [], None, {}, directory_answers=False)
 
     async def report_figures(self) -> None:
         """Send this front end's figures to the scheduler. Raises DetectorUnavailable."""
