@@ -70,6 +70,10 @@ class Application(Pipeline):
         """Make /readyz answer 503 from now on. Requests are still served."""
         self.readiness.announce_shutdown()
 
+    def watch_certificate(self, is_stale: Callable[[], bool]) -> None:
+        """Have the metrics show whether the certificate in use is an earlier one than that of the files."""
+        self._backend.certificate_is_stale = is_stale
+
     async def report(self) -> None:
         """Add the counts of this front end to those of the service. Raises DetectorUnavailable."""
         self.metrics.count_causes(OUT_OF_MEMORY, self.budget.take_counts())

@@ -55,6 +55,10 @@ _FRONT_ENDS: Final[dict[str, tuple[str, Callable[[ClusterFigures], float]]]] = {
         "The age of the directory's last answer about tokens, in the front end with the oldest one.",
         _longest("directory_answer_age_s"),
     ),
+    "certificate_stale": (
+        "1 while the files of the certificate cannot be used, and an earlier one stays in use.",
+        lambda it: float(any(one.certificate_stale for one in it.front_ends)),
+    ),
 }
 _FOLDER: Final[dict[str, tuple[str, Callable[[FolderFigures], float]]]] = {
     "data_free_bytes": ("Free bytes on the file system of the data folder.", lambda it: it.free_bytes),

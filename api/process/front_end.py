@@ -76,6 +76,7 @@ async def serve_on(
     settle()
     background = [asyncio.create_task(_trim_on(app.budget)), asyncio.create_task(_report_regularly(app))]
     if certificates is not None:
+        app.watch_certificate(lambda: certificates.stale)
         background.append(asyncio.create_task(certificates.follow(), name="certificate"))
     try:
         await serve(app, config, until_ended, limit, bounds=request_bounds(settings))

@@ -99,6 +99,10 @@ class FrontEndFigures(msgspec.Struct, frozen=True):
     ]
     loop_lag_s: Annotated[float, _doc("The longest delay of its event loop in the last seconds.")]
     memory_bytes: MemoryFigures = MemoryFigures()
+    certificate_stale: Annotated[
+        bool,
+        _doc("Whether the files of its certificate cannot be used, so that an earlier one stays in use."),
+    ] = False
 
 
 class NodeFigures(msgspec.Struct, frozen=True):

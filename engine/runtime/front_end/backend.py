@@ -70,6 +70,7 @@ class Backend:
         )
         self._lag = LoopLag()
         self._closing = False
+        self.certificate_is_stale = lambda: False
         self.background = Background()
         """The changes of tokens and the catalogue in progress, including those with cancelled callers."""
 
@@ -152,6 +153,7 @@ class Backend:
             self._cache.directory_answer_age_s,
             self._lag.longest_s,
             MemoryFigures(self.memory.bodies, self.memory.requests, self.memory.answers),
+            self.certificate_is_stale(),
         )
 
     async def add_counts(self, counted: Counts) -> None:

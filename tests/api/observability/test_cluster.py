@@ -178,6 +178,13 @@ async def test_without_the_scheduler_metrics_tell_what_is_known_and_wait_once(tm
         assert (await caller("GET", "/api/cluster")).codes == [1501]
 
 
+async def test_a_certificate_that_cannot_be_used_is_among_the_metrics(tmp_path: Path) -> None:
+    async with local_service(tmp_path) as service:
+        app = Application(Settings(data=tmp_path, bootstrap_token=BOOTSTRAP), service.backend)
+        app.watch_certificate(lambda: True)
+        assert (await samples(Caller(app, BOOTSTRAP)))["rule_detector_certificate_stale",] == 1
+
+
 async def _hang() -> None:
     await asyncio.Event().wait()
 

@@ -107,6 +107,7 @@ CASES: dict[str, Case] = {
         {P + "files_set_aside_total": "2x200", P + "detectors_diverged_total": "1x200"},
     ),
     "RuleDetectorOwnersFenced": once(P + "owners_fenced_total", "0x190 1x10", "1x200"),
+    "RuleDetectorCertificateStale": once(P + "certificate_stale", "1x200", "1x180 0x20"),
     "RuleDetectorSpansLost": (
         {P + 'spans_total{outcome="lost"}': "0+5x200", P + 'spans_total{outcome="sent"}': "0x200"},
         {P + 'spans_total{outcome="lost"}': "7x200", P + 'spans_total{outcome="sent"}': "0+5x200"},
