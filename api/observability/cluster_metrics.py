@@ -161,7 +161,7 @@ def _held(cluster: ClusterFigures) -> dict[tuple[str, ...], float]:
 
 
 def _lags(cluster: ClusterFigures) -> dict[tuple[str, ...], float]:
-    lags = {("front_end",): _longest("loop_lag_s")(cluster)}
+    lags: dict[tuple[str, ...], float] = {("front_end",): _longest("loop_lag_s")(cluster)}
     if not cluster.directory_answers:
         return lags
     return lags | {

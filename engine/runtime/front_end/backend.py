@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -40,6 +40,9 @@ from engine.runtime.front_end.scheduler_client import SchedulerClient
 from engine.runtime.process.processes import usage
 from engine.runtime.transport.link_client import LinkClient
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _REPORTED_AT_ONCE: Final = 100
 """The maximum number of changes in one record of the log."""
 
@@ -70,7 +73,7 @@ class Backend:
         )
         self._lag = LoopLag()
         self._closing = False
-        self.certificate_is_stale = lambda: False
+        self.certificate_is_stale: Callable[[], bool] = lambda: False
         self.background = Background()
         """The changes of tokens and the catalogue in progress, including those with cancelled callers."""
 
