@@ -70,6 +70,10 @@ class Application(Pipeline):
         """Make /readyz answer 503 from now on. Requests are still served."""
         self.readiness.announce_shutdown()
 
+    def watch_certificate(self, is_stale: Callable[[], bool]) -> None:
+        """Have the metrics show whether the certificate in use is an earlier one than that of the files."""
+        self._backend.certificate_is_stale = is_stale
+
     async def report(self) -> None:
         """Add the counts of this front end to those of the service. Raises DetectorUnavailable."""
         self.metrics.count_causes(OUT_OF_MEMORY, self.budget.take_counts())
@@ -92,8 +96,9 @@ class Application(Pipeline):
         try:
             await self.report()
             cluster = await self._backend.cluster()
-        except DetectorUnavailable:
-            cluster = self._backend.own_figures()
+        except DetectorUnavailable as error:
+            # A second question would take as long again, and the page longer than Prometheus waits.
+            return self._backend.last_status(error), self._backend.own_figures()
         return await self._backend.status(), cluster
 
     def end_streams(self) -> None:

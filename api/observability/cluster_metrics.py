@@ -20,7 +20,7 @@ def _longest(figure: str) -> Callable[[ClusterFigures], float]:
     return lambda it: max((getattr(one, figure) for one in it.front_ends), default=0.0)
 
 
-_CLUSTER: Final[dict[str, tuple[str, Callable[[ClusterFigures], float]]]] = {
+_DIRECTORY: Final[dict[str, tuple[str, Callable[[ClusterFigures], float]]]] = {
     "nodes_alive": ("Nodes of the cluster that are alive.", lambda it: sum(node.alive for node in it.nodes)),
     "nodes_dead": ("Nodes of the cluster that died.", lambda it: sum(not node.alive for node in it.nodes)),
     "nodes_draining": (
@@ -40,6 +40,8 @@ _CLUSTER: Final[dict[str, tuple[str, Callable[[ClusterFigures], float]]]] = {
         lambda it: max([it.overdue_s, *(one.overdue_s for each in it.workers for one in each.detectors)]),
     ),
     "detectors_activating": ("Detectors that are being activated.", lambda it: len(it.activating)),
+}
+_FRONT_ENDS: Final[dict[str, tuple[str, Callable[[ClusterFigures], float]]]] = {
     "front_ends": ("Front ends.", lambda it: len(it.front_ends)),
     "front_end_waiting_requests": (
         "Requests for detectors that front ends have not answered yet.",
@@ -52,6 +54,10 @@ _CLUSTER: Final[dict[str, tuple[str, Callable[[ClusterFigures], float]]]] = {
     "directory_answer_age_seconds": (
         "The age of the directory's last answer about tokens, in the front end with the oldest one.",
         _longest("directory_answer_age_s"),
+    ),
+    "certificate_stale": (
+        "1 while the files of the certificate cannot be used, and an earlier one stays in use.",
+        lambda it: float(any(one.certificate_stale for one in it.front_ends)),
     ),
 }
 _FOLDER: Final[dict[str, tuple[str, Callable[[FolderFigures], float]]]] = {
@@ -114,8 +120,13 @@ _WORKERS: Final = {
 
 
 def cluster_families(cluster: ClusterFigures, prefix: str) -> Iterator[Metric]:
-    """Yield the metric families of the cluster. A node is named by its address."""
-    for name, (meaning, of_cluster) in _CLUSTER.items():
+    """Yield the metric families of the cluster. A node is named by its address.
+
+    If the directory does not answer, its gauges are absent, because a zero would be wrong.
+    """
+    for name, (meaning, of_cluster) in (
+        (_DIRECTORY if cluster.directory_answers else {}) | _FRONT_ENDS
+    ).items():
         yield GaugeMetricFamily(prefix + name, meaning, value=of_cluster(cluster))
     for name, gauge in _WORKERS.items():
         values: dict[tuple[str, ...], list[float]] = defaultdict(list)
@@ -150,8 +161,10 @@ def _held(cluster: ClusterFigures) -> dict[tuple[str, ...], float]:
 
 
 def _lags(cluster: ClusterFigures) -> dict[tuple[str, ...], float]:
-    return {
-        ("front_end",): _longest("loop_lag_s")(cluster),
+    lags: dict[tuple[str, ...], float] = {("front_end",): _longest("loop_lag_s")(cluster)}
+    if not cluster.directory_answers:
+        return lags
+    return lags | {
         ("directory",): cluster.scheduler_loop_lag_s,
         ("worker",): max((worker.loop_lag_s for worker in cluster.workers), default=0.0),
     }

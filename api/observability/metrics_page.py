@@ -130,8 +130,9 @@ async def look_at(backend: Backend) -> tuple[Status, ClusterFigures]:
     """Return the data of the page; without the scheduler, this process and the last known counts."""
     try:
         cluster = await backend.scheduler.ask("cluster", ClusterFigures)
-    except DetectorUnavailable:
-        cluster = backend.own_figures()
+    except DetectorUnavailable as error:
+        # A second question would take as long again, and the page longer than Prometheus waits.
+        return backend.last_status(error), backend.own_figures()
     return await backend.status(), cluster
 
 

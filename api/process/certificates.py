@@ -37,6 +37,8 @@ class Certificates:
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
         self.context.set_alpn_protocols(["http/1.1"])
+        self.stale = False
+        """Whether the files cannot be used, so that an earlier certificate stays in use."""
         self._seen: Seen | None = None
         try:
             self._seen = self._look()
@@ -60,12 +62,14 @@ class Certificates:
             self._seen = seen
             self._read()
         except (OSError, ValueError) as error:
+            self.stale = True
             unread = _is_unread(error)
             if before is not None or not unread:
                 _log.warning("%s; the earlier certificate stays in use", self._described(error))
             if unread:
                 self._seen = None  # A permission or a mount may be fixed without any change of the files.
         else:
+            self.stale = False
             _log.info("the certificate in %s was read again", self._paths[0])
 
     def _look(self) -> Seen:

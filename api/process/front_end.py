@@ -16,7 +16,7 @@ import uvloop
 from api.http.app import Application
 from api.observability import logs
 from api.process.certificates import Certificates, certificates_of
-from api.process.listening import connections_max
+from api.process.listening import StartError, connections_max
 from api.server.hypercorn_config import request_bounds, serve, server_config
 from api.server.limits import ConnectionLimit
 from api.settings import Settings
@@ -76,6 +76,7 @@ async def serve_on(
     settle()
     background = [asyncio.create_task(_trim_on(app.budget)), asyncio.create_task(_report_regularly(app))]
     if certificates is not None:
+        app.watch_certificate(lambda: certificates.stale)
         background.append(asyncio.create_task(certificates.follow(), name="certificate"))
     try:
         await serve(app, config, until_ended, limit, bounds=request_bounds(settings))
@@ -114,6 +115,8 @@ def trim() -> None:
 
 READY: Final = "ready"
 """A front end's note that it serves requests."""
+FAILED: Final = "failed"
+"""A front end's note that it cannot serve, with the reason."""
 LEAVING: Final = "leaving"
 """A front end's note that it is about to end, so that a replacement may be started."""
 STOP: Final = "stop"
@@ -152,13 +155,20 @@ class FrontEndProcess:
             if self._lost:
                 return
             raise
+        try:
+            certificates = certificates_of(self._settings)
+        except StartError as error:
+            # The main process logs it: this one would repeat it at each attempt.
+            self._scheduler.note(FAILED, str(error).encode())
+            await self._backend.close()
+            return
         app = Application(self._settings, self._backend)
         self._scheduler.note(READY)
         await serve_on(
             self._listener,
             app,
             self._settings,
-            certificates_of(self._settings),
+            certificates,
             until=self._until_stopped,
             wait_s=self._wait_s,
             grace_s=lambda: self._settings.shutdown_grace_s,

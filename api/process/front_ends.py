@@ -75,6 +75,8 @@ class FrontEnd:
         self.process = process
         self.serves = asyncio.Event()
         self.leaving = asyncio.Event()
+        self._failure = ""
+        """Why it cannot serve, if it said so."""
         self.link = ServerConnection(
             scheduler.relay(), abandonable=ABANDONABLE, noted=self._noted, lost=self.leaving.set
         )
@@ -111,9 +113,8 @@ class FrontEnd:
         ended.cancel()
         if not self.serves.is_set():
             status = self.process.returncode
-            raise FrontEndFailed(
-                f"it ended with status {status}" if status is not None else "it took too long"
-            )
+            ended_so = f"it ended with status {status}" if status is not None else "it took too long"
+            raise FrontEndFailed(self._failure or ended_so)
 
     async def until_it_leaves(self, signs: Signs) -> None:
         """Return when it must be replaced. Kills it if it is stopped or hung."""
@@ -136,6 +137,8 @@ class FrontEnd:
         match note.name:
             case front_end_program.READY:
                 self.serves.set()
+            case front_end_program.FAILED:
+                self._failure = note.body.decode()
             case front_end_program.LEAVING:
                 self.leaving.set()
 

@@ -205,6 +205,7 @@ CLUSTER: Final[dict[str, Any]] = {
             "directory_answer_age_s": 0.4,
             "loop_lag_s": 0.001,
             "memory_bytes": {"bodies": 200_000, "requests": 1_200, "answers": 0},
+            "certificate_stale": False,
         }
     ],
     "workers": [

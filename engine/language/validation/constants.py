@@ -188,7 +188,7 @@ class Constants:
             self._compiled.add(text)
         except PatternError as error:
             self._preparation += REFUSED_PREPARATION
-            reason = cut(str(error), LINE_CHARS_MAX)
+            reason = cut(str(error), LINE_CHARS_MAX - 1)
             return self._checks.report(location, f"the regular expression is refused: {reason}", BAD_PATTERN)
         if self._preparation > bound:
             reason = f"to compile it and those before it is more work than the {bound} units that are allowed"

@@ -99,6 +99,10 @@ class FrontEndFigures(msgspec.Struct, frozen=True):
     ]
     loop_lag_s: Annotated[float, _doc("The longest delay of its event loop in the last seconds.")]
     memory_bytes: MemoryFigures = MemoryFigures()
+    certificate_stale: Annotated[
+        bool,
+        _doc("Whether the files of its certificate cannot be used, so that an earlier one stays in use."),
+    ] = False
 
 
 class NodeFigures(msgspec.Struct, frozen=True):
@@ -158,6 +162,8 @@ class ClusterFigures(msgspec.Struct, frozen=True):
     """How long the most overdue tick of a passive detector has been due."""
     waiting_for_slots: int = 0
     """How many detectors wait for an activation slot because all are taken."""
+    directory_answers: bool = True
+    """Whether the directory has answered; if not, only the figures of one front end are known."""
 
 
 Counts = Mapping[tuple[str, ...], float]

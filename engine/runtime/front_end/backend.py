@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -10,7 +10,13 @@ from engine.evaluation.wire.events import Answer, Done, Refused
 from engine.runtime.concurrency.background import Background, finished
 from engine.runtime.concurrency.beats import LoopLag
 from engine.runtime.contract.catalogue_changes import LoggedChange, LoggedPage, Made, decode_changes
-from engine.runtime.contract.errors import TOO_MANY_WAIT, no_such_detector, no_such_name, shutting_down
+from engine.runtime.contract.errors import (
+    TOO_MANY_WAIT,
+    DetectorUnavailable,
+    no_such_detector,
+    no_such_name,
+    shutting_down,
+)
 from engine.runtime.contract.figures import (
     ClusterFigures,
     Counts,
@@ -33,6 +39,9 @@ from engine.runtime.front_end.permits import UNBOUNDED, Permit
 from engine.runtime.front_end.scheduler_client import SchedulerClient
 from engine.runtime.process.processes import usage
 from engine.runtime.transport.link_client import LinkClient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _REPORTED_AT_ONCE: Final = 100
 """The maximum number of changes in one record of the log."""
@@ -64,6 +73,7 @@ class Backend:
         )
         self._lag = LoopLag()
         self._closing = False
+        self.certificate_is_stale: Callable[[], bool] = lambda: False
         self.background = Background()
         """The changes of tokens and the catalogue in progress, including those with cancelled callers."""
 
@@ -103,7 +113,13 @@ class Backend:
 
         Raises DetectorUnavailable if the scheduler does not answer.
         """
-        status = await self.scheduler.status()
+        return self._judged(await self.scheduler.status())
+
+    def last_status(self, error: DetectorUnavailable) -> Status:
+        """Return the last known state without asking again. Raises the error if no state is known."""
+        return self._judged(self.scheduler.last_status(error))
+
+    def _judged(self, status: Status) -> Status:
         if self.answer_is_fresh:
             return status
         stale = "the directory of tokens and detectors has not answered recently"
@@ -123,9 +139,9 @@ class Backend:
         return msgspec.structs.replace(worker, detectors=named)
 
     def own_figures(self) -> ClusterFigures:
-        """Return the figures of this front end alone."""
+        """Return the figures of this front end alone, for when the directory does not answer."""
         figures = self._figures()
-        return ClusterFigures([], figures.process, [figures], [], [], None, {})
+        return ClusterFigures([], figures.process, [figures], [], [], None, {}, directory_answers=False)
 
     async def report_figures(self) -> None:
         """Send this front end's figures to the scheduler. Raises DetectorUnavailable."""
@@ -140,6 +156,7 @@ class Backend:
             self._cache.directory_answer_age_s,
             self._lag.longest_s,
             MemoryFigures(self.memory.bodies, self.memory.requests, self.memory.answers),
+            self.certificate_is_stale(),
         )
 
     async def add_counts(self, counted: Counts) -> None:

@@ -215,11 +215,20 @@ class SchedulerClient:
         Raises DetectorUnavailable 1501 if no state is known.
         """
         try:
-            status = self._last = await self.ask("status", Status)
+            self._last = await self.ask("status", Status)
         except DetectorUnavailable as error:
-            if self._last is None or self._calls.refused():
-                raise
-            status = msgspec.structs.replace(self._last, problems=[*self._last.problems, error.message])
+            return self.last_status(error)
+        return self._judged(self._last)
+
+    def last_status(self, error: DetectorUnavailable) -> Status:
+        """Return the last known state with a problem added. Raises the error if no state is known."""
+        if self._last is None or self._calls.refused():
+            raise error
+        problems = [*self._last.problems, error.message]
+        return self._judged(msgspec.structs.replace(self._last, problems=problems))
+
+    def _judged(self, status: Status) -> Status:
+        """Add what only this process knows."""
         if (not_ready := self.not_ready()) is not None:
             status = msgspec.structs.replace(status, reasons=[*status.reasons, not_ready])
         if (problem := self.problem()) is not None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from unittest.mock import AsyncMock
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -161,22 +161,28 @@ async def test_the_process_and_the_build_are_told(tmp_path: Path) -> None:
         assert told["rule_detector_data_free_bytes",] > 0
 
 
-async def test_without_the_scheduler_metrics_tell_how_old_the_last_answer_is(tmp_path: Path) -> None:
+async def test_without_the_scheduler_metrics_tell_what_is_known_and_wait_once(tmp_path: Path) -> None:
     async with local_service(tmp_path) as service:
         caller = caller_of(tmp_path, service.backend)
-
-        ask = service.backend.scheduler.ask
-
-        async def away(method: str, *arguments: Any) -> Any:
-            if method in {"report_figures", "add_counts", "cluster"}:
-                raise DetectorUnavailable(1501, "the scheduler is away", 1.0)
-            return await ask(method, *arguments)
-
+        assert (await samples(caller))["rule_detector_no_room",] == 0
+        away = AsyncMock(side_effect=DetectorUnavailable(1501, "the scheduler is away", 1.0))
         service.backend.scheduler.ask = away  # type: ignore[method-assign]
+        caller = caller_of(tmp_path, service.backend)
         told = await samples(caller)
+        # A question that nobody answers takes five seconds, and Prometheus waits for ten.
+        assert [call.args[0] for call in away.await_args_list if call.args[0] != "changes"] == ["add_counts"]
         assert told["rule_detector_directory_answer_age_seconds",] >= 0
         assert told["rule_detector_front_ends",] == 1
+        # A zero would be wrong: RuleDetectorNodeLost would fire.
+        assert not told.keys() & {("rule_detector_nodes_alive",), ("rule_detector_no_room",)}
         assert (await caller("GET", "/api/cluster")).codes == [1501]
+
+
+async def test_a_certificate_that_cannot_be_used_is_among_the_metrics(tmp_path: Path) -> None:
+    async with local_service(tmp_path) as service:
+        app = Application(Settings(data=tmp_path, bootstrap_token=BOOTSTRAP), service.backend)
+        app.watch_certificate(lambda: True)
+        assert (await samples(Caller(app, BOOTSTRAP)))["rule_detector_certificate_stale",] == 1
 
 
 async def _hang() -> None:

@@ -112,10 +112,12 @@ def test_wrong_files_keep_the_earlier_certificate(
             files.key.write_bytes(b"no key")
     for _ in range(3):
         one.follow_once()
+        assert one.stale
     assert shown(one.context) == leaf(signed["old"])
     assert len(caplog.records) == 1
     files.put("new", "new")
     one.follow_once()
+    assert not one.stale
     assert shown(one.context) == leaf(signed["new"])
 
 

@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from api.process.listening import StartError, listening
 from api.settings import Settings
 from engine.runtime.contract.measures import FRONT_ENDS_LOST
 from engine.runtime.contract.settings import RuntimeSettings
+from tests.certificates import certificates
 from tests.local_runtime.service import local_service, until
 
 
@@ -59,6 +61,21 @@ async def test_one_that_does_not_come_to_serve_says_how_it_ended_and_leaves_no_o
             with pytest.raises(FrontEndFailed, match="it ended with status 1"):
                 await started.start()
             assert not pids(started)
+
+
+@pytest.mark.storm
+async def test_one_whose_certificate_does_not_fit_its_key_does_not_count_as_serving(
+    settings, tmp_path, capfd
+):
+    for name in ("one", "other"):
+        certificates(tmp_path / name)
+    files = {"tls_cert": tmp_path / "one" / "node.crt", "tls_key": tmp_path / "other" / "node.key"}
+    async with local_service(settings.data) as service:
+        with listening(settings) as listeners:
+            started = FrontEnds(replace(settings, **files), service.backend.scheduler, listeners)
+            with pytest.raises(FrontEndFailed, match=r"--tls-cert .*: they do not fit each other"):
+                await started.start()
+    assert "Traceback" not in capfd.readouterr().err
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Each alert fires when it should, stays quiet when it should, and has a section in the operators' page."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -106,6 +107,7 @@ CASES: dict[str, Case] = {
         {P + "files_set_aside_total": "2x200", P + "detectors_diverged_total": "1x200"},
     ),
     "RuleDetectorOwnersFenced": once(P + "owners_fenced_total", "0x190 1x10", "1x200"),
+    "RuleDetectorCertificateStale": once(P + "certificate_stale", "1x200", "1x180 0x20"),
     "RuleDetectorSpansLost": (
         {P + 'spans_total{outcome="lost"}': "0+5x200", P + 'spans_total{outcome="sent"}': "0x200"},
         {P + 'spans_total{outcome="lost"}': "7x200", P + 'spans_total{outcome="sent"}': "0+5x200"},
@@ -138,6 +140,10 @@ def promtool() -> str:
     return found
 
 
+def minutes(duration: str) -> float:
+    return int(duration[:-1]) * {"s": 1 / 60, "m": 1, "h": 60}[duration[-1]]
+
+
 def run(*command: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -160,6 +166,12 @@ def test_the_rules_and_the_dashboards_expressions_are_valid(promtool: str, tmp_p
     file = tmp_path / "dashboard.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}), "utf-8")
     run(promtool, "check", "rules", str(file))
+
+
+@pytest.mark.parametrize("rule", alerts(), ids=lambda rule: rule["alert"])
+def test_an_alert_does_not_fire_when_its_trouble_is_over(rule: dict[str, str]) -> None:
+    if "for" in rule:
+        assert all(minutes(one) < minutes(rule["for"]) for one in re.findall(r"\[(\w+)\]", rule["expr"]))
 
 
 @pytest.mark.storm
