@@ -34,7 +34,9 @@ class Skipping(selectors.DefaultSelector):
     def _await_threads(self) -> bool:
         """Wait for threads that were started meanwhile, once for each; return whether there were any."""
         # Threads of an executor are no daemons, and wait for more calls.
-        started = [one for one in threading.enumerate() if one.daemon and one.is_alive() and one not in self._awaited]
+        started = [
+            one for one in threading.enumerate() if one.daemon and one.is_alive() and one not in self._awaited
+        ]
         for thread in started:
             self._awaited.add(thread)
             thread.join(THREAD_S)
