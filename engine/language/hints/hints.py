@@ -8,7 +8,7 @@ from engine.language import condition as language
 from engine.language.condition import Condition, FactArg, Scalar, walk
 from engine.language.diagnostics import nearest, quoted
 from engine.language.forms.form import CALLS, PREFIXES, Content, Form, Shape
-from engine.language.forms.table import FORM_OF, FORMS, first_form
+from engine.language.forms.table import FORM_OF, FORMS, facts_of, first_form
 from engine.language.hints.comparisons import about_comparison, windowed_term
 from engine.language.hints.contradictions import excluded_alternatives, idle_alternative
 from engine.language.hints.truths import Truths
@@ -66,6 +66,8 @@ def _hints(condition: Condition, key_bytes: KeyBytes | None, relations: Collecti
                 yield _about_list(node)
             case language.Leaf(fact, "matches", str() as pattern):
                 yield from _about_wildcards(node, fact, pattern)
+            case language.Anywhere(inner):
+                yield from _about_names(inner)
             case language.Any(members) if node not in truths.known:
                 explained.update(id(member) for member in members if isinstance(member, language.Any))
                 yield from filter(None, [excluded_alternatives(node) or _about_alternatives(node)])
@@ -77,6 +79,17 @@ def _hints(condition: Condition, key_bytes: KeyBytes | None, relations: Collecti
                 yield from _about_previous(node, explained)
             case _:
                 pass
+
+
+def _about_names(inner: Condition) -> Iterator[str]:
+    """Yield a hint if a name inside `anywhere` never has a value."""
+    facts = [fact for node, _ in walk(inner) for fact in facts_of(node)]
+    unknown = [fact for fact in facts if fact != "it" and not fact.startswith("$")]
+    if unknown:
+        yield (
+            f"{quoted(unknown[0])} has no value inside `anywhere`, where only `it`, the string, and "
+            "variables have one; write `it`"
+        )
 
 
 def _about_list(ref: language.Ref) -> str:

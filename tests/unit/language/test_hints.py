@@ -46,6 +46,7 @@ from engine.language.text.parser import parse
         ("earlier within 5m x != x", "`distinct(x) within 1h >= 2`"),
         ('lower(x, "a")', '`x iequals "a"`'),
         ('x like "%a%"', '`x like "*a*"`'),
+        ('anywhere (it == $v and text icontains "a" or y == 1)', "`text` has no value inside `anywhere`"),
         ('y ilike "a_%"', '`y ilike "a_*"`'),
         ("x != x", "is never true"),
         ("x in []", "is never true"),
@@ -145,6 +146,7 @@ def test_what_is_probably_not_meant_is_told_once_with_what_to_write(text: str, i
         "count(a == 1) within 5m > 5 and count(a == 1) within 10m < 6 and count(b == 1) within 5m < 3",
         "a >= b and a <= b and b >= a and hour() >= 6 and hour() < 22 or hour() == 23",
         "previous (x == y and a == 1) and previous prev(x) == prev(y)",
+        'anywhere (it == $v or it contains "x")',
         "length(x) > 0 and abs(x - y) >= 5 and count(a == 1) within 5m > 0",
     ],
 )
