@@ -47,6 +47,22 @@ async def test_a_backend_that_is_shut_down_ends_everything_it_started(tmp_path):
     assert not {task for task in others if not task.done()}
 
 
+async def test_what_is_under_way_is_answered_before_channels_shut_down(tmp_path):
+    async with local_service(tmp_path, shutdown_s=5) as service:
+        detector_id = await service.backend.create_detector("one")
+        await service.backend.call(detector_id, event(1))
+        actor = service.actors.with_detector(detector_id)
+
+        async def slow(_: str) -> None:
+            await asyncio.sleep(1)
+
+        actor.before = slow
+        under_way = asyncio.create_task(service.backend.call(detector_id, event(2)))
+        await until(lambda: actor.in_flight == 1)
+        await service.backend.channels.shut_down()
+        assert under_way.done()
+
+
 async def test_at_the_end_of_the_time_what_waits_for_a_process_is_refused_and_what_comes_then(tmp_path):
     async with local_service(tmp_path, shutdown_s=0.1) as service:
         backend = service.backend
