@@ -97,8 +97,7 @@ class Application(Pipeline):
             await self.report()
             cluster = await self._backend.cluster()
         except DetectorUnavailable as error:
-            # A second question would take as long again, and the page longer than Prometheus waits.
-            return self._backend.last_status(error), self._backend.own_figures()
+            return self._backend.without_directory(error)
         return await self._backend.status(), cluster
 
     def end_streams(self) -> None:

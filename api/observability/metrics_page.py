@@ -131,8 +131,7 @@ async def look_at(backend: Backend) -> tuple[Status, ClusterFigures]:
     try:
         cluster = await backend.scheduler.ask("cluster", ClusterFigures)
     except DetectorUnavailable as error:
-        # A second question would take as long again, and the page longer than Prometheus waits.
-        return backend.last_status(error), backend.own_figures()
+        return backend.without_directory(error)
     return await backend.status(), cluster
 
 

@@ -20,10 +20,10 @@ TRIED_EACH_MAX: Final = 3
 """Searching for all of so few patterns together takes longer than trying each."""
 
 WALKS_MAX: Final = 32
-"""So many rules walk through an array; then all its texts are searched for all patterns, once."""
+"""Up to this many rules try each element of an array. Then all elements are searched for all patterns."""
 
 FOUND_MAX: Final = 1_000_000
-"""If elements times the patterns that they may match are more, each rule walks through the array."""
+"""With more pairs of an element and a pattern that may match it, each rule tries each element."""
 
 _CHARACTER_BYTES_MAX: Final = 4
 
@@ -65,11 +65,11 @@ class FactPatterns:
         self._kept: dict[str, tuple[dict[str, bool], dict[str, bool], int]] = {}
         """These, the verdicts and the size, for short texts that were searched before."""
         self._array: list[Any] | None = None
-        """The array that was walked through last, if the fact is one of elements."""
+        """The current array, if the fact is one of elements."""
         self._walks: float = 0
-        """How many rules have asked for its elements."""
+        """The number of requests for its elements so far."""
         self._elements: dict[str, list[Any]] | None = None
-        """Its elements by the patterns that may match them, once all are searched."""
+        """Its elements by the patterns that may match them, after a search for all patterns."""
 
     def __len__(self) -> int:
         return len(self._counts)
@@ -161,10 +161,10 @@ class FactPatterns:
         walked: "list[FactPatterns]",
         array: list[Any],
     ) -> Iterable[Any]:
-        """Return at least the elements of an array in which one of the patterns matches.
+        """Return the elements of an array that one of the patterns may match.
 
-        `look` gives the value of the fact in an element. `walked` gets these patterns when they begin to keep
-        an array.
+        `look` returns the value of the fact in an element. This object is added to `walked` when it begins to
+        keep an array.
         """
         if self.untried:
             return ()

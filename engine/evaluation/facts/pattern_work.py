@@ -42,7 +42,7 @@ class PatternWork:
         self._reached = False
         self._looks = few_looks(self._facts)
         self._walked: list[FactPatterns] = []
-        """Those that keep an array of an event."""
+        """The facts' patterns that currently keep an array."""
         self.bounded = False
         """Whether `begin` must be called. If not, there are too few patterns to reach a bound."""
 
@@ -84,9 +84,9 @@ class PatternWork:
     def narrower(
         self, fact: str, patterns: Sequence[str], look: Callable[[Any], Any]
     ) -> Callable[[list[Any]], Iterable[Any]]:
-        """Return the function that gives those elements of an array in which one of the patterns may match.
+        """Return a function that returns the elements of an array that one of the patterns may match.
 
-        `look` gives the value of the fact in an element.
+        `look` returns the value of the fact in an element.
         """
         return partial(self.of(fact).elements, patterns, look, self._walked)
 

@@ -35,9 +35,9 @@ _CALLS_AT_ONCE: Final = 4
 _SAVING_AT_ONCE: Final = 2
 """How many detectors that share a worker are saved at the same time."""
 _PIECES_FROM_BYTES: Final = 1024 * 1024
-"""A detector of this size is freed in pieces; to collect it takes some 10 ms."""
+"""Detectors from this size on are freed in pieces. Collecting one takes about 10 ms."""
 _RULE_BYTES: Final = 4 * 1024
-"""What a rule takes, about."""
+"""The approximate memory of a rule."""
 
 
 class WorkerThreads:

@@ -115,10 +115,6 @@ class Backend:
         """
         return self._judged(await self.scheduler.status())
 
-    def last_status(self, error: DetectorUnavailable) -> Status:
-        """Return the last known state without asking again. Raises the error if no state is known."""
-        return self._judged(self.scheduler.last_status(error))
-
     def _judged(self, status: Status) -> Status:
         if self.answer_is_fresh:
             return status
@@ -138,10 +134,15 @@ class Backend:
         ]
         return msgspec.structs.replace(worker, detectors=named)
 
-    def own_figures(self) -> ClusterFigures:
-        """Return the figures of this front end alone, for when the directory does not answer."""
+    def without_directory(self, error: DetectorUnavailable) -> tuple[Status, ClusterFigures]:
+        """Return the last known state and this front end's figures, after the directory did not answer.
+
+        It is not asked again: that would take as long again, and callers such as Prometheus wait no longer.
+        Raises the error if no state is known.
+        """
         figures = self._figures()
-        return ClusterFigures([], figures.process, [figures], [], [], None, {}, directory_answers=False)
+        cluster = ClusterFigures([], figures.process, [figures], [], [], None, {}, directory_answers=False)
+        return self._judged(self.scheduler.last_status(error)), cluster
 
     async def report_figures(self) -> None:
         """Send this front end's figures to the scheduler. Raises DetectorUnavailable."""

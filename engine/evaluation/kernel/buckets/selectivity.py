@@ -68,8 +68,9 @@ class _Sample:
 
     def __init__(self) -> None:
         self.values: set[int] = set()
+        """The hashes of values."""
         self.patterns: set[int] = set()
-        """The hashes of both."""
+        """The hashes of patterns."""
         self.ends: list[int] = []
         """The ends of ranges, in order."""
         self.count = 0

@@ -230,16 +230,16 @@ class _ElementPatterns:
         self._patterns, self._array = patterns, array
 
     def finder(self, fact: str, pattern: str) -> object:
-        """Return the test whether a pattern is found in a text of the fact."""
+        """Return a function that tests whether a pattern matches a text of the fact."""
         return self._patterns.finder(element_fact(self._array, fact), pattern)
 
     def narrower(self, fact: str, patterns: Sequence[str], look: Callable[[Any], Any]) -> object:
-        """Return the function that gives the elements of an array in which one of the patterns may match."""
+        """Return a function that returns the elements of an array that one of the patterns may match."""
         return self._patterns.narrower(element_fact(self._array, fact), patterns, look)
 
 
 def _sought(node: Condition) -> tuple[str, tuple[str, ...]] | None:
-    """Return a fact of elements and patterns of which one matches it wherever a condition is true."""
+    """Return a fact of elements, and patterns one of which matches it whenever the condition is true."""
     match node:
         case language.Leaf(fact, "matches", str() as pattern):
             return None if fact.startswith("$") or literal_of(pattern) is not None else (fact, (pattern,))
