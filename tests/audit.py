@@ -198,8 +198,8 @@ def _audit_families(detector: Detector, members: Members) -> set[int]:
     """Assert that each family has its rules in order. Return all rules in families."""
     expected: dict[Any, list[tuple[int, int, int]]] = {}
     for priority, (rule, births, memories) in detector.rule_set.enabled.items():
-        uses = requirements_of(rule.condition, births).memories
-        if (kin := kin_of(rule.condition, uses, memories)) is not None:
+        parts = requirements_of(rule.condition, births)
+        if (kin := kin_of(rule.condition, parts, memories)) is not None:
             expected.setdefault(kin.family, []).append((kin.rank, priority, kin.born))
     assert members.families.of_kin.keys() == expected.keys()
     large = set()

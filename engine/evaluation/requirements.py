@@ -147,16 +147,10 @@ class Use(NamedTuple):
     nodes: int
     """The number of nodes that decide an event's outcome for the memory, including itself; see
     `Requirements.nodes`."""
-    nests: bool
-    """Whether anything inside it has a memory, too."""
+    stage: int
+    """The number of memories that must be updated in sequence, ending with its own."""
     window_us: int | None
     """How long an entry can matter to it; None for ever."""
-
-    @property
-    def stage(self) -> int:
-        """The number of memories that must be updated in sequence, ending with its own."""
-        inside = max(map(temporal_depth, self.name.memory.operands)) if self.nests else 0
-        return path_depth(self.path) + inside + 1
 
 
 class Requirements(NamedTuple):
@@ -168,6 +162,8 @@ class Requirements(NamedTuple):
     """The number of nodes that no memory decides. A `not` does not count."""
     memories: tuple[Use, ...]
     """The readers of memories, in the order of `walk`."""
+    outermost: int
+    """The number of these that are not inside another."""
     relations: frozenset[str]
     patterns: frozenset[tuple[str, str]]
     """Each pattern to search for, as (fact, pattern)."""
@@ -190,6 +186,7 @@ class _Use:
         self.node, self.births, self.path = node, births, path
         self.nodes = 1
         self.nests = False
+        """Whether anything inside it has a memory, too."""
 
     def known(self) -> Use:
         """Return the Use, once everything inside is known."""
@@ -198,7 +195,9 @@ class _Use:
         is_shared = memory.splits and not self.nests and not any(map(_is_of_birth, self.path))
         name = MemoryName(memory, self.path, ANY_BIRTH if is_shared else self.births.birth)
         window_us = operator.window_us(self.node)
-        return Use(self.node, self.path, self.births, operator, name, self.nodes, self.nests, window_us)
+        inside = max(map(temporal_depth, memory.operands)) if self.nests else 0
+        stage = path_depth(self.path) + inside + 1
+        return Use(self.node, self.path, self.births, operator, name, self.nodes, stage, window_us)
 
 
 class _Place(NamedTuple):
@@ -227,7 +226,7 @@ def requirements_of(condition: Condition, births: Births = _BIRTHS, path: Path =
     uses: list[_Use] = []
     relations, arrays = set[str](), set[str]()
     patterns, tests, literals = set[tuple[str, str]](), set[tuple[str, str]](), set[tuple[str, str]]()
-    size = nodes = of_elements = 0
+    size = nodes = of_elements = outermost = 0
     pending = [_Place(condition, births, path, (), None)]
     while pending:
         place = pending.pop()
@@ -252,7 +251,9 @@ def requirements_of(condition: Condition, births: Births = _BIRTHS, path: Path =
             case _ if type(node) in OPERATORS:
                 parts = [_Use(node, own.of(node, around), around)]
         uses += parts
-        if within is not None and parts:
+        if within is None:
+            outermost += len(parts)
+        elif parts:
             within.nests = True
         if isinstance(node, Compare) or not (parts or isinstance(node, language.Not)):
             if within is None or parts:
@@ -264,6 +265,7 @@ def requirements_of(condition: Condition, births: Births = _BIRTHS, path: Path =
         size=size,
         nodes=nodes,
         memories=tuple([use.known() for use in uses]),
+        outermost=outermost,
         relations=frozenset(relations),
         patterns=frozenset(patterns),
         text_tests=frozenset(tests),

@@ -85,7 +85,7 @@ class AtMostOnce:
         """The number of entries of each rule."""
         self.last = 0
         """The rank of the last firing."""
-        self._changed: set[int] = set()
+        self.changed: set[int] = set()
         """The rules whose entries `settle` drops."""
         histories.bound(self)
 
@@ -110,17 +110,15 @@ class AtMostOnce:
     def _forget(self, priority: int) -> None:
         self._plans.pop(priority, None)
         if self._entries[priority]:
-            self._changed.add(priority)
+            self.changed.add(priority)
 
     def settle(self) -> None:
         """Drop the entries of changed rules. Call this before the next event."""
-        if not self._changed:
-            return
         self._histories.renew()
         for shard in self.shards:
-            for key in [key for key in shard if _priority_in(key) in self._changed]:
+            for key in [key for key in shard if _priority_in(key) in self.changed]:
                 self.drop(key)
-        self._changed.clear()
+        self.changed.clear()
 
     # -- events ---------------------------------------------------------------------------------------------
 

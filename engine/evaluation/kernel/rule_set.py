@@ -101,14 +101,14 @@ class RuleSet(Needs):
             if remembered not in self.uses:
                 self.nodes += remembered.nodes
             self.uses[remembered] += 1
-        self.need(parts)
         self.nodes += parts.nodes
         self._extra_nodes += _extra_nodes(parts)
-        self._action_bytes += rule.action_bytes_max
         self.enabled[rule.priority] = EnabledRule(rule, births, tuple(memories))
         self._note_if_wanted(rule)
+        self._action_bytes += rule.action_bytes_max
+        self.need(parts)
         if self._members is not None:
-            self._members.add_rule(rule, births, parts.memories, memories)
+            self._members.add_rule(rule, births, parts, memories)
         self._rules_changed()
 
     def remove(self, priority: int) -> None:
@@ -189,14 +189,12 @@ class RuleSet(Needs):
     def _index(self, priority: int) -> None:
         if self._members is not None:
             rule, births, memories = self.enabled[priority]
-            uses = requirements_of(rule.condition, births).memories
-            self._members.add_rule(rule, births, uses, memories)
+            self._members.add_rule(rule, births, requirements_of(rule.condition, births), memories)
 
     def _unindex(self, priority: int) -> None:
         if self._members is not None:
             rule, births, memories = self.enabled[priority]
-            uses = requirements_of(rule.condition, births).memories
-            self._members.remove_rule(rule, uses, memories)
+            self._members.remove_rule(rule, requirements_of(rule.condition, births), memories)
 
     def relation_changed(self, name: str) -> None:
         """Apply the change of a stored relation, which may be new or deleted."""

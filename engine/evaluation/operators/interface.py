@@ -386,8 +386,11 @@ class Operator(LookingBack[NodeT]):
 
 
 class Choosing(Operator[NodeT]):
-    """An operator that leaves some nodes of its types to others."""
+    """An operator that leaves nodes with `min_secs` to another one."""
 
-    @abstractmethod
-    def for_node(self, node: NodeT) -> Operator[NodeT]:
+    aged: ClassVar[Operator[Any]]
+    """The operator of nodes with `min_secs`."""
+
+    def for_node(self, node: NodeT) -> Operator[Any]:
         """Return the operator of a node."""
+        return self.aged if getattr(node, "min_us", 0) else self

@@ -113,7 +113,6 @@ class MemoryOfFact(Memory):
 _KEPT: Final = 1024
 
 
-@lru_cache(_KEPT)
 def usual(node: Condition) -> bool | None:
     """Return the usual truth of a condition; None if it is unknown at events that meet no trigger."""
     match node:
@@ -131,11 +130,17 @@ def usual(node: Condition) -> bool | None:
         case language.Compare():
             return None if compare.true_at(node, _SOME_EVENT, ()) is None else False
         case _:
-            operator = operator_of(node)
-            assert operator is not None, node
-            if operator.true_at(node, _SOME_EVENT, ()) is not None:
-                return False
-            return None if operator.false_at(node, _SOME_EVENT, ()) is None else True
+            return _usual_of_operator(node)
+
+
+# Without a cache, the time would be exponential in the depth.
+@lru_cache(_KEPT)
+def _usual_of_operator(node: Condition) -> bool | None:
+    operator = operator_of(node)
+    assert operator is not None, node
+    if operator.true_at(node, _SOME_EVENT, ()) is not None:
+        return False
+    return None if operator.false_at(node, _SOME_EVENT, ()) is None else True
 
 
 class _SomeEvent:

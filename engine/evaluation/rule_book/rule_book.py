@@ -312,11 +312,13 @@ class RuleBook(RelationBook):
             if before is not None:
                 self._meanings.remove(before.rule)
             self._meanings.add(rule)
+        if before is not None or rule.acts_at_most_once:
+            self.at_most_once.put(None if before is None else before.rule, rule)
         self.shadows.put(before, after, self.events_seen, self.clock_us)
-        self.at_most_once.put(None if before is None else before.rule, rule)
         self._enable(before, after, parts)
-        is_older = births.birth < self.events_seen or bool(births.kept)
-        self.timing.put(after, self.clock_us, is_older=is_older)
+        if before is not None or rule.timed:
+            is_older = births.birth < self.events_seen or bool(births.kept)
+            self.timing.put(after, self.clock_us, is_older=is_older)
 
     def _enable(self, before: LiveRule | None, after: LiveRule, parts: Requirements) -> None:
         """Start to evaluate a rule if it is enabled, in place of its previous form."""
@@ -337,7 +339,8 @@ class RuleBook(RelationBook):
 
         Rules that were just loaded are `indexed` as they were when saved.
         """
-        self.at_most_once.settle()
+        if self.at_most_once.changed:
+            self.at_most_once.settle()
         self.rule_set.choose(indexed=indexed)
         self.rule_set.compile_new()
 

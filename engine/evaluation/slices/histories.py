@@ -8,7 +8,6 @@ from engine.evaluation.operators.table import remembering
 from engine.evaluation.paths import ANY_BIRTH, Path
 from engine.evaluation.requirements import MemoryName, Use
 from engine.evaluation.slices.bounds.eviction import Bounded, Expiry
-from engine.evaluation.slices.readers import Reader
 from engine.evaluation.slices.slices import SEEN, Remembered, Slices
 from engine.language.nodes import Node
 
@@ -71,7 +70,7 @@ class Histories(Bounded):
             remembered = self.slices[path].remember(name.memory, node, births.born)
             remembered.nodes = nodes
             self.memories[name] = remembered
-        remembered.read_by(_reader(use))
+        remembered.read_by(use)
         remembered.keep = max(remembered.keep, operator.keep(node))
         return remembered
 
@@ -93,7 +92,7 @@ class Histories(Bounded):
         path, name = use.path, use.name
         remembered = self.memories[name]
         self.renew()
-        if not remembered.read_no_more(_reader(use)):
+        if not remembered.read_no_more(use):
             return
         del self.memories[name]
         slices = self.slices[path]
@@ -101,7 +100,3 @@ class Histories(Bounded):
         if not slices.memories:
             del self.slices[path]
             self._expiries.pop(path, None)
-
-
-def _reader(use: Use) -> Reader:
-    return Reader(use.window_us, use.births.born, use.operator.only_next)

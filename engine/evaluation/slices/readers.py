@@ -4,9 +4,10 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from engine.evaluation.operators.interface import Memory
+from engine.evaluation.requirements import Use
 from engine.evaluation.stamps import LATEST, NUMBER_BITS, UNSET
 from engine.evaluation.times import FOREVER
 from engine.evaluation.times import NEVER as PAST
@@ -21,6 +22,11 @@ class Reader(NamedTuple):
     """The stamp up to which events do not matter."""
     only_next: bool
     """Whether an entry matters only at the next event of its slice."""
+
+    @classmethod
+    def of(cls, use: Use) -> Self:
+        """Return how a node reads its memory."""
+        return cls(use.window_us, use.births.born, use.operator.only_next)
 
 
 class _Reach:
@@ -53,14 +59,16 @@ class Readers:
         self.newest, self.reach = LATEST, 0
         """A record certainly matters if its latest stamp is after `newest` and not before `reach`."""
 
-    def read_by(self, reader: Reader) -> None:
+    def read_by(self, use: Use) -> None:
         """Add a node that reads it."""
+        reader = Reader.of(use)
         self.born = min(self.born, reader.born) if self._readers else reader.born
         self._readers[reader] += 1
         self._changed()
 
-    def read_no_more(self, reader: Reader) -> bool:
+    def read_no_more(self, use: Use) -> bool:
         """Undo `read_by`. Return whether no reader remains."""
+        reader = Reader.of(use)
         self._readers[reader] -= 1
         if not self._readers[reader]:
             del self._readers[reader]

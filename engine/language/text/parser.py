@@ -150,14 +150,15 @@ class _Reader:
 
     def _check_literal(self, token: Token) -> None:
         """Refuse a well-formed literal that JSON cannot express."""
+        offset = _offset_of(token)
         match token.type:
             case "NUMBER":
-                number_value(token, _offset_of(token), self._limits, self._fail)
+                number_value(token, offset, self._limits, self._fail)
             case "DURATION":
                 amount, _ = split_duration(token)
-                number_value(amount, _offset_of(token), self._limits, self._fail)
+                number_value(amount, offset, self._limits, self._fail)
             case "STRING":
-                string_value(token, _offset_of(token), self._fail)
+                string_value(token, offset, self._fail)
 
     def _refuse(self) -> NoReturn:
         """Refuse the text at its last token, or at an earlier word that caused the error."""

@@ -112,7 +112,7 @@ class Index:
         if triggers is None:
             self._always.add(member, stage)
             return
-        several = may_meet_several(triggers)
+        several, held_in, ranges_in = may_meet_several(triggers), _held_in(triggers), _ranges_in(triggers)
         if several:
             self.selected.add(member)
         for trigger in triggers:
@@ -120,11 +120,11 @@ class Index:
                 self._held(trigger.remembered).add(member, stage, several=several)
             elif not isinstance(trigger, Range):
                 self._bucket(trigger).add(member, stage, several=several)
-        for slices in _held_in(triggers):
+        for slices in held_in:
             if slices.triggered is None:
                 slices.triggered = Bucket(self._compile, self.selected)
             slices.triggered.add(member, stage, several=several)
-        for said, ranges in _ranges_in(triggers).items():
+        for said, ranges in ranges_in.items():
             fact = self._fact(said)
             if fact.ranges is None:
                 fact.ranges = Ranges(self.selected)

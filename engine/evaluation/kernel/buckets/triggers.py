@@ -170,7 +170,7 @@ class Analysis:
 
     def of(self, node: Node, path: Path) -> "Analysis":
         """Return the analysis of the inside of a part, whose history may be older than the rule's."""
-        return self.inside(self.births.of(node, path))
+        return self.inside(self.births.of(node, path)) if self.births.kept else self
 
     def inside(self, births: Births) -> "Analysis":
         """Return the analysis of the inside of a part with these births."""
@@ -219,7 +219,7 @@ class Analysis:
             case language.InRelation(relation, args):
                 return self._in_relation(relation, args)
             case language.All(members):
-                return self.best([*_ranges(node), *(self.true(member, path) for member in members)])
+                return self.best([*_ranges(node), *[self.true(member, path) for member in members]])
             case language.Any(members):
                 return self.union([self.true(member, path) for member in members])
             case language.Not(inner):

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from engine.evaluation.kernel.buckets.buckets import Fire
 from engine.evaluation.operators.interface import Operator
 from engine.evaluation.operators.table import OPERATORS
-from engine.evaluation.requirements import Births, Use, looks_back
+from engine.evaluation.requirements import Births, Requirements
 from engine.evaluation.rules import Rule
 from engine.evaluation.slices.slices import Remembered
 from engine.evaluation.stamps import NUMBER_BITS
@@ -37,12 +37,12 @@ class Kin(NamedTuple):
     """When the history of the node with the window began, as a stamp."""
 
 
-def kin_of(condition: Condition, uses: Sequence[Use], memories: Sequence[Remembered]) -> Kin | None:
+def kin_of(condition: Condition, parts: Requirements, memories: Sequence[Remembered]) -> Kin | None:
     """Return the family and the place of a rule, or None if it cannot belong to one."""
-    if not uses:
+    if parts.outermost != 1:
         return None
-    # In such a rule, the first use looks back, and all others are inside it.
-    first = uses[0]
+    # The first use looks back, and all others are inside it.
+    first = parts.memories[0]
     grows = first.operator.grows(first.node) if isinstance(first.operator, Operator) else None
     if grows is None or not first.window_us:
         return None
@@ -57,22 +57,21 @@ def kin_of(condition: Condition, uses: Sequence[Use], memories: Sequence[Remembe
 def _without_window(node: Condition) -> tuple[Condition, bool] | None:
     """Return a condition with a window of 0 in its only part that looks back, and whether that is negated.
 
-    Return None if there are several such parts.
+    Return None if the part is not there, or inside another condition than `per`, `not` and `and`.
     """
     match node:
-        case language.Keyed(inner, _, where) if where is None or not looks_back(where):
+        case language.Keyed(inner):
             found = _without_window(inner)
             return found and (replace(node, inner=found[0]), found[1])
         case language.Not(inner):
             found = _without_window(inner)
             return found and (language.Not(found[0]), not found[1])
         case language.All(members):
-            looking_back = [place for place, member in enumerate(members) if looks_back(member)]
-            if len(looking_back) != 1:
-                return None
-            (place,) = looking_back
-            found = _without_window(members[place])
-            return found and (language.All((*members[:place], found[0], *members[place + 1 :])), found[1])
+            for place, member in enumerate(members):
+                found = _without_window(member)
+                if found is not None:
+                    return language.All((*members[:place], found[0], *members[place + 1 :])), found[1]
+            return None
         case _ if type(node) in OPERATORS:
             part: Any = node
             return replace(part, window_secs=0.0), False
@@ -143,21 +142,19 @@ class Families:
         """The families by name."""
 
     def join(
-        self, rule: Rule, births: Births, uses: Sequence[Use], memories: Sequence[Remembered]
+        self, rule: Rule, births: Births, parts: Requirements, memories: Sequence[Remembered]
     ) -> Family | None:
         """Add a rule. Return its family if that represents its rules in the index."""
-        kin = kin_of(rule.condition, uses, memories)
+        kin = kin_of(rule.condition, parts, memories)
         if kin is None:
             return None
-        family = self.of_kin.get(kin.family)
-        if family is None:
-            family = self.of_kin[kin.family] = Family(rule.condition, births)
+        family = self.of_kin.setdefault(kin.family, Family(rule.condition, births))
         family.add(kin.rank, rule.priority, kin.born)
         return family if family.number is not None or len(family.rules) >= LARGE_FROM else None
 
-    def leave(self, rule: Rule, uses: Sequence[Use], memories: Sequence[Remembered]) -> Family | None:
+    def leave(self, rule: Rule, parts: Requirements, memories: Sequence[Remembered]) -> Family | None:
         """Undo `join`. Return the family if that represents its rules in the index."""
-        kin = kin_of(rule.condition, uses, memories)
+        kin = kin_of(rule.condition, parts, memories)
         if kin is None:
             return None
         family = self.of_kin[kin.family]

@@ -13,7 +13,7 @@ from engine.evaluation.kernel.indexing.rows import Outcomes, Rows
 from engine.evaluation.kernel.indexing.sampling import Samples
 from engine.evaluation.kernel.needs import Needs
 from engine.evaluation.paths import membership_of
-from engine.evaluation.requirements import Births, Use, path_depth
+from engine.evaluation.requirements import Births, Requirements, Use, path_depth
 from engine.evaluation.rules import Rule
 from engine.evaluation.slices.slices import Remembered, Slices
 from engine.language.condition import Condition
@@ -51,16 +51,16 @@ class Members:
         self._tests: dict[Slices, SliceTest] = {}
 
     def add_rule(
-        self, rule: Rule, births: Births, uses: Sequence[Use], memories: Sequence[Remembered]
+        self, rule: Rule, births: Births, parts: Requirements, memories: Sequence[Remembered]
     ) -> None:
         """Add a rule, and those of its memories that are not members yet."""
         analysis = Analysis(self._histories, births, self.index.selectivity.cheapest)
-        for remembered, use in zip(memories, uses, strict=True):
+        for remembered, use in zip(memories, parts.memories, strict=True):
             if remembered not in self.memories:
                 self._add_memory(remembered, use, analysis)
         number = rule.priority
         what: Condition | Family = rule.condition
-        family = self.families.join(rule, births, uses, memories)
+        family = self.families.join(rule, births, parts, memories)
         if family is not None:
             if family.number is not None:
                 return
@@ -72,11 +72,11 @@ class Members:
             self.samples.share(number, family.priorities)
         self._add(number, Member(RULE_STAGE, births, what, analysis.true(rule.condition, ()), births))
 
-    def remove_rule(self, rule: Rule, uses: Sequence[Use], memories: Sequence[Remembered]) -> None:
+    def remove_rule(self, rule: Rule, parts: Requirements, memories: Sequence[Remembered]) -> None:
         """Undo `add_rule`, but keep the memories."""
         number = rule.priority
         self.samples.forget(number)
-        family = self.families.leave(rule, uses, memories)
+        family = self.families.leave(rule, parts, memories)
         if family is not None:
             if family.rules:
                 return

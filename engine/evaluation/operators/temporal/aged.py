@@ -4,7 +4,7 @@ from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from engine.evaluation.operators.interface import (
     Choosing,
@@ -153,14 +153,9 @@ AnyAgeT = TypeVar("AnyAgeT", bound=Any)
 
 
 class OfAnyAge(Choosing[AnyAgeT]):
-    """An operator without `min_secs`, which leaves nodes with `min_secs` to another one."""
+    """An operator of nodes of any age, which an AgedOperator complements."""
 
     calls = AgedOperator.calls
-    aged: ClassVar[AgedOperator[Any]]
-    """The operator of nodes with `min_secs`."""
-
-    def for_node(self, node: AnyAgeT) -> Operator[Any]:
-        return self.aged if getattr(node, "min_us", 0) else self
 
     def grows(self, node: AnyAgeT) -> bool:  # noqa: ARG002 -- for all windows
         return True
