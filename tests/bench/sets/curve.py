@@ -16,8 +16,8 @@ CASE = "curve"
 STEP_MAX = 1.6
 """How much one number of rules may cost relative to the previous one, unless the rules grew as much."""
 USERS = 200
-COUNTING_MORE = (250, 330, 340, 400, 500)
-"""More numbers, for rules that count: these become indexed late, and most of them concern most events."""
+MORE = {"counting": (250, 330, 340, 400, 500), "nested": (240, 260, 400)}
+"""More numbers, for rules that become indexed late, and of which most concern most events."""
 
 
 def equality(number: int) -> str:
@@ -51,6 +51,11 @@ def counting(number: int) -> str:
     return f'per {key} (count(kind == "v{number // 5}") within 1m >= {3 + number % 7})'
 
 
+def nested(number: int) -> str:
+    """Return a rule with a chain of conditions that all events concern, once a user has done something."""
+    return f"per user previous (once within 10m (last(amount) > {2 * number}))"
+
+
 def mixed(number: int) -> str:
     """Return a rule of one of these kinds."""
     return (pattern, equality, keyed, within, since)[number % 5](number)
@@ -68,6 +73,7 @@ MIXES: dict[str, Callable[[int], str]] = {
     "patterns": pattern,
     "since": since,
     "counting": counting,
+    "nested": nested,
     "mixed": mixed,
     "equality and one pattern": partial(after, pattern(0)),
     "equality and one relation": partial(after, "allowed(country)"),
@@ -102,8 +108,8 @@ def events(count: int, kinds: int) -> list[Event]:
 def measure(name: str, effort: Effort) -> list[Row]:
     """Return the cost of an event at each number of rules, and the largest step between two of them."""
     counts = effort.curve_rules
-    if name == "counting" and counts[-1] >= 200:
-        counts += COUNTING_MORE
+    if counts[-1] >= 200:
+        counts += MORE.get(name, ())
     size = max(1, effort.pass_events_max // 6)
     runs: list[tuple[Contestant, list[Event]]] = []
     for count in counts:
