@@ -15,7 +15,7 @@ from engine.evaluation.kernel.buckets.triggers import Holding, Range, Related
 from engine.evaluation.kernel.indexing import families
 from engine.evaluation.kernel.indexing.families import kin_of
 from engine.evaluation.kernel.indexing.members import Members
-from engine.evaluation.kernel.rule_set import ELEMENTS, PATTERN_NODES, TEXT_TEST_NODES
+from engine.evaluation.kernel.rule_set import COMPUTED_NODES, ELEMENTS, PATTERN_NODES, TEXT_TEST_NODES
 from engine.evaluation.key_sizes import key_bytes
 from engine.evaluation.operators.counting.panes import PaneMinima, PaneSums
 from engine.evaluation.operators.table import remembering
@@ -145,12 +145,13 @@ def _audit_rules(detector: Detector) -> None:
             assert one.keep >= operator.keep(node)
             inside = _nodes_in(one.memory.operands)
             nodes -= inside + isinstance(node, ConditionNode) - (not uses[one]) * (1 + inside)
+            dear += 0 if uses[one] else one.memory.code_nodes
             uses[one] += 1
             readers[one][Reader(operator.window_us(node), own.born, operator.only_next)] += 1
         relations.update(parts.relations)
         nodes += sum(not isinstance(node, Not) for node, _ in walk(rule.condition))
         dear += PATTERN_NODES * len(parts.patterns) + TEXT_TEST_NODES * len(parts.text_tests)
-        dear += ELEMENTS * parts.of_elements
+        dear += ELEMENTS * parts.of_elements + COMPUTED_NODES * parts.computed
         for fact, pattern in parts.patterns | parts.text_tests:
             bounds[fact, compile_pattern(pattern, detector.limits).text_bytes_max] += 1
     assert {one: one._readers for one in readers} == readers

@@ -14,8 +14,8 @@ from engine.evaluation.stamps import UNSET
 from engine.language import condition as language
 from engine.language.condition import Compare, Condition, Keyed, children, walk
 from engine.language.forms.table import FORM_OF_NODE
-from engine.language.nodes import Node
-from engine.language.terms import Term, conditions_in
+from engine.language.nodes import Node, TermNode
+from engine.language.terms import Fact, Term, conditions_in, terms_in
 from engine.patterns.text_tests import literal_of
 
 
@@ -175,6 +175,8 @@ class Requirements(NamedTuple):
     """The facts whose elements `some` uses."""
     of_elements: int
     """The number of nodes evaluated for elements."""
+    computed: int
+    """The number of terms that are computed from the event, and of tests for networks."""
 
 
 class _Use:
@@ -226,7 +228,7 @@ def requirements_of(condition: Condition, births: Births = _BIRTHS, path: Path =
     uses: list[_Use] = []
     relations, arrays = set[str](), set[str]()
     patterns, tests, literals = set[tuple[str, str]](), set[tuple[str, str]](), set[tuple[str, str]]()
-    size = nodes = of_elements = outermost = 0
+    size = nodes = of_elements = outermost = computed = 0
     pending = [_Place(condition, births, path, (), None)]
     while pending:
         place = pending.pop()
@@ -237,6 +239,8 @@ def requirements_of(condition: Condition, births: Births = _BIRTHS, path: Path =
         match node:
             case language.InRelation(relation) | language.InNetwork(_, language.NetworksOf(relation)):
                 relations.add(relation)
+            case language.InNetwork():
+                computed += 1
             case language.Leaf(fact, "matches", value):
                 literal = literal_of(str(value))
                 (patterns if literal is None else tests).add((_inside(arrays_around, fact), str(value)))
@@ -246,8 +250,9 @@ def requirements_of(condition: Condition, births: Births = _BIRTHS, path: Path =
                 literals.add((_inside(arrays_around, fact), value))
             case language.Some(fact):
                 arrays.add(_inside(arrays_around, fact))
-            case Compare():
+            case Compare(left, _, right):
                 parts = [_Use(part, own.of(part, around), around) for part in parts_of(node)]
+                computed += sum(map(_is_computed, (*terms_in(left), *terms_in(right)))) - len(parts)
             case _ if type(node) in OPERATORS:
                 parts = [_Use(node, own.of(node, around), around)]
         uses += parts
@@ -272,6 +277,7 @@ def requirements_of(condition: Condition, births: Births = _BIRTHS, path: Path =
         literals=frozenset(literals),
         arrays=frozenset(arrays),
         of_elements=of_elements,
+        computed=computed,
     )
 
 
@@ -300,6 +306,10 @@ def _conditions_in(node: Node) -> Iterator[Condition]:
         held = getattr(node, field_)
         if held is not None:
             yield from held if is_array else (held,)
+
+
+def _is_computed(term: Term) -> bool:
+    return isinstance(term, TermNode) and not isinstance(term, Fact)
 
 
 def _inside(arrays: Sequence[str], fact: str) -> str:

@@ -34,6 +34,9 @@ make each change expensive."""
 
 TEXT_TEST_NODES: Final = 4
 """A test such as `startswith` counts as this many nodes."""
+COMPUTED_NODES: Final = 2
+"""A computed term, such as a sum of two facts, counts as this many nodes in addition, and so does a test for
+networks. Their code is long. Compiling the function keeps everything else in the process from running."""
 ELEMENTS: Final = 10
 """The assumed number of elements of an array in `some`."""
 PATTERN_NODES: Final = 150
@@ -100,6 +103,7 @@ class RuleSet(Needs):
             memories.append(remembered)
             if remembered not in self.uses:
                 self.nodes += remembered.nodes
+                self._extra_nodes += remembered.memory.code_nodes
             self.uses[remembered] += 1
         self.nodes += parts.nodes
         self._extra_nodes += _extra_nodes(parts)
@@ -127,6 +131,7 @@ class RuleSet(Needs):
             if not self.uses[remembered]:
                 del self.uses[remembered]
                 self.nodes -= remembered.nodes
+                self._extra_nodes -= remembered.memory.code_nodes
                 if self._members is not None:
                     self._members.remove_memory(remembered)
             self.histories.release(use)
@@ -321,4 +326,5 @@ class _Bits(dict[int, int]):
 def _extra_nodes(parts: Requirements) -> int:
     """Return the nodes that the expensive conditions of a rule count as, in addition."""
     tests = TEXT_TEST_NODES * len(parts.text_tests)
-    return PATTERN_NODES * len(parts.patterns) + tests + ELEMENTS * parts.of_elements
+    computed = COMPUTED_NODES * parts.computed
+    return PATTERN_NODES * len(parts.patterns) + tests + ELEMENTS * parts.of_elements + computed

@@ -145,6 +145,9 @@ class Memory(ABC):
     splits: ClassVar[bool] = True
     """Whether rules of different births can share it, because it shows what came after each birth."""
 
+    code_nodes: ClassVar[int] = 0
+    """The number of nodes that its code counts as, in addition to those that it observes."""
+
     columns: ClassVar[tuple[str, ...]] = ("stamps",)
     """The columns in which entries are saved: `stamps`, `keys` (of scalars), `scalars` (unchanged),
     `integers` or `doubles`."""

@@ -28,6 +28,7 @@ class Values(MemoryOfFact):
     """
 
     columns = ("keys", "stamps")
+    code_nodes = 3
 
     def outcome(self, operands: Sequence[str], names: Names) -> str:
         fact = names.fact(self.fact)

@@ -210,6 +210,7 @@ class OfPanes(Memory):
 
     is_record = True
     splits = False
+    code_nodes = 3
     begun: ClassVar[str]
     """The record of one pane with a number, as code."""
     record_bytes: ClassVar[int]

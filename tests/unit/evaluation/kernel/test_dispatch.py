@@ -43,6 +43,29 @@ def test_a_pattern_counts_as_many_nodes() -> None:
     assert indexed == [False] * (count - 1) + [True]
 
 
+@pytest.mark.parametrize(
+    ("condition", "nodes"),
+    [
+        ("sum(a) within {}s > 1", 4),
+        ("per k distinct(a{}) within 3s > 5", 5),
+        ("a + b * {} > 1", 5),
+        ("sum(a) within {}s > length(b)", 7),
+        ('x{} in network "10.0.0.0/8"', 3),
+    ],
+)
+def test_conditions_with_long_code_count_as_several_nodes(condition: str, nodes: int) -> None:
+    detector = Detector()
+    count = 0
+    while not detector.rule_set.indexed:
+        count += 1
+        detector.add_rule("rule", condition.format(count))
+    assert count == -(-INDEXED_FROM // nodes)
+    while detector.rule_set.indexed:
+        detector.remove_rule(detector.rules()[-1].id)
+        count -= 1
+    assert count == (FUSED_BELOW - 1) // nodes
+
+
 def test_many_rules_that_fire_come_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     index_from(monkeypatch, EVER)
     for count in (1, 31, 32, 33, 64, 65, 100):
