@@ -254,11 +254,24 @@ async def test_a_detector_that_cannot_be_ticked_is_activated_less_and_less_often
         made.actors.before = dies
         await asyncio.sleep(250)
         assert 5 <= made.scheduler.counts[DUE_ACTIVATIONS] <= 8
+        assert 243 <= made.scheduler._due_activations.overdue_s <= 250
         for worker in made.actors.started:
             worker.before = lambda _: asyncio.sleep(0)
         made.actors.before = lambda _: asyncio.sleep(0)
         await asyncio.sleep(300)
         assert len(made.scheduler._services.dues) == 0
+        assert made.scheduler._due_activations.overdue_s == 0
+
+
+async def test_a_detector_that_callers_activate_is_overdue_no_more(tmp_path: Path) -> None:
+    clock = Clock()
+    async with service(tmp_path, clock, **PASSIVE) as made:
+        detector = await create(made)
+        await asyncio.sleep(5)
+        made.scheduler._services.dues.note(detector, clock.now_us() + 600 * SECOND, since_us=T)
+        assert made.scheduler._due_activations.overdue_s > 5
+        await made.backend.call(detector, event(clock.now_us()))
+        assert made.scheduler._due_activations.overdue_s == 0
 
 
 async def test_a_backup_knows_what_is_due_and_so_does_a_detector_that_is_restored_from_it(
