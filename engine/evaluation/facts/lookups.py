@@ -116,6 +116,10 @@ class Lookup:
         """The number of requests for elements of the current array so far."""
         self._by_key: dict[object, list[Any]] | None = None
         """Its elements by their keys, after many requests."""
+        self._keys_of: Callable[[Any], Collection[object]] = lambda _: ()
+        """Returns the keys of an element."""
+        self._searched: Mapping[str, int] | None = None
+        """The only texts that are keys; None if other values are, too."""
         self._sets: PatternSets | None = None
         self.literals: dict[str, int] = {}
         """The texts of `contains`, and the number of rules with each."""
@@ -172,7 +176,8 @@ class Lookup:
         `look` returns the value of the fact in an element. A look-up of elements serves one fact, and either
         this method or the next one.
         """
-        return partial(self._elements_with, keys, lambda element: (key_of(look(element)),))
+        self._keys_of = lambda element: (key_of(look(element)),)
+        return partial(self._elements_with, keys)
 
     def containing(self, literal: str, texts: "Lookup", look: Look) -> Callable[[list[Any]], Sequence[Any]]:
         """Return a function that returns the elements of an array with a text in a fact, or in its array.
@@ -186,24 +191,22 @@ class Lookup:
                 return texts.found(value)
             return texts.elements(value, str) if type(value) is list else ()
 
-        def containing(array: list[Any]) -> Sequence[Any]:
-            return self._elements_with((literal,), keys_of, array) if literal in texts.literals else array
+        self._keys_of, self._searched = keys_of, texts.literals
+        return partial(self._elements_with, (literal,))
 
-        return containing
-
-    def _elements_with(
-        self, wanted: Sequence[object], keys_of: Callable[[Any], Collection[object]], array: list[Any]
-    ) -> Sequence[Any]:
+    def _elements_with(self, wanted: Sequence[object], array: list[Any]) -> Sequence[Any]:
         """Return the elements that have a wanted key; all of them if only few rules have asked."""
         if not self._switch_to(array):
             self._walks = 0
         self._walks += 1
         if self._walks <= WALKS_MAX or len(wanted) > len(array):
             return array
+        if self._searched is not None and wanted[0] not in self._searched:
+            return array
         if self._by_key is None:
             self._by_key, left = {}, FOUND_MAX
             for element in array:
-                keys = keys_of(element)
+                keys = self._keys_of(element)
                 left -= len(keys)
                 if left < 0:
                     self._by_key, self._walks = None, -inf
