@@ -112,7 +112,7 @@ class Lookup:
         self._canonical: str | None = None
         self._found: frozenset[str] | None = None
         self._strings: list[str] | None = None
-        self._walks: float = 0
+        self._walks: float
         """The number of requests for elements of the current array so far."""
         self._by_key: dict[object, list[Any]] | None = None
         """Its elements by their keys, after many requests."""
@@ -199,7 +199,7 @@ class Lookup:
         if not self._switch_to(array):
             self._walks = 0
         self._walks += 1
-        if self._walks <= WALKS_MAX or len(wanted) > len(array):
+        if self._walks <= WALKS_MAX:
             return array
         if self._searched is not None and wanted[0] not in self._searched:
             return array

@@ -308,7 +308,7 @@ class _ElementCode(PresentCode):
                 )
             case ("eq", str() | int() | float()) | ("in", tuple()):
                 values = value if isinstance(value, tuple) else (value,)
-                if len(values) > WALKED_MAX:
+                if len(values) > NUMBERS_MAX:
                     return None
                 return self._of_elements(fact, _WITHOUT_TEXTS, "eq").equal(tuple(map(key_of, values)), look)
             case _:

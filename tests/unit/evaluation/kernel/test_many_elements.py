@@ -110,14 +110,22 @@ def test_only_few_rules_try_elements_that_their_pattern_cannot_match(
     assert len(tries) <= walks * COUNT
 
 
+@pytest.mark.parametrize("found_max", [0, 1_000_000])
 @pytest.mark.parametrize(
-    "rule", ['it == "word {n} of some length" and it contains "o"', 'it contains "ord {n} of" and it != "no"']
+    ("rule", "keyed"),
+    [
+        ('it == "word {n} of some length" and it contains "o"', 2),
+        ('it contains "ord {n} of" and it != "no"', 1),
+    ],
 )
 def test_only_few_rules_try_elements_that_have_other_values(
-    monkeypatch: pytest.MonkeyPatch, rule: str
+    monkeypatch: pytest.MonkeyPatch, rule: str, keyed: int, found_max: int
 ) -> None:
+    """Nor do they each look at all elements. With too many keys, each rule tries all."""
+    monkeypatch.setattr(lookups, "FOUND_MAX", found_max)
+    fewest, fields_of = predicates._fewest, predicates.fields_of_element
     tried: list[int] = []
-    fewest = predicates._fewest
+    looked: list[object] = []
 
     def noted(*given: Any) -> Any:
         found = fewest(*given)
@@ -125,5 +133,12 @@ def test_only_few_rules_try_elements_that_have_other_values(
         return found
 
     monkeypatch.setattr(predicates, "_fewest", noted)
-    fired(with_rules(f"some texts ({rule})"), FIELDS)
-    assert sorted(tried)[:-WALKS] == [1] * (RULES - WALKS)
+    monkeypatch.setattr(predicates, "fields_of_element", lambda one: looked.append(one) or fields_of(one))
+    detector = with_rules(f"some texts ({rule})")
+    for _ in range(2):
+        tried.clear()
+        looked.clear()
+        fired(detector, {"texts": TEXTS})
+        later = 1 if found_max else COUNT
+        assert tried == [COUNT] * WALKS + [later] * (RULES - WALKS)
+        assert len(looked) == keyed * COUNT if found_max else len(looked) <= keyed
