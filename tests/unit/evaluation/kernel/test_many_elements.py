@@ -39,6 +39,7 @@ CONDITIONS = (
     'some files (n == {n} or name == "word {n} of some length")',
     'some files (n == {n} or not name contains "o")',
     'some files (it contains "{n}" or tags contains "t{n}" or n == 1.0)',
+    "some files (n > 5 and n != {n})",
     'some files (n == 3 and tags contains "t{n}")',
     'some files (a.n == true or n == $n and name contains "{n} o")',
     'anywhere (it == "word {n} of some length")',
@@ -112,14 +113,16 @@ def test_only_few_rules_try_elements_that_their_pattern_cannot_match(
 
 @pytest.mark.parametrize("found_max", [0, 1_000_000])
 @pytest.mark.parametrize(
-    ("rule", "keyed"),
+    ("rule", "keyed", "walked"),
     [
-        ('it == "word {n} of some length" and it contains "o"', 2),
-        ('it contains "ord {n} of" and it != "no"', 1),
+        ('it == "word {n} of some length" and it contains "o"', 2, 1),
+        ('it contains "ord {n} of" and it != "no"', 1, 1),
+        ('it in ["word {n} of some length", "no"] and it != "no"', 1, 1),
+        ('(it == "word {n} of some length" or it contains "no {n}") and it != "no"', 2, 2),
     ],
 )
 def test_only_few_rules_try_elements_that_have_other_values(
-    monkeypatch: pytest.MonkeyPatch, rule: str, keyed: int, found_max: int
+    monkeypatch: pytest.MonkeyPatch, rule: str, keyed: int, walked: int, found_max: int
 ) -> None:
     """Nor do they each look at all elements. With too many keys, each rule tries all."""
     monkeypatch.setattr(lookups, "FOUND_MAX", found_max)
@@ -140,5 +143,5 @@ def test_only_few_rules_try_elements_that_have_other_values(
         looked.clear()
         fired(detector, {"texts": TEXTS})
         later = 1 if found_max else COUNT
-        assert tried == [COUNT] * WALKS + [later] * (RULES - WALKS)
+        assert tried == [COUNT] * WALKS * walked + [later] * (RULES - WALKS * walked)
         assert len(looked) == keyed * COUNT if found_max else len(looked) <= keyed
