@@ -1,6 +1,6 @@
 """The patterns of one fact, and which of them match its text at an event."""
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Sequence
 from math import inf
 from typing import Any, Final
 
@@ -156,12 +156,12 @@ class FactPatterns:
 
     def elements(
         self,
-        patterns: Sequence[str],
+        pattern: str,
         look: Callable[[Any], Any],
         walked: "list[FactPatterns]",
         array: list[Any],
-    ) -> Iterable[Any]:
-        """Return the elements of an array that one of the patterns may match.
+    ) -> Sequence[Any]:
+        """Return the elements of an array that a pattern may match.
 
         `look` returns the value of the fact in an element. This object is added to `walked` when it begins to
         keep an array.
@@ -173,15 +173,14 @@ class FactPatterns:
                 walked.append(self)
             self._array, self._walks, self._elements = array, 0, None
         self._walks += 1
-        if self._walks <= WALKS_MAX or not all(pattern in self._counts for pattern in patterns):
+        if self._walks <= WALKS_MAX or pattern not in self._counts:
             return array
         if self._elements is None:
             self._elements = self._searched(look, array)
             if self._elements is None:
                 self._walks = -inf
                 return array
-        found = self._elements
-        return [element for pattern in patterns for element in found.get(pattern, ())]
+        return self._elements.get(pattern, ())
 
     def forget_elements(self) -> None:
         """Forget the array, which its owner may change from now on."""

@@ -14,6 +14,7 @@ from engine.evaluation.kernel.indexing import families, indexed_stream
 from engine.evaluation.slices import slices
 from engine.evaluation.slices.bounds import eviction
 from engine.evaluation.timed import table
+from engine.patterns import fact_patterns
 from tests.thoroughness import tried
 
 
@@ -41,6 +42,9 @@ IN_TURNS = ((related, "FEW_MAX", 2), (rule_set.RuleSet, "choose", in_turns), *FA
 
 LOOKED_UP = (
     (predicates, "WALKED_MAX", -1),
+    (predicates, "NARROWED_MIN", 0),
+    (lookups, "WALKS_MAX", 0),
+    (fact_patterns, "WALKS_MAX", 0),
     (lookups, "WALKED_MAX", -1),
     (lookups, "SEARCHED_APART_MAX", 0),
     (lookups, "SEARCHED_CHARS_MAX", 0),

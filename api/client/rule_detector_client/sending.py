@@ -25,7 +25,8 @@ OnRetry: TypeAlias = Callable[[ServiceError, float], None]
 NOT_DONE: Final = frozenset({1401, 1501, 1503})
 """Codes that guarantee that nothing was done."""
 
-OUTCOME_UNKNOWN: Final = 1502
+OUTCOME_UNKNOWN: Final = frozenset({1500, 1502})
+"""Codes that leave open whether the request was carried out. An internal error may follow the work."""
 _NO_PATH: Final = 1004
 _TOO_MANY: Final = 1401
 _GATEWAY: Final = frozenset({502, 503, 504})
@@ -112,7 +113,7 @@ class RetryingSender:
                 said,
                 status=response.status_code,
                 entries=tuple(envelope.errors),
-                in_doubt=envelope.errors[0].code == OUTCOME_UNKNOWN,
+                in_doubt=envelope.errors[0].code in OUTCOME_UNKNOWN,
                 retry_after_s=_retry_after_s(response),
             )
         return envelope

@@ -122,7 +122,7 @@ class _Reader:
 
 def _error(errors: list[Entry], status: int | None) -> ServiceError:
     said = "\n".join(f"{entry.code} {entry.message}" for entry in errors)
-    in_doubt = any(entry.code == OUTCOME_UNKNOWN for entry in errors)
+    in_doubt = any(entry.code in OUTCOME_UNKNOWN for entry in errors)
     return ServiceError(said, status=status, entries=tuple(errors), in_doubt=in_doubt)
 
 

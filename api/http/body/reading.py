@@ -68,6 +68,10 @@ async def send_response(response: Response, send: Send) -> None:
 GZIP: Final = b"gzip"
 PIECE_BYTES: Final = 256 * 1024
 """The maximum size of an inflated piece. The event loop runs between two pieces."""
+MEMBERS_MAX: Final = 1_000
+"""The maximum number of gzip members in a piece. They are as small as 20 bytes, so a body can have many."""
+_INPUT_BYTES: Final = 8 * 1024
+"""How much zlib gets at once, because it copies what it leaves."""
 _WINDOW_BITS: Final = 31
 """The window bits with which zlib reads gzip."""
 
@@ -105,16 +109,25 @@ class Inflating:
         return {"type": "http.request", "body": piece, "more_body": not self._over}
 
     def _inflated(self) -> bytes:
-        if self._inflater.eof and self._left:
-            # Concatenated gzip files are one file.
-            self._inflater = zlib.decompressobj(_WINDOW_BITS)
-        try:
-            piece = self._inflater.decompress(self._left, PIECE_BYTES)
-        except zlib.error:
-            self._over, self._left = True, b""
-            raise _no_gzip("it is damaged") from None
-        self._left = self._inflater.unused_data if self._inflater.eof else self._inflater.unconsumed_tail
-        return piece
+        """Return a piece of one member or of several: small members cost much less together."""
+        piece = bytearray()
+        left = memoryview(self._left)
+        for _ in range(MEMBERS_MAX):
+            if self._inflater.eof and left:
+                # Concatenated gzip files are one file.
+                self._inflater = zlib.decompressobj(_WINDOW_BITS)
+            fed = left[:_INPUT_BYTES]
+            try:
+                piece += self._inflater.decompress(fed, PIECE_BYTES - len(piece))
+            except zlib.error:
+                self._over, self._left = True, b""
+                raise _no_gzip("it is damaged") from None
+            kept = self._inflater.unused_data if self._inflater.eof else self._inflater.unconsumed_tail
+            left = left[len(fed) - len(kept) :]
+            if not left or len(piece) == PIECE_BYTES:
+                break
+        self._left = bytes(left)
+        return bytes(piece)
 
 
 def _no_gzip(reason: str) -> RequestRefusal:

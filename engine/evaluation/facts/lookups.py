@@ -5,18 +5,25 @@ of an array, the literals of `contains` found in a string, and the canonical tex
 recognizes values by identity, so call `forget` before their owner can change them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from math import inf
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from engine.evaluation.facts.look_up import strings_in
+from engine.evaluation.facts.look_up import Look, strings_in
 from engine.evaluation.facts.relations import Relations
 from engine.evaluation.facts.values import canonical, equal, holds, key_of
+from engine.patterns.fact_patterns import FOUND_MAX, WALKS_MAX
 from engine.patterns.lines import Line
 from engine.patterns.sets import PatternSets
 
 WALKED_MAX: Final = 64
 """Up to this length, searching a value costs less than caching."""
+
+NARROWED_MIN: Final = 16
+"""Up to this length, every rule about the elements of an array tries each."""
 
 SEARCHED_APART_MAX: Final = 8
 """Up to this many literals are always searched for one by one."""
@@ -105,6 +112,14 @@ class Lookup:
         self._canonical: str | None = None
         self._found: frozenset[str] | None = None
         self._strings: list[str] | None = None
+        self._walks: float
+        """The number of requests for elements of the current array so far."""
+        self._by_key: dict[object, list[Any]] | None = None
+        """Its elements by their keys, after many requests."""
+        self._keys_of: Callable[[Any], Collection[object]] = lambda _: ()
+        """Returns the keys of an element."""
+        self._searched: Mapping[str, int] | None = None
+        """The only texts that are keys; None if other values are, too."""
         self._sets: PatternSets | None = None
         self.literals: dict[str, int] = {}
         """The texts of `contains`, and the number of rules with each."""
@@ -152,6 +167,54 @@ class Lookup:
             self._strings = strings_in(fields)
         assert self._strings is not None, "this look-up has no other values"
         return self._strings
+
+    # -- for rules about elements ----------------------------------------------------------------------
+
+    def equal(self, keys: tuple[object, ...], look: Look) -> Callable[[list[Any]], Sequence[Any]]:
+        """Return a function that returns the elements of an array with one of these keys in a fact.
+
+        `look` returns the value of the fact in an element. A look-up of elements serves one fact, and either
+        this method or the next one.
+        """
+        self._keys_of = lambda element: (key_of(look(element)),)
+        return partial(self._elements_with, keys)
+
+    def containing(self, literal: str, texts: "Lookup", look: Look) -> Callable[[list[Any]], Sequence[Any]]:
+        """Return a function that returns the elements of an array with a text in a fact, or in its array.
+
+        `texts` is the look-up of the fact, whose literals are searched for together.
+        """
+
+        def keys_of(element: Any) -> Collection[object]:
+            value = look(element)
+            if type(value) is str:
+                return texts.found(value)
+            return texts.elements(value, str) if type(value) is list else ()
+
+        self._keys_of, self._searched = keys_of, texts.literals
+        return partial(self._elements_with, (literal,))
+
+    def _elements_with(self, wanted: Sequence[object], array: list[Any]) -> Sequence[Any]:
+        """Return the elements that have a wanted key; all of them if only few rules have asked."""
+        if not self._switch_to(array):
+            self._walks = 0
+        self._walks += 1
+        if self._walks <= WALKS_MAX:
+            return array
+        if self._searched is not None and wanted[0] not in self._searched:
+            return array
+        if self._by_key is None:
+            self._by_key, left = {}, FOUND_MAX
+            for element in array:
+                keys = self._keys_of(element)
+                left -= len(keys)
+                if left < 0:
+                    self._by_key, self._walks = None, -inf
+                    return array
+                for key in keys:
+                    self._by_key.setdefault(key, []).append(element)
+        found = [self._by_key.get(key, ()) for key in wanted]
+        return found[0] if len(found) == 1 else [*chain.from_iterable(found)]
 
     # -- for the index ---------------------------------------------------------------------------------
 
@@ -219,7 +282,7 @@ class Lookup:
         """Drop the value and the cached results."""
         self._value = None
         self._elements = {}
-        self._canonical = self._found = self._strings = None
+        self._canonical = self._found = self._strings = self._by_key = None
 
     def _switch_to(self, value: Any) -> bool:
         """Make a value the current one. Return whether it already was."""

@@ -82,13 +82,13 @@ class PatternWork:
         return partial(patterns.found, pattern, patterns.compiled(pattern))
 
     def narrower(
-        self, fact: str, patterns: Sequence[str], look: Callable[[Any], Any]
-    ) -> Callable[[list[Any]], Iterable[Any]]:
-        """Return a function that returns the elements of an array that one of the patterns may match.
+        self, fact: str, pattern: str, look: Callable[[Any], Any]
+    ) -> Callable[[list[Any]], Sequence[Any]]:
+        """Return a function that returns the elements of an array that a pattern may match.
 
         `look` returns the value of the fact in an element.
         """
-        return partial(self.of(fact).elements, patterns, look, self._walked)
+        return partial(self.of(fact).elements, pattern, look, self._walked)
 
     def forget_elements(self) -> None:
         """Forget the arrays of an event, which their owner may change from now on."""

@@ -13,7 +13,7 @@ from engine.evaluation.explanation.firings import Firings, check_nodes, dry_run,
 from engine.evaluation.explanation.nodes import Node, node_document, rule_document, trimmed
 from engine.evaluation.wire.batches import BatchForm, decode_batch
 from engine.evaluation.wire.bodies import decode
-from engine.evaluation.wire.decoding import EvaluateBody, check_times, decode_evaluate, event_in, events_in
+from engine.evaluation.wire.decoding import EvaluateBody, decode_evaluate, event_in, events_in
 from engine.evaluation.wire.events import (
     Answer,
     Done,
@@ -38,7 +38,6 @@ class ExplainBody(EvaluateBody):
 def explain_body(detector: Detector, body: bytes) -> Done:
     """Explain the event of a body. Raises Refusal. Never changes anything."""
     decoded = decode(body, ExplainBody, detector.limits)
-    check_times([decoded.event], lambda _: "event.")
     rule_id = None if isinstance(decoded.ruleId, msgspec.UnsetType) else decoded.ruleId
     rules: list[bytes] = []
     left = BYTES_MAX

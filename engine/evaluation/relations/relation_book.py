@@ -1,7 +1,7 @@
 """The relations of a detector: storing, changing, deleting and listing them."""
 
 from collections.abc import Iterable, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from engine.evaluation.relations.builder import RelationBuilder, no_room
 from engine.evaluation.relations.stored import RelationPage, RelationSummary, StoredRelation
@@ -71,14 +71,18 @@ class RelationBook:
         # After the bound was lowered, a detector may exceed it, but its relations can still become smaller.
         if relation.bytes > less and taken > self.limits.relations_bytes_max:
             raise no_room(taken, self.limits)
+        gone = [] if before is None else before.pieces()
+        del before
         self.stored[name] = relation
         self.rule_set.relation_changed(name)
+        _drop(gone)
 
     def delete_relation(self, name: str) -> None:
         """Delete a relation. Raises Refusal 1203 if it does not exist."""
-        self.relation(name)
+        gone = self.relation(name).pieces()
         del self.stored[name]
         self.rule_set.relation_changed(name)
+        _drop(gone)
 
     def relation(self, name: str) -> StoredRelation:
         """Return a relation, as the base of a RelationBuilder. Raises Refusal 1203."""
@@ -106,3 +110,9 @@ class RelationBook:
     def relations_bytes(self) -> int:
         """The estimated size of all relations."""
         return sum(relation.bytes for relation in self.stored.values())
+
+
+def _drop(pieces: list[Any]) -> None:
+    """Free a relation that may be large in steps, between which other threads run."""
+    while pieces:
+        pieces.pop()

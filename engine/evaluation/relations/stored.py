@@ -174,6 +174,11 @@ class StoredNetworks:
     def __len__(self) -> int:
         return self._counts.count
 
+    @property
+    def parts(self) -> list[dict[Any, Any]]:
+        """The dicts of networks."""
+        return self._counts.parts
+
     def add(self, row: Row) -> None:
         """Add a tuple, if it is a network."""
         network = _network(row)
@@ -249,6 +254,10 @@ class StoredRelation:
     def arity(self) -> int | None:
         """The length of its tuples; None if there are none."""
         return len(self.chunks[0].rows[0]) if self.chunks else None
+
+    def pieces(self) -> list[Any]:
+        """Return the parts of the relation. An owner that drops them one by one never pauses for long."""
+        return [*self.chunks, *self.rows.parts, *self.networks.parts]
 
     def listed(self) -> Iterator[Row]:
         """Yield the rows in the order in which they were added."""

@@ -243,8 +243,10 @@ class RuleBook(RelationBook):
                 between()
         self.change_rules((), [*self.live], between)
         while self.stored:
-            self.stored.popitem()
-            between()
+            pieces = self.stored.popitem()[1].pieces()
+            while pieces:
+                pieces.pop()
+                between()
 
     def rule(self, rule_id: str) -> Rule:
         """Return one rule. Raises Refusal 1201."""

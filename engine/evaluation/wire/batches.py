@@ -22,7 +22,7 @@ from engine.evaluation.wire.bodies import (
     unreadable,
     without_collector,
 )
-from engine.evaluation.wire.decoding import PORTION_BYTES, BatchBody, ContextBody, EventBody, check_times
+from engine.evaluation.wire.decoding import PORTION_BYTES, BatchBody, ContextBody, EventBody
 from engine.evaluation.wire.msgpack_bodies import (
     check_msgpack,
     check_packed_weight,
@@ -46,7 +46,6 @@ class _FlatEvent(EventBody):
     """An event whose fields are finite scalars."""
 
     fields: dict[str, _Scalar]
-    timestamp_ms: int | _Finite
 
 
 class _FlatContext(ContextBody):
@@ -181,17 +180,11 @@ def decode_batch(
     with without_collector(body):
         if _is_long(body, limits):
             return _LongBatch(body, limits, decoding).decoded(between)
-        return _decode_at_once(body, limits, decoding)
+        return decoding.batch(body, limits)
 
 
 def _is_long(body: bytes, limits: Limits) -> bool:
     return len(body) > min(AT_ONCE_BYTES_MAX, limits.event_values_max)
-
-
-def _decode_at_once(body: bytes, limits: Limits, form: _Form) -> BatchBody:
-    decoded = form.batch(body, limits)
-    check_times(decoded.events, lambda index: f"events[{index}].")
-    return decoded
 
 
 class _LongBatch:
@@ -257,7 +250,7 @@ class _LongBatch:
         if _is_long(body, self._limits):
             return None
         try:
-            return _decode_at_once(body, self._limits, self._form).events
+            return self._form.batch(body, self._limits).events
         except Refusal:
             return None
 
@@ -268,15 +261,12 @@ class _LongBatch:
                 # No more violations are reported, but text that is not JSON takes precedence.
                 self._decode(text, object, place, around)
                 return None
-            value = self._decode(text, type_, place, around)
-            if isinstance(value, EventBody):
-                check_times([value], lambda _: f"{place}.")
+            return self._decode(text, type_, place, around)
         except Refusal as refusal:
             if refusal.entries[0].code != _WRONG_SHAPE:
                 raise self._of_whole(refusal) from None
             self._violations += refusal.entries
             return None
-        return value
 
     def _instead_of(self, text: bytes | msgspec.Raw, error: msgspec.ValidationError) -> object:
         """Return a small value of the type in the decoder's error. Raises Refusal 1000."""

@@ -1,15 +1,14 @@
 """Decodes events of callers: the bodies of evaluations, and lines."""
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Annotated, Any, Final
 
 import msgspec
 
-from engine.evaluation.events.intake import TIMESTAMP_MS_MAX
 from engine.evaluation.facts.values import Event
+from engine.evaluation.stamps import LATEST_US
 from engine.evaluation.wire.bodies import decode
-from engine.evaluation.wire.violations import VIOLATIONS_MAX
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
 from engine.language.microseconds import microseconds
@@ -25,12 +24,18 @@ _BODY: Final = re.compile(r"(?<=^the )body\b|^body(?=:)")
 _EVENT_ALONE: Final = re.compile(rb'[ \t\r]*\{[ \t\r]*"(?:fields|timestamp_ms)"')
 """Matches the beginning of a line with only an event."""
 
+_MS_MAX: Final = LATEST_US // 1_000
+_IN_RANGE: Final = msgspec.Meta(
+    ge=-_MS_MAX, le=_MS_MAX, extra={"expected": "a number from -8.64e15 to 8.64e15"}
+)
+_Timestamp = Annotated[int, _IN_RANGE] | Annotated[float, _IN_RANGE]
+
 
 class EventBody(msgspec.Struct, forbid_unknown_fields=True):
     """One event: its fields, and its time in milliseconds since 1970, precise to a microsecond."""
 
     fields: dict[str, Any]
-    timestamp_ms: int | float
+    timestamp_ms: _Timestamp
 
 
 class ContextBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -56,41 +61,22 @@ class BatchBody(msgspec.Struct, forbid_unknown_fields=True):
 class TickBody(msgspec.Struct, forbid_unknown_fields=True):
     """The time to which a tick moves the clock, in milliseconds since 1970, precise to a microsecond."""
 
-    timestamp_ms: int | float
+    timestamp_ms: _Timestamp
 
 
 def decode_tick(body: bytes, limits: Limits) -> int:
     """Return the time of a tick in microseconds. Raises Refusal 1000, or 1001 with every violation."""
-    decoded = decode(body, TickBody, limits)
-    check_times([decoded], lambda _: "")
-    return microseconds(decoded.timestamp_ms, 1_000)
+    return microseconds(decode(body, TickBody, limits).timestamp_ms, 1_000)
 
 
 def decode_evaluate(body: bytes, limits: Limits) -> EvaluateBody:
     """Decode the body of an evaluation. Raises Refusal 1000, or 1001 with every violation."""
-    decoded = decode(body, EvaluateBody, limits)
-    if abs(decoded.event.timestamp_ms) > TIMESTAMP_MS_MAX:
-        check_times([decoded.event], lambda _: "event.")
-    return decoded
+    return decode(body, EvaluateBody, limits)
 
 
 def decode_event(body: bytes, limits: Limits) -> EventBody:
     """Decode an event that stands alone. Raises Refusal 1000, or 1001 with every violation."""
-    decoded = decode(body, EventBody, limits)
-    if abs(decoded.timestamp_ms) > TIMESTAMP_MS_MAX:
-        check_times([decoded], lambda _: "")
-    return decoded
-
-
-def check_times(events: Sequence[EventBody | TickBody], place: Callable[[int], str]) -> None:
-    """Raise Refusal 1001 with every timestamp out of range. `place` returns the prefix of its name."""
-    wild = [
-        Entry(1001, f"{place(index)}timestamp_ms: expected a number from -8.64e15 to 8.64e15")
-        for index, event in enumerate(events)
-        if abs(event.timestamp_ms) > TIMESTAMP_MS_MAX
-    ]
-    if wild:
-        raise Refusal(*wild[:VIOLATIONS_MAX])
+    return decode(body, EventBody, limits)
 
 
 def event_in(body: EvaluateBody) -> tuple[dict[str, Any], float, dict[str, Any]]:

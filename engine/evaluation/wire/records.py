@@ -16,7 +16,7 @@ from engine.evaluation.facts.look_up import split_name
 from engine.evaluation.facts.values import Event
 from engine.evaluation.stamps import LATEST_US
 from engine.evaluation.wire.bodies import TWO_OBJECTS, check_count, decode, decode_lines, without_collector
-from engine.evaluation.wire.decoding import PORTION_BYTES, EventBody, check_times, of_part
+from engine.evaluation.wire.decoding import PORTION_BYTES, EventBody, of_part
 from engine.evaluation.wire.events import (
     Answer,
     Done,
@@ -183,14 +183,7 @@ def _made(texts: Sequence[bytes], time: str | None, now_us: int, limits: Limits)
 def _sent(texts: Sequence[bytes], limits: Limits) -> Iterator[Event | Refusal]:
     """Yield the events that some texts represent."""
     for event in _decoded(texts, EventBody, limits):
-        try:
-            if isinstance(event, Refusal):
-                raise event
-            check_times([event], lambda _: "")
-        except Refusal as refusal:
-            yield refusal.kept()
-        else:
-            yield event.fields, event.timestamp_ms, {}
+        yield event if isinstance(event, Refusal) else (event.fields, event.timestamp_ms, {})
 
 
 def _decoded(texts: Sequence[bytes], type_: type[T], limits: Limits) -> Sequence[T | Refusal]:

@@ -272,7 +272,8 @@ class DetectorQueue:
 
     async def _passivate(self) -> None:
         journal = not self._closing and self.activation.schedule.has_journal
-        due_us = self.activation.port.executor.due_us
+        # What is due in a read-only detector is not known.
+        due_us = 0 if self.activation.schedule.read_only else self.activation.port.executor.due_us
         outcome = await self.activation.passivate(empty_journal=self._closing)
         if isinstance(outcome, int):
             self._ended = Ended(resident_bytes=outcome, alone=self._alone, journal=journal, due_us=due_us)

@@ -17,7 +17,7 @@ from engine.runtime.contract.figures import DetectorFigures
 from engine.runtime.contract.measures import Counted
 from engine.runtime.contract.requests.operations import EVALUATE, PUT_RELATION, PUT_RULES, Operation
 from engine.runtime.contract.requests.tuples import PutRelation
-from engine.runtime.detector.apply import due_of
+from engine.runtime.detector.lag import due_of
 from engine.runtime.detector.persistence import detector_snapshot, journal_entries
 from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION, DetectorSnapshot
 from engine.runtime.detector.persistence.idempotency import PAGE_VERSION, IdempotencyCache, PendingPage

@@ -48,6 +48,7 @@ from engine.runtime.contract.requests.operations import (
     members_of,
 )
 from engine.runtime.contract.requests.tuples import NamedRelation, PutRelation
+from engine.runtime.detector.lag import due_of
 from engine.runtime.detector.persistence import journal_entries as entries
 from engine.runtime.detector.persistence.idempotency import (
     CachedAnswer,
@@ -227,18 +228,6 @@ def _ticked_if_due(detector: Detector, now_us: int, between: Callable[[], None])
     detector.tick(now_us, between)
     detector.ticks += 1
     return Applied(Done(b"{}"), entries.Ticked(now_us))
-
-
-def due_of(detector: Detector) -> int | None:
-    """When the service must tick a detector, by the server's clock; None if never.
-
-    It must not if the detector's clock was far behind at the last event or tick: recorded events are being
-    replayed, and a tick would make the following ones too late.
-    """
-    due_us, behind_us = detector.next_due_us, detector.behind_us
-    if due_us is None or behind_us is None or behind_us > detector.limits.late_ms_max * 1_000:
-        return None
-    return due_us
 
 
 def _lines_evaluated(detector: Detector, operation: Operation, between: Callable[[], None]) -> Applied:

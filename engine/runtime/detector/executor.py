@@ -33,7 +33,8 @@ from engine.runtime.detector.active_detector import (
     position,
     with_storage,
 )
-from engine.runtime.detector.apply import Applied, apply, apply_upload, due_of
+from engine.runtime.detector.apply import Applied, apply, apply_upload
+from engine.runtime.detector.lag import due_of, note_lag
 from engine.runtime.detector.persistence import detector_snapshot
 from engine.runtime.detector.persistence.detector_snapshot import make_fork
 from engine.runtime.detector.persistence.journal_entries import EVALUATED, JournalEntry
@@ -170,15 +171,13 @@ class OperationExecutor:
                     entries.append(applied.entry)
                     reached = position(active.detector)
         WORK.set({})
-        detector = active.detector
-        if detector.clock_us is not None and (detector.clock_us, detector.events_seen) != began:
-            detector.behind_us = now_us - detector.clock_us
+        note_lag(active.detector, began, now_us)
         try:
             missing = self._make_durable(active, entries, reached, now_us)
         except BaseException:
             self.discard()
             raise
-        store, feed = active.store, detector.feed
+        store, feed = active.store, active.detector.feed
         reply = Reply(
             answers,
             crash,

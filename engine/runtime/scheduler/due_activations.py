@@ -35,6 +35,8 @@ class DueActivations:
     _now_us: Callable[[], int]
     _in_vain: dict[str, int] = field(default_factory=dict)
     """How often each detector was activated in vain in a row."""
+    _trying: dict[str, int] = field(default_factory=dict)
+    """The detectors that are being activated, each with the time since which its tick has been due."""
     under_way: Background = field(default_factory=Background)
     _known: bool = False
     """Whether the list of detectors is known."""
@@ -46,7 +48,8 @@ class DueActivations:
     @property
     def overdue_s(self) -> float:
         """How long the most overdue tick of a passive detector has been due."""
-        return self._dues.overdue_us(self._now_us()) / 1e6
+        now_us = self._now_us()
+        return max(self._dues.overdue_us(now_us), now_us - min(self._trying.values(), default=now_us)) / 1e6
 
     async def look(self) -> None:
         """Read unknown due times, and activate detectors whose ticks are due."""
@@ -74,16 +77,21 @@ class DueActivations:
 
     def _begin(self) -> None:
         """Begin to activate as many detectors as there is room for."""
-        while self._room > 0 and (detector_id := self._dues.take(self._now_us())) is not None:
-            self.under_way.begin(self._activate_from(detector_id))
+        while self._room > 0 and (due := self._dues.take(self._now_us())) is not None:
+            self.under_way.begin(self._activate_from(due))
 
-    async def _activate_from(self, detector_id: str | None) -> None:
+    async def _activate_from(self, due: tuple[int, str] | None) -> None:
         """Activate one detector after another while ticks are due and there is room."""
-        while detector_id is not None:
-            await self._activate(detector_id)
-            detector_id = self._dues.take(self._now_us()) if self._room >= 0 else None
+        while due is not None:
+            since_us, detector_id = due
+            self._trying[detector_id] = since_us
+            try:
+                await self._activate(detector_id, since_us)
+            finally:
+                self._trying.pop(detector_id, None)
+            due = self._dues.take(self._now_us()) if self._room >= 0 else None
 
-    async def _activate(self, detector_id: str) -> None:
+    async def _activate(self, detector_id: str, since_us: int) -> None:
         placed = self._place(detector_id)
         if placed.worker_name is not None or placed.activating is not None:
             # It is active already, and its worker ticks it.
@@ -105,4 +113,4 @@ class DueActivations:
             return
         times = self._in_vain[detector_id] = self._in_vain.get(detector_id, 0) + 1
         wait_s = min(self._settings.retry_s * 2 ** min(times, 10), _AGAIN_S_MAX)
-        self._dues.note(detector_id, self._now_us() + round(wait_s * 1e6))
+        self._dues.note(detector_id, self._now_us() + round(wait_s * 1e6), since_us)

@@ -184,6 +184,13 @@ def test_patience_ends_with_a_key_too(send: Sent, lost: httpx.Response | Excepti
     assert sum(slept) == 30
 
 
+@pytest.mark.parametrize(("code", "in_doubt"), [(1400, False), (1500, True), (1502, True)])
+def test_an_error_that_may_follow_the_work_is_in_doubt(send: Sent, code: int, *, in_doubt: bool) -> None:
+    with pytest.raises(ServiceError) as raised:
+        send(Script(refused(500, code)), CHANGE)
+    assert raised.value.in_doubt is in_doubt
+
+
 def test_time_that_answers_took_to_fail_counts_from_the_first_failure_on(send: Sent) -> None:
     clock = [0.0]
 

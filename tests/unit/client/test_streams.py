@@ -286,7 +286,7 @@ def test_a_stream_that_is_cut_off_gives_its_results_first_and_may_have_been_eval
     assert "was cut off" in str(error)
 
 
-@pytest.mark.parametrize(("codes", "in_doubt"), [([1400], False), ([1502, 1400], True)])
+@pytest.mark.parametrize(("codes", "in_doubt"), [([1400], False), ([1500], True), ([1502, 1400], True)])
 def test_a_stream_that_the_service_ends_early_says_why(
     stream: Stream, codes: list[int], *, in_doubt: bool
 ) -> None:

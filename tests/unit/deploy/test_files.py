@@ -17,6 +17,7 @@ import click
 import jsonschema
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from api.cli import main
 from api.http.routes import OPERATIONS
@@ -261,6 +262,18 @@ def verify(unit: Path, folder: Path) -> "subprocess.CompletedProcess[str]":
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     done = verify(UNIT, tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("unit", "words"),
+    [
+        ("systemd/rule-detector.service", ["serve", "--port", "none"]),
+        ("delivering/rule-detector-deliver.service", ["deliver", "--all"]),
+    ],
+)
+def test_a_unit_does_not_start_again_what_wrong_settings_ended(unit: str, words: list[str]) -> None:
+    status = CliRunner(env={"RULE_DETECTOR_TOKEN": ""}).invoke(main, words).exit_code
+    assert f"\nRestartPreventExitStatus={status}\n" in (DEPLOY / unit).read_text("utf-8")
 
 
 # -- serve-in-cluster, with programs that stand in for Ray and the service -----------------------------------

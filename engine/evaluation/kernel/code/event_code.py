@@ -9,12 +9,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from engine.evaluation.facts.look_up import split_name, value_of
+from engine.evaluation.facts.lookups import Lookup
 from engine.evaluation.facts.values import KEY_CHARS_MAX
 from engine.evaluation.kernel.code.uses import Uses
 from engine.evaluation.stamps import NUMBER_BITS
 from engine.language.condition import STRINGS, FactArg, Scalar
 from engine.language.operators import LARGEST
 from engine.patterns.text_tests import literal_of
+
+Narrower = Callable[[list[Any]], Sequence[Any]]
+"""Returns the elements of an array for which a condition may be true, and possibly others."""
 
 
 class Patterns(Protocol):
@@ -26,11 +30,11 @@ class Patterns(Protocol):
         For a literal, which the code finds itself, the function only tests whether the text is short enough.
         """
 
-    def narrower(self, fact: str, patterns: Sequence[str], look: Callable[[Any], Any]) -> object:
-        """Return a function that returns the elements of an array that one of the patterns may match."""
+    def narrower(self, fact: str, pattern: str, look: Callable[[Any], Any]) -> Narrower:
+        """Return a function that returns the elements of an array that a pattern may match."""
 
 
-LookupOf = Callable[[str], object]
+LookupOf = Callable[[str], Lookup]
 """Returns the look-up of a fact, which bounds the work for large values."""
 
 RANGES_MIN: Final = 32

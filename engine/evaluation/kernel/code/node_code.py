@@ -235,7 +235,7 @@ class _PastCode(_NodeCode):
     def __init__(self, blank: str) -> None:
         """`blank` is the entry without state."""
         # An operator has no patterns of its own.
-        super().__init__(cast("Any", None), _nothing, None)
+        super().__init__(cast("Any", None), cast("Any", _nothing), None)
         self._blank = blank
 
     def lasts(self, latest: str) -> str:  # noqa: ARG002 -- an entry that is only read may be too long

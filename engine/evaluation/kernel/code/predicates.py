@@ -4,15 +4,16 @@ The code of `some` is a function that iterates over an array, and looks names up
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from engine.evaluation.facts.look_up import ELEMENT, ELEMENTS_MAX, element_fact, fields_of_element, split_name
-from engine.evaluation.facts.lookups import WALKED_MAX
+from engine.evaluation.facts.lookups import NARROWED_MIN, WALKED_MAX, Lookup
 from engine.evaluation.facts.relations import networks_of
 from engine.evaluation.facts.values import key_of
 from engine.evaluation.generated import function, indented
-from engine.evaluation.kernel.code.event_code import EventCode, LookupOf, Patterns
+from engine.evaluation.kernel.code.event_code import EventCode, LookupOf, Narrower, Patterns
 from engine.evaluation.kernel.code.uses import Uses, open_range
 from engine.evaluation.operators.compare import Names, comparison
 from engine.evaluation.paths import Path
@@ -233,26 +234,24 @@ class _ElementPatterns:
         """Return a function that tests whether a pattern matches a text of the fact."""
         return self._patterns.finder(element_fact(self._array, fact), pattern)
 
-    def narrower(self, fact: str, patterns: Sequence[str], look: Callable[[Any], Any]) -> object:
-        """Return a function that returns the elements of an array that one of the patterns may match."""
-        return self._patterns.narrower(element_fact(self._array, fact), patterns, look)
+    def narrower(self, fact: str, pattern: str, look: Callable[[Any], Any]) -> Narrower:
+        """Return a function that returns the elements of an array that a pattern may match."""
+        return self._patterns.narrower(element_fact(self._array, fact), pattern, look)
 
 
-def _sought(node: Condition) -> tuple[str, tuple[str, ...]] | None:
-    """Return a fact of elements, and patterns one of which matches it whenever the condition is true."""
-    match node:
-        case language.Leaf(fact, "matches", str() as pattern):
-            return None if fact.startswith("$") or literal_of(pattern) is not None else (fact, (pattern,))
-        case language.All(members):
-            return next((found for member in members if (found := _sought(member)) is not None), None)
-        case language.Any(members):
-            each = [found for member in members if (found := _sought(member)) is not None]
-            facts = {fact for fact, _ in each}
-            if len(each) < len(members) or len(facts) > 1:
-                return None
-            return facts.pop(), tuple([pattern for _, patterns in each for pattern in patterns])
-        case _:
-            return None
+def _fewest(narrowers: Sequence[Narrower], array: list[Any]) -> Sequence[Any]:
+    """Return the elements for which all of some conditions may be true, and possibly others."""
+    return min([narrower(array) for narrower in narrowers], key=len)
+
+
+def _together(narrowers: Sequence[Narrower], array: list[Any]) -> Sequence[Any]:
+    """Return the elements for which one of some conditions may be true."""
+    found: list[Any] = []
+    for narrower in narrowers:
+        if (of_one := narrower(array)) is array:
+            return array
+        found += of_one
+    return found
 
 
 class _ElementCode(PresentCode):
@@ -267,21 +266,53 @@ class _ElementCode(PresentCode):
             lambda fact: lookup_of(element_fact(element_fact(array, fact), _WITHOUT_TEXTS)),
         )
         self._inner = node.inner
+        self._of_elements: Callable[..., Lookup] = lambda *names: lookup_of(
+            reduce(element_fact, names, array)
+        )
 
     def test(self) -> Any:
         """Return the function."""
         truth = self.truth(self._inner, Births(), ())
         elements = "elements"
-        if (sought := _sought(self._inner)) is not None:
-            fact, patterns = sought
-            look = split_name(fact).look
-            narrower = self._patterns.narrower(
-                fact, patterns, lambda element: look(fields_of_element(element))
-            )
-            elements = f"elements if len(elements) <= {WALKED_MAX} else {self.constant(narrower)}(elements)"
+        if (narrower := self._narrower(self._inner)) is not None:
+            elements = f"elements if len(elements) <= {NARROWED_MIN} else {self.constant(narrower)}(elements)"
         lookups = indented(self.lookups(), 3)
         source = _SOME.format(most=ELEMENTS_MAX, elements=elements, lookups=lookups, truth=truth)
         return function(source, self.given())
+
+    def _narrower(self, node: Condition) -> Narrower | None:
+        """Return a function that returns the elements for which a condition may be true; None if all may."""
+        match node:
+            case language.Leaf(fact, op, value) if not fact.startswith("$"):
+                return self._narrower_of_leaf(fact, op, value)
+            case language.All(members) | language.Any(members):
+                found = [each for member in members if (each := self._narrower(member)) is not None]
+                if isinstance(node, language.All):
+                    return partial(_fewest, found) if found else None
+                return partial(_together, found) if len(found) == len(members) else None
+            case _:
+                return None
+
+    def _narrower_of_leaf(self, fact: str, op: str, value: LeafValue) -> Narrower | None:
+        inside = split_name(fact).look
+
+        def look(element: Any) -> Any:
+            return inside(fields_of_element(element))
+
+        match op, value:
+            case "matches", str() if literal_of(value) is None:
+                return self._patterns.narrower(fact, value, look)
+            case "contains", str():
+                return self._of_elements(fact, _WITHOUT_TEXTS, op).containing(
+                    value, self._of_elements(fact), look
+                )
+            case ("eq", str() | int() | float()) | ("in", tuple()):
+                values = value if isinstance(value, tuple) else (value,)
+                if len(values) > NUMBERS_MAX:
+                    return None
+                return self._of_elements(fact, _WITHOUT_TEXTS, "eq").equal(tuple(map(key_of, values)), look)
+            case _:
+                return None
 
     def lookups(self) -> Any:
         """Yield the statements that come first."""

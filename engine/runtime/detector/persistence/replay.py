@@ -15,6 +15,7 @@ from engine.evaluation.wire.records import Ingest, events_of, in_order
 from engine.language.diagnostics import Refusal
 from engine.language.limits import Limits
 from engine.runtime.contract.requests.operations import BATCH_KINDS, EVALUATE, INGEST, TICK
+from engine.runtime.detector.lag import note_lag
 from engine.runtime.detector.persistence import journal_entries as entries
 from engine.runtime.detector.persistence.detector_snapshot import detector_from
 from engine.runtime.detector.persistence.idempotency import (
@@ -101,16 +102,15 @@ class Replay:
         """
         before = self.detector
         before.verdicts.take()
-        clock_us, events_seen = before.clock_us, before.events_seen
+        began = before.clock_us, before.events_seen
         for entry in record.entries:
             self._take(entry, record.answered_at_us)
         if not any(isinstance(entry, entries.RelationPart) for entry in record.entries):
             # Parts that no RelationPut directly follows are left by an owner that died.
             self._uploads.clear()
         detector = self.detector
+        note_lag(detector, began, record.answered_at_us)
         there = (detector.clock_us, detector.events_seen)
-        if detector.clock_us is not None and there != (clock_us, events_seen):
-            detector.behind_us = record.answered_at_us - detector.clock_us
         if record.complete and there != (record.clock_us, record.events_seen):
             raise Diverged(
                 f"the replay leads to event {there[1]} at {there[0]} µs, "

@@ -68,6 +68,8 @@ class Services:
         self.counts[measures.RECORDS_READ] += activated.records
         self.counts[measures.DAMAGED] += len(activated.damage)
         self.problems.end(detector_id)
+        # Its worker ticks it now.
+        self.dues.forget(detector_id)
         if activated.read_only is not None:
             self.problems.begin(detector_id, f"it is read-only: {activated.read_only}")
         for damage in activated.damage:

@@ -8,7 +8,7 @@ import msgpack
 import pytest
 
 from api.http.body import reading
-from api.http.body.reading import PIECE_BYTES, Inflating
+from api.http.body.reading import MEMBERS_MAX, PIECE_BYTES, Inflating
 from api.schema.envelope import RequestRefusal
 from api.settings import Settings
 from tests.api.caller import Caller, Said
@@ -123,6 +123,16 @@ async def test_a_bomb_is_refused_once_it_is_too_large_and_holds_nobody(
     assert (said.status, said.codes) == (413, [1003])
     assert sum(became) <= settings.max_batch_body_bytes + 4_096
     assert max(became) <= 4_096
+
+
+@pytest.mark.parametrize("member", [gzip.compress(b""), gzip.compress(b" ")], ids=["empty", "small"])
+async def test_many_members_are_inflated_together(member: bytes) -> None:
+    members = 3 * MEMBERS_MAX
+    receive, messages = Inflating(Received(member * members, 1 << 20)), 0
+    while (message := await receive())["more_body"]:
+        messages += 1
+        assert len(message["body"]) <= MEMBERS_MAX
+    assert messages <= members / MEMBERS_MAX
 
 
 async def test_after_a_defect_nothing_more_is_made_of_the_body() -> None:

@@ -20,7 +20,7 @@ from engine.evaluation.inspecting.states import PAGE
 from engine.language.condition import Avg
 from engine.language.diagnostics import Entry
 
-OUT_OF_RANGE = "event.timestamp_ms: expected a number from -8.64e15 to 8.64e15"
+OUT_OF_RANGE = "event.timestamp_ms: expected a number from -8.64e15 to 8.64e15, got 9000000000000000.0"
 
 
 def node_of(text: str, fields: dict, timestamp_ms: float = 0, sent: dict | None = None) -> Node:

@@ -302,3 +302,13 @@ def test_the_digest_of_a_long_key_is_made_once_for_all_paths(monkeypatch: pytest
         fields = {"a": a + "!", "b": b + "!", "x": 1} | {f"k{number}": number for number in range(20)}
         assert len(detector.evaluate(fields, 0)) == 20
         assert made == [5_001, 5_001]
+
+
+def test_a_text_that_no_rule_added_excludes_no_elements(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookups, "WALKS_MAX", 0)
+    found = Lookups()
+    narrowed = found.of("elements").containing("b", found.of("texts"), lambda element: element)
+    array = ["abc", "d", ["b"], ["bb"], 1]
+    assert narrowed(array) is array
+    found.add("texts", "b")
+    assert narrowed(array) == ["abc", ["b"]]

@@ -63,6 +63,14 @@ def test_a_refused_event_changes_nothing(detector, document, code):
     assert detector.dump() == before
 
 
+def test_a_time_out_of_range_is_told_beside_other_defects(detector):
+    answer, _ = evaluate_batch_body(detector, body(events=[event(9e15), event(0) | {"more": 1}]))
+    assert [entry.message for entry in answer.entries] == [
+        "events[0].timestamp_ms: expected a number from -8.64e15 to 8.64e15, got 9000000000000000.0",
+        "events[1].more: unknown member",
+    ]
+
+
 @pytest.mark.parametrize("timestamp_ms", [8.64e15, -8.64e15, 8640000000000000, 0, -0.0, 1e3, 0.0005])
 def test_timestamps_up_to_the_bound_are_taken(timestamp_ms):
     assert isinstance(evaluate_body(Detector(), body(event=event(timestamp_ms))), Done)
@@ -127,7 +135,7 @@ def test_the_first_and_the_last_time_may_be_those_of_a_batch(stamp, fields, form
     assert [event.timestamp_ms for event in decode_batch(sent(stamp, 0), Limits(), form).events] == [stamp, 0]
     with pytest.raises(Refusal) as refused:
         decode_batch(sent(0, stamp * 1.1, stamp), Limits(), form)
-    said = "events[1].timestamp_ms: expected a number from -8.64e15 to 8.64e15"
+    said = f"events[1].timestamp_ms: expected a number from -8.64e15 to 8.64e15, got {stamp * 1.1}"
     assert refused.value.entries == (Entry(1001, said),)
 
 
@@ -139,7 +147,7 @@ def test_the_first_and_the_last_time_may_be_those_of_an_event_whose_fields_nest(
     assert decode_evaluate(sent(stamp), Limits()).event.timestamp_ms == stamp
     with pytest.raises(Refusal) as refused:
         decode_evaluate(sent(stamp * 1.1), Limits())
-    said = "event.timestamp_ms: expected a number from -8.64e15 to 8.64e15"
+    said = f"event.timestamp_ms: expected a number from -8.64e15 to 8.64e15, got {stamp * 1.1}"
     assert refused.value.entries == (Entry(1001, said),)
 
 

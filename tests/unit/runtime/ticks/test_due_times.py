@@ -7,8 +7,8 @@ from engine.runtime.scheduler.detectors.due_times import DueTimes
 
 def taken(dues: DueTimes, now_us: int) -> list[str]:
     found = []
-    while (detector_id := dues.take(now_us)) is not None:
-        found.append(detector_id)
+    while (due := dues.take(now_us)) is not None:
+        found.append(due[1])
     return found
 
 
@@ -33,6 +33,18 @@ def test_a_folder_tells_what_nobody_else_has_told_meanwhile() -> None:
     ]  # fmt: skip
     assert [*dues.unknown] == ["asked again"]
     assert taken(dues, 100) == ["told", "now", "then"]
+
+
+def test_what_is_tried_again_later_stays_overdue_until_something_newer_is_told() -> None:
+    dues = DueTimes()
+    dues.note("one", 5)
+    assert dues.take(6) == (5, "one")
+    dues.note("one", 100, since_us=5)
+    assert (dues.overdue_us(50), dues.take(50)) == (45, None)
+    assert dues.take(100) == (5, "one")
+    dues.note("one", 200, since_us=5)
+    dues.note("one", 300)
+    assert (dues.overdue_us(250), dues.take(400)) == (0, (300, "one"))
 
 
 def test_it_grows_with_the_detectors_and_not_with_what_is_noted_of_them() -> None:

@@ -4,6 +4,7 @@ All of it runs on the skipping clock, from which the server's clock follows. Rul
 """
 
 import asyncio
+import errno
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,6 +21,7 @@ from engine.runtime.detector.persistence.journal_entries import Ticked
 from engine.runtime.scheduler.due_activations import DueActivations
 from snapshots.files import RealFiles
 from snapshots.inspection import read_only
+from tests.faulty_files import FaultyFiles
 from tests.local_runtime.actors import LocalNodes
 from tests.local_runtime.alarms import SECOND, Clock, T, alarm, event, install
 from tests.local_runtime.losses import Loss
@@ -254,11 +256,37 @@ async def test_a_detector_that_cannot_be_ticked_is_activated_less_and_less_often
         made.actors.before = dies
         await asyncio.sleep(250)
         assert 5 <= made.scheduler.counts[DUE_ACTIVATIONS] <= 8
+        assert 243 <= made.scheduler._due_activations.overdue_s <= 250
         for worker in made.actors.started:
             worker.before = lambda _: asyncio.sleep(0)
         made.actors.before = lambda _: asyncio.sleep(0)
         await asyncio.sleep(300)
         assert len(made.scheduler._services.dues) == 0
+        assert made.scheduler._due_activations.overdue_s == 0
+
+
+async def test_a_detector_that_callers_activate_is_overdue_no_more(tmp_path: Path) -> None:
+    clock = Clock()
+    async with service(tmp_path, clock, **PASSIVE) as made:
+        detector = await create(made)
+        await asyncio.sleep(5)
+        made.scheduler._services.dues.note(detector, clock.now_us() + 600 * SECOND, since_us=T)
+        assert made.scheduler._due_activations.overdue_s > 5
+        await made.backend.call(detector, event(clock.now_us()))
+        assert made.scheduler._due_activations.overdue_s == 0
+
+
+async def test_what_is_due_on_a_full_disk_fires_once_there_is_room(tmp_path: Path) -> None:
+    clock = Clock()
+    files = FaultyFiles(error=errno.ENOSPC, for_good=True)
+    async with service(tmp_path, clock, files=files, **PASSIVE) as made:
+        detector = await create(made, 30)
+        await asyncio.sleep(20)
+        files.fail_next("create", "write", "reserve", "rename")
+        await asyncio.sleep(30)
+        files.fails_at = None
+        await asyncio.sleep(60)
+        assert len(ticks(tmp_path, detector)) == 1
 
 
 async def test_a_backup_knows_what_is_due_and_so_does_a_detector_that_is_restored_from_it(
