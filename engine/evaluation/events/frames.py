@@ -96,6 +96,10 @@ def _plain(value: Any) -> Any:
             return value.isoformat()
         case timedelta():
             return value.total_seconds()
+    return _of_numpy(value)
+
+
+def _of_numpy(value: Any) -> Any:
     # NumPy and pandas are not imported for a frame of polars, which has none of their values.
     match type(value).__name__:
         case "NAType":
@@ -106,7 +110,8 @@ def _plain(value: Any) -> Any:
             return [_plain(each) for each in _objects(pd.Series(value))]
         case "ndarray":
             return [_plain(each) for each in value]
-    return value
+        case _:
+            return value
 
 
 def _time(value: Any, row: int) -> float | datetime:
