@@ -342,7 +342,8 @@ def test_the_commands_for_a_data_folder_escape_what_is_in_it(data: Path, tmp_pat
 
 @pytest.fixture
 def rules(tmp_path: Path) -> Path:
-    (tmp_path / "events.ndjson").write_text('{"time": 1709542800, "user": "ä😀"}\n', "utf-8")
+    events = '{"time": 1709542800, "user": "ä😀"}\n{"time": 1709542801}\n'
+    (tmp_path / "events.ndjson").write_text(events, "utf-8")
     (tmp_path / "rules.yaml").write_text("r: per user exists user\n")
     return tmp_path
 
