@@ -268,4 +268,4 @@ def test_a_relation_that_cannot_be_read_is_told_in_words(
     file = tmp_path / "x.txt"
     if content is not None:
         file.write_bytes(content)
-    assert run("relations put x", file, SHOP, status=1).stderr.startswith(f"rule-detector: {file}: {said}")
+    assert run(f"relations put x {SHOP}", file, status=1).stderr.startswith(f"rule-detector: {file}: {said}")
