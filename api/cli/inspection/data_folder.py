@@ -194,7 +194,7 @@ class _Reader:
     def _identity(self) -> str | None:
         try:
             identity = read_identity(self._data, RealFiles())
-        except StorageError as error:
+        except (StorageError, OSError) as error:
             self._damage.append(Defect(path=str(self._data / IDENTITY_NAME), reason=str(error)))
             return None
         if identity is None:

@@ -205,6 +205,10 @@ def test_the_id_of_a_folder_is_told_and_one_without_is_given_none(tmp_path: Path
     [defect] = told(tmp_path, code=1)["damage"]
     assert defect["path"] == str(tmp_path / "identity")
     assert "remove the file" in defect["reason"]
+    (tmp_path / "identity").unlink()
+    (tmp_path / "identity").mkdir()
+    [defect] = told(tmp_path, code=1)["damage"]
+    assert "it is no regular file" in defect["reason"]
 
 
 def test_what_is_no_data_folder_is_said(tmp_path: Path) -> None:
