@@ -168,6 +168,15 @@ def test_a_mark_that_recovery_left_is_told(data: Path, kills: int, ago_s: int, s
     assert told(data)["warnings"][0].startswith(f"{mark}: {said}")
 
 
+def test_a_mark_that_cannot_be_read_does_not_hide_the_rest(data: Path) -> None:
+    mark = data / "detectors" / shop(told(data))["id"] / "replaying"
+    mark.mkdir()
+    report = told(data, code=1)
+    [defect] = report["damage"]
+    assert (defect["path"], defect["reason"]) == (str(mark), "it cannot be read: it is no regular file")
+    assert len(report["detectors"]) == 2
+
+
 def test_folders_without_a_detector_are_orphans(data: Path) -> None:
     create_folder(data / "detectors" / SECOND, b"", version=1)
     report = told(data)
