@@ -45,6 +45,12 @@ def test_on_a_narrow_terminal_nothing_is_cut_off() -> None:
     assert " ".join(words).strip() == f"{ROWS[0][0]} silent"
 
 
+def test_on_a_terminal_too_narrow_for_folded_names_the_table_has_no_lines() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=60, color_system=None)
+    print_table(HEADER, ROWS, console)
+    assert console.file.getvalue() == printed(ROWS)  # type: ignore[attr-defined]
+
+
 def test_a_recording_without_rules_prints_the_header_alone() -> None:
     assert printed([]) == "rule  fired  first at  first event\n"
 
