@@ -183,6 +183,10 @@ def test_a_mapping_of_a_log_source_that_says_nothing_is_refused(folder: Path, ma
     assert "expected PRODUCT/CATEGORY/SERVICE:FIELD=VALUE" in result.stderr
 
 
+def test_a_log_source_is_not_told_by_a_variable(folder: Path) -> None:
+    assert "`$` are variables" in sigma(folder, "--logsource", "windows:$a=b", status=2).stderr
+
+
 def test_pipelines_are_applied(folder: Path, tmp_path: Path) -> None:
     pipeline = """
     name: fields

@@ -260,6 +260,7 @@ def test_changes_are_printed_with_who_made_them(service: FakeService) -> None:
         (gzip.compress(b"a" * 99)[:-9], "compressed file ended before the end-of-stream marker was reached"),
         (gzip.compress(b"a" * 99)[:10] + b"\xff" * 20, "error -3 while decompressing data: "),
     ],
+    ids=["missing", "not UTF-8", "cut gzip", "damaged gzip"],
 )
 @pytest.mark.usefixtures("shop")
 def test_a_relation_that_cannot_be_read_is_told_in_words(
