@@ -10,7 +10,8 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final, TextIO, cast
 
@@ -47,22 +48,23 @@ def _escape(found: re.Match[str]) -> str:
 
 
 class _Stream:
-    """A stream that says if it cannot be written, as on a full disk."""
+    """A stream that, if `is_told`, says if it cannot be written, as on a full disk."""
 
-    def __init__(self, stream: IO[Any]) -> None:
+    def __init__(self, stream: IO[Any], *, is_told: bool = False) -> None:
         self._stream = stream
+        self._told = partial(_told, stream) if is_told else nullcontext
 
     def write(self, data: Any) -> int:
         """Write text or bytes."""
         # click writes nothing, to see whether a stream takes bytes, and forgets the error.
         if data:
-            with _told(self._stream):
+            with self._told():
                 self._stream.write(data)
         return len(data)
 
     def flush(self) -> None:
         """Write what is buffered."""
-        with _told(self._stream):
+        with self._told():
             self._stream.flush()
 
     def __getattr__(self, name: str) -> Any:
@@ -72,9 +74,10 @@ class _Stream:
 class EscapingStream(_Stream):
     """A text stream that escapes what is written to it, as text or as UTF-8 to its `buffer`."""
 
-    def __init__(self, stream: IO[str]) -> None:
-        super().__init__(stream)
-        self.rich_proxied_file = _Stream(stream)
+    def __init__(self, stream: IO[str], *, is_told: bool = False) -> None:
+        super().__init__(stream, is_told=is_told)
+        self._is_told = is_told
+        self.rich_proxied_file = _Stream(stream, is_told=is_told)
         """The unescaped stream for rich, whose tables and bars have control sequences."""
 
     def write(self, data: str) -> int:
@@ -90,7 +93,8 @@ class EscapingStream(_Stream):
     @property
     def buffer(self) -> "_EscapingBuffer":
         """The stream's bytes."""
-        return _EscapingBuffer(cast("IO[bytes]", getattr(self._stream, "buffer")))  # noqa: B009 -- mypy
+        buffer = getattr(self._stream, "buffer")  # noqa: B009 -- mypy
+        return _EscapingBuffer(buffer, is_told=self._is_told)
 
 
 class _EscapingBuffer(_Stream):
@@ -123,13 +127,14 @@ def _told(stream: IO[Any]) -> Iterator[None]:
 def escaping_streams() -> Iterator[None]:
     """Escape everything that is printed within this context, also what the stream's encoding lacks.
 
-    What is buffered is written at the end. Exits with status 1 if that fails.
+    What is buffered is written at the end. Exits with status 1 if that fails. Messages and logs, on standard
+    error, may be lost: a service outlives a full disk.
     """
     before = sys.stdout, sys.stderr
     for stream in before:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    escaping = EscapingStream(sys.stdout)
+    escaping = EscapingStream(sys.stdout, is_told=True)
     sys.stdout, sys.stderr = cast("TextIO", escaping), cast("TextIO", EscapingStream(sys.stderr))
     try:
         yield

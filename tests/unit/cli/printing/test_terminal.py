@@ -1,8 +1,10 @@
 """What a server or a file says reaches no terminal raw, whichever command prints it."""
 
 import asyncio
+import errno
 import io
 import json
+import os
 import re
 import shlex
 import shutil
@@ -365,6 +367,24 @@ def test_a_full_disk_is_told_in_words(rules: Path, arguments: str) -> None:
     ran = shell(rules, f"RD {arguments} > /dev/full")
     assert ran.returncode == 1
     assert ran.stderr == b"rule-detector: the output cannot be written: no space left on device\n"
+
+
+def test_standard_error_goes_on_after_its_disk_was_full() -> None:
+    class Full(io.StringIO):
+        room = False
+
+        def write(self, text: str) -> int:
+            if not self.room:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return super().write(text)
+
+    full = Full()
+    stream = EscapingStream(full)
+    with pytest.raises(OSError, match="No space left"):
+        stream.write("lost")
+    full.room = True
+    stream.write("kept")
+    assert full.getvalue() == "kept"
 
 
 def test_a_closed_pipe_ends_a_command_silently(rules: Path) -> None:
