@@ -79,7 +79,15 @@ _PLAIN: Final = {bool, int, float, str, NoneType}
 
 
 def _plain_column(values: Collection[Any]) -> Iterable[Any]:
-    return values if _PLAIN.issuperset(map(type, values)) else map(_plain, values)
+    return values if _PLAIN.issuperset(map(type, values)) else map(_cell, values)
+
+
+def _cell(value: Any) -> Any:
+    try:
+        return _plain(value)
+    except RecursionError:
+        # The detector refuses it, and tells the place.
+        return value
 
 
 def _plain(value: Any) -> Any:

@@ -186,3 +186,14 @@ def test_the_first_refused_row_is_told() -> None:
     with pytest.raises(BatchRefused, match=r"^at index 1: the event is 86400000 ms late") as refused:
         detector().evaluate_frame(pd.DataFrame({"ts": late}), time="ts")
     assert refused.value.index == 1
+
+
+def test_a_cell_that_is_nested_too_deeply_is_refused_with_its_place() -> None:
+    cell: list[Any] = []
+    cell.append(cell)
+    made = Detector()
+    made.add_rule("read", "exists a")
+    with pytest.raises(BatchRefused, match=r"^at index 0: fields\.a"):
+        made.evaluate_frame(
+            pl.DataFrame({"ts": TIMES, "a": pl.Series([cell] * 3, dtype=pl.Object)}), time="ts"
+        )
