@@ -10,6 +10,7 @@ from api.cli.printing.output import print_table
 from api.cli.replaying.replay import HEADER, Replay
 from engine import Detector
 from tests.unit.cli.commands import run
+from tests.unit.cli.fake_service import FakeService
 
 ROWS = [
     (
@@ -58,6 +59,12 @@ def test_a_recording_without_rules_prints_the_header_alone() -> None:
 def test_a_missing_file_is_reported_before_the_service_is_called() -> None:
     told = run("replay nowhere.csv --detector d --create --url http://[::1]:9", status=1)
     assert told.stderr == "rule-detector: nowhere.csv: no such file\n"
+
+
+def test_no_detector_is_created_that_would_have_no_rules(service: FakeService) -> None:
+    told = run("replay - --detector new --create", status=1)
+    assert told.stderr.startswith("rule-detector: a new detector `new` has no rules")
+    assert service.names == {}
 
 
 def test_ctrl_c_ends_it_with_the_table(shop: Detector, monkeypatch: pytest.MonkeyPatch) -> None:
