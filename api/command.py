@@ -1,6 +1,7 @@
 """The installed command `rule-detector`, which also works if its packages are missing."""
 
 import gc
+import os
 import sys
 from typing import Final
 
@@ -11,6 +12,7 @@ OWN: Final = ("api", "engine", "snapshots", "rule_detector_client")
 
 def main() -> None:
     """Run the command; if one of its packages is missing, print how to install it."""
+    _open_closed_streams()
     for name in NOT_NEEDED:
         sys.modules[name] = None  # type: ignore[assignment]  # as `import` documents it
     # Imported modules stay; collecting garbage during imports would take a fifth of the time.
@@ -31,3 +33,19 @@ def main() -> None:
     finally:
         # On exit, Python would search all objects, also those of a large file, for reference cycles.
         gc.freeze()
+
+
+def _open_closed_streams() -> None:
+    """Open /dev/null in place of standard streams that the caller has closed.
+
+    Otherwise the next files to be opened, such as journals, would get their numbers, and child processes
+    would write their messages there.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            os.set_inheritable(number, True)
+            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8", closefd=False))  # noqa: SIM115

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from snapshots.data_folder.mounts import check_mount
+from snapshots.data_folder.permissions import unusable
 from snapshots.errors import UnsafeFolder
 from snapshots.files import FILE_MODE, FULL, Files, OpenFile, RealFiles, write_all
 
@@ -150,6 +151,8 @@ def _trying(folder: Path, what: str, mend: str) -> Iterator[None]:
     except (OSError, _UnmetError) as error:
         if isinstance(error, OSError) and error.errno in FULL:
             raise
+        if isinstance(error, PermissionError):
+            raise UnsafeFolder(str(unusable(folder.parent, error))) from error
         raise UnsafeFolder(
             f"the data folder {folder.parent} cannot be used, because its file system fails {what}: {error}; "
             f"{mend}"

@@ -93,8 +93,10 @@ def repair(folder: Path, *, yes: bool) -> None:
     A backup may have more data: `restore` makes a new data folder from a backup.
     """
     from api.cli.inspection.data_folder import detector_folders  # noqa: PLC0415 -- slow to import, which --help should not be
+    from snapshots.data_folder.identity import IDENTITY_NAME, read_identity  # noqa: PLC0415
     from snapshots.data_folder.lock import FolderLock  # noqa: PLC0415
     from snapshots.errors import StorageError  # noqa: PLC0415
+    from snapshots.files import RealFiles  # noqa: PLC0415
     from snapshots.repair import finish_repairs, what_can_be_kept  # noqa: PLC0415
     from snapshots.repair import repair as repair_folder  # noqa: PLC0415
 
@@ -108,6 +110,11 @@ def repair(folder: Path, *, yes: bool) -> None:
             finish_repairs(parent, its_aside)
         found: list[Kept] = []
         unrepaired = 0
+        try:
+            read_identity(folder, RealFiles())
+        except (StorageError, OSError) as error:
+            warn(f"{folder / IDENTITY_NAME}: {error}")
+            unrepaired += 1
         for one in (folder / "directory", *detector_folders(folder)):
             try:
                 kept = what_can_be_kept(one, after_damage=one.name == "directory")
@@ -130,7 +137,7 @@ def repair(folder: Path, *, yes: bool) -> None:
             old = repair_folder(kept, aside_of[kept.folder.parent])
             click.echo(f"{kept.folder}: repaired; the damaged folder is now {old}")
     if unrepaired:
-        raise CommandError(f"{folder}: {counted(unrepaired, 'folder')} cannot be repaired, as said above")
+        raise CommandError(f"{folder}: {counted(unrepaired, 'part')} cannot be repaired, as said above")
 
 
 def _told(kept: "Kept") -> str:

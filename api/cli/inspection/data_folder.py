@@ -194,7 +194,7 @@ class _Reader:
     def _identity(self) -> str | None:
         try:
             identity = read_identity(self._data, RealFiles())
-        except StorageError as error:
+        except (StorageError, OSError) as error:
             self._damage.append(Defect(path=str(self._data / IDENTITY_NAME), reason=str(error)))
             return None
         if identity is None:
@@ -226,7 +226,7 @@ class _Reader:
         if contents is None and not folder.exists() and self._is_deleted(detector_id):
             return None
         mark = folder / "replaying"
-        deaths = last_deaths(mark, RealFiles()) if folder.is_dir() else Deaths()
+        deaths = self._deaths(mark)
         if deaths.too_many and not deaths.expired(wall_clock_us()):
             self._warnings.append(
                 f"{mark}: {deaths}, which is left alone for {LEFT_ALONE_S} s; "
@@ -241,6 +241,14 @@ class _Reader:
         if contents is not None and contents.diverged is not None:
             self._warnings.append(contents.diverged)
         return DetectorReport(id=detector_id, name=name, storage=look.storage, contents=contents)
+
+    def _deaths(self, mark: Path) -> Deaths:
+        try:
+            return last_deaths(mark, RealFiles()) if mark.parent.is_dir() else Deaths()
+        except OSError as error:
+            reason = f"it cannot be read: {(error.strerror or str(error)).lower()}"
+            self._damage.append(Defect(path=str(mark), reason=reason))
+            return Deaths()
 
     def _is_deleted(self, detector_id: str) -> bool:
         _, state = looked_at(self._data / "directory", recovered_state)

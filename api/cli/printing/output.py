@@ -26,6 +26,9 @@ yes_option: Option = click.option("--yes", is_flag=True, help="Do not ask for co
 COUNTS: Final = ("fired", "only new", "only old", "both")
 """The right-aligned columns of tables."""
 
+_FOLDED_CHARS_MIN: Final = 16
+"""The least width of a column whose texts are folded."""
+
 KEYS_MAX: Final = 100_000
 """The maximum number of keys of a rule that are counted separately."""
 KEYS_SHOWN: Final = 20
@@ -46,10 +49,13 @@ def show(output: str, document: Any, header: Sequence[str], rows: Iterable[Seque
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], console: "Console") -> None:
     """Print rows under a header. On a terminal, a row whose second cell is `0` is dim.
 
-    Cells may hold text of callers, so control characters are escaped, and markup is ignored.
+    Cells may hold text of callers, so control characters are escaped, and markup is ignored. On a terminal so
+    narrow that cells would be folded into many lines, the table has no lines, and the terminal folds the
+    rows.
     """
     rows = [[on_one_line(cell) for cell in row] for row in rows]
-    if console.is_terminal:
+    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
+    if console.is_terminal and _least_chars(header, widths) <= console.width:
         from rich.table import Table  # noqa: PLC0415
         from rich.text import Text  # noqa: PLC0415
 
@@ -61,10 +67,18 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], console: "
             table.add_row(*map(Text, row), style="dim" if row[1] == "0" else None)
         console.print(table)
         return
-    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
     for row in [header, *rows]:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         console.file.write("  ".join(cells).rstrip() + "\n")
+
+
+def _least_chars(header: Sequence[str], widths: Sequence[int]) -> int:
+    """Return how wide a table with lines must be, if texts are folded and times and numbers are not."""
+    whole = [name.endswith(" at") or name in COUNTS for name in header]
+    cells = [
+        width if one else min(width, _FOLDED_CHARS_MIN) for one, width in zip(whole, widths, strict=True)
+    ]
+    return sum(cells) + 3 * len(cells) + 1
 
 
 def value_text(value: object) -> str:

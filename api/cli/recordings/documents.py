@@ -3,6 +3,7 @@
 import io
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import suppress
+from gzip import BadGzipFile
 from itertools import chain, count
 from typing import Any, Final
 
@@ -219,6 +220,9 @@ def reason_of(error: Exception) -> str:
             return "it is not valid UTF-8"
         case OSError(strerror=str(reason)):
             return reason.lower()
+        case BadGzipFile() if str(error).startswith("Not a gzipped file"):
+            # The beginning is what gzip files begin with.
+            return "what follows its gzipped data is not gzipped"
         case msgspec.ValidationError():
             return str(error)
         case _:

@@ -6,7 +6,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from api.cli.lookup import add_rules, find_detector
+from api.cli.lookup import add_rules, find_detector, with_id_or_name
 from api.cli.messages import CommandError
 from api.cli.options.reading_options import reading_options
 from api.cli.options.service_options import service_options
@@ -79,6 +79,10 @@ def replay(
         if path != "-" and not Path(path).exists():
             raise CommandError(f"{path}: no such file")
     conditions = [condition for path in rule_files for condition in read_rules(path)]
+    if create and not conditions and with_id_or_name(list(client.detectors()), detector, "detectors") is None:
+        raise CommandError(
+            f"a new detector `{detector}` has no rules, so nothing can fire; add some with --rules"
+        )
     chosen = find_detector(client, detector, create=create)
     add_rules(client, chosen.id, conditions)
     if next(client.rules(chosen.id), None) is None:

@@ -3,7 +3,9 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -20,6 +22,7 @@ TUPLES_MAX: Final = 1_000_000
 FILE_BYTES_MAX: Final = 256 * 1024 * 1024
 
 _WORDS: Final = {"true": True, "false": False}
+_HALF: Final = re.compile("[\ud800-\udfff]")
 _JSON: Final = (".ndjson", ".jsonl", ".json")
 
 
@@ -57,8 +60,10 @@ def tuples_in(relation: Relation, folder: Path) -> list[Tuple]:
         return _collected((f"tuple {number}", given) for number, given in enumerate(relation, 1))
     path = folder / relation.file
     try:
-        raw = path.read_bytes() if path.stat().st_size <= FILE_BYTES_MAX else None
-        if raw is None:
+        with path.open("rb") as file:
+            # The size of a device or a pipe is not known before.
+            raw = file.read(FILE_BYTES_MAX + 1)
+        if len(raw) > FILE_BYTES_MAX:
             raise RelationError(f"{path}: it has more than {FILE_BYTES_MAX >> 20} MiB")
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -143,6 +148,10 @@ def _collected(given: Iterable[tuple[str, Any]]) -> list[Tuple]:
             if not isinstance(member, str | int | float):
                 said = "strings, numbers and booleans"
                 raise RelationError(f"{place}: a tuple holds {said}, not {json_type(member)}")
+            if isinstance(member, float) and not isfinite(member):
+                raise RelationError(f"{place}: a tuple holds finite numbers, not {member}")
+            if isinstance(member, str) and not member.isascii() and _HALF.search(member):
+                raise RelationError(f"{place}: a tuple holds no halves of surrogate pairs")
         arity = len(members) if arity is None else arity
         if len(members) != arity:
             raise RelationError(f"{place}: it has {counted(len(members), 'value')}, the first tuple {arity}")

@@ -72,7 +72,7 @@ def sigma(
     try:
         conversion = Converter(pipelines, mappings, keyword_fields).convert(paths)
     except OSError as error:
-        raise CommandError(str(error)) from None
+        raise CommandError(f"{error.filename}: {(error.strerror or str(error)).lower()}") from None
     left_out = conversion.left_out
     if not conversion.converted and not left_out:
         raise CommandError(f"no Sigma rules are in {', '.join(map(on_one_line, paths))}")

@@ -14,7 +14,7 @@ from api.cli.rule_files.reading import files_in
 from api.cli.rule_files.writing import rules_file_text
 from api.cli.sigma.correlations import correlation_condition
 from api.cli.sigma.detections import Mapping, all_of, conditions_for, detection_condition
-from api.cli.sigma.sources import REFUSALS, Rule, Unread, path_of, read_rules, reason_of
+from api.cli.sigma.sources import REFUSALS, Rule, Unread, one_line, path_of, read_rules, reason_of
 from api.cli.sigma.values import LeftOut
 from engine.evaluation.rules import DESCRIPTION_CHARS_MAX, LABEL_CHARS_MAX
 from engine.language import condition as conditions
@@ -77,9 +77,10 @@ class Converter:
                 assert parse(text, DEFAULT_LIMITS) == condition, "the text means the condition"
                 converted.append(Converted(rule, condition, text))
             except Refusal as refusal:
-                left_out.append(Unread(path_of(rule), rule.title, refusal.entries[0].message.splitlines()[0]))
+                reason = refusal.entries[0].message.splitlines()[0]
+                left_out.append(Unread(path_of(rule), one_line(rule.title), reason))
             except (LeftOut, SigmaError) as error:
-                left_out.append(Unread(path_of(rule), rule.title, reason_of(error)))
+                left_out.append(Unread(path_of(rule), one_line(rule.title), reason_of(error)))
         return Conversion(converted, left_out, len(collection) - len(written))
 
     def _apply_pipeline(self, rules: Sequence[Rule]) -> None:
@@ -123,7 +124,7 @@ def rules_file(converted: Sequence[Converted]) -> str:
 
 def distinct_names(rules: Sequence[Rule]) -> Iterator[str]:
     """Yield the name of each rule: its title, followed by its id if several rules have that title."""
-    titles = [_one_line(rule.title) or "untitled" for rule in rules]
+    titles = [one_line(rule.title) or "untitled" for rule in rules]
     shared = Counter(titles)
     taken = set[str]()
     for title, rule in zip(titles, rules, strict=True):
@@ -140,19 +141,19 @@ def _members(converted: Converted) -> dict[str, Any]:
     rule = converted.rule
     members: dict[str, Any] = {}
     if rule.description:
-        members["description"] = _one_line(rule.description)[:DESCRIPTION_CHARS_MAX]
+        members["description"] = one_line(rule.description)[:DESCRIPTION_CHARS_MAX]
     said = {
         "level": str(rule.level or "").lower(),
         "status": str(rule.status or "").lower(),
-        "author": rule.author,
+        "author": _joined(rule.author, ", "),
         "id": str(rule.id or ""),
-        "tags": ", ".join(map(str, rule.tags)),
-        "references": " ".join(map(str, rule.references)),
+        "tags": _joined(rule.tags, ", "),
+        "references": _joined(rule.references, " "),
     }
-    labels = {name: _one_line(value)[:LABEL_CHARS_MAX] for name, value in said.items() if value}
+    labels = {name: one_line(value)[:LABEL_CHARS_MAX] for name, value in said.items() if value}
     return {**members, **({"labels": labels} if labels else {}), "condition": converted.text}
 
 
-def _one_line(text: str) -> str:
-    """Return a text with a space for each run of white space and characters that cannot be printed."""
-    return " ".join("".join(each if each.isprintable() else " " for each in text).split())
+def _joined(values: object, separator: str) -> str:
+    """Return a list as text. pySigma keeps what is no list as it is."""
+    return separator.join(map(str, values)) if isinstance(values, list) else str(values or "")

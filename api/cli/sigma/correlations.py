@@ -19,7 +19,7 @@ from sigma.exceptions import SigmaCorrelationRuleError
 
 from api.cli.sigma.detections import all_of, any_of
 from api.cli.sigma.sources import Rule
-from api.cli.sigma.values import LeftOut
+from api.cli.sigma.values import LeftOut, named
 from engine.language.condition import (
     Avg,
     Condition,
@@ -46,7 +46,9 @@ def correlation_condition(rule: SigmaCorrelationRule, condition_of: Callable[[Ru
     for error in rule.errors:
         if isinstance(error, SigmaCorrelationRuleError):
             raise error
-    keys = [_key(rule, name) for name in rule.group_by or ()]
+    if not rule.referenced_rules:
+        raise LeftOut("it refers to no rules")
+    keys = [_field(rule, name) for name in rule.group_by or ()]
     for reference in rule.referenced_rules:
         _check_keys(reference.rule, keys)
     inner = {each.reference: condition_of(each.rule) for each in rule.referenced_rules}
@@ -60,23 +62,21 @@ def correlation_condition(rule: SigmaCorrelationRule, condition_of: Callable[[Ru
     return found
 
 
-def _key(rule: SigmaCorrelationRule, name: str) -> str:
-    """Return the field by which a rule groups. Raises LeftOut if the field differs between rules."""
+def _field(rule: SigmaCorrelationRule, name: str) -> str:
+    """Return the field that a name of a correlation means. Raises LeftOut if it differs between rules."""
     alias = rule.aliases.aliases.get(name)
     if alias is None:
-        return name
+        return named(name)
     fields = set(alias.mapping.values())
     if len(fields) == 1 and len(alias.mapping) == len(rule.referenced_rules):
-        return fields.pop()
-    raise LeftOut(
-        f"the alias `{name}` stands for several fields, and `per` takes one; rename them with a --pipeline"
-    )
+        return named(fields.pop())
+    raise LeftOut(f"the alias `{name}` stands for several fields, not for one; rename them with a --pipeline")
 
 
 def _check_keys(rule: Rule, keys: Sequence[str]) -> None:
     """Raise LeftOut if a nested correlation would see too few events, only those of the outer keys."""
     if isinstance(rule, SigmaCorrelationRule):
-        missing = set(keys) - {_key(rule, name) for name in rule.group_by or ()}
+        missing = set(keys) - {_field(rule, name) for name in rule.group_by or ()}
         if missing:
             raise LeftOut("it groups by fields by which the correlation that it refers to does not")
 
@@ -90,7 +90,7 @@ def _number(rule: SigmaCorrelationRule, matched: Condition) -> Condition:
         raise LeftOut(f"counts are compared with whole numbers up to {COUNT_MAX}, not with {value}")
     if rule.type is SigmaCorrelationType.EVENT_COUNT:
         return Count(matched, seconds, op, int(value))
-    field = _only_field(condition)
+    field = _field(rule, _only_field(condition))
     match rule.type:
         case SigmaCorrelationType.VALUE_COUNT:
             return Distinct(field, matched, seconds, op, int(value))

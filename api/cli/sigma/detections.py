@@ -144,7 +144,10 @@ def read_mapping(text: str) -> Mapping:
     if not (colon and equals and field and any(parts)) or len(parts) > len(SOURCE_PARTS):
         raise ValueError(f"expected {'/'.join(SOURCE_PARTS)}:FIELD=VALUE, got `{text}`")
     product, category, service = [*parts, None, None][: len(SOURCE_PARTS)]
-    each = [one for value in values.split("|") for one in alternatives(field, SigmaString(value))]
+    try:
+        each = [one for value in values.split("|") for one in alternatives(field, SigmaString(value))]
+    except LeftOut as error:
+        raise ValueError(str(error)) from None
     return Mapping(product, category, service, any_of(each))
 
 

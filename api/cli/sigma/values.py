@@ -27,7 +27,7 @@ from engine.language.condition import All, Condition, InNetwork, Leaf, Not, Ref
 from engine.language.operators import LARGEST
 
 _SPECIAL: Final = re.compile(r"[\\.+*?()\[\]{}^$|]")
-_NUMBER: Final = re.compile(r"-?[1-9][0-9]{0,14}|0|-?(?:0|[1-9][0-9]{0,7})\.[0-9]{0,6}[1-9]")
+_NUMBER: Final = re.compile(r"-?[1-9][0-9]{0,18}|0|-?(?:0|[1-9][0-9]{0,7})\.[0-9]{0,6}[1-9]")
 """A number in its usual notation."""
 _TIMES: Final[dict[TimestampPart, str]] = {
     TimestampPart.YEAR: "^{:04d}-",
@@ -45,13 +45,14 @@ class LeftOut(Exception):
 
 def alternatives(field: str, value: SigmaType) -> list[Condition]:
     """Return alternative conditions that the field has this value. Raises LeftOut."""
-    if field.startswith("$"):
-        raise LeftOut(f"a field cannot be called `{field}`: names that begin with `$` are variables")
+    named(field)
     match value:
         case SigmaString():
             return _texts(field, value)
         case SigmaTimestampPart():
             return [_time_part(field, value)]
+        case SigmaNumber(number=float() as number) if number.is_integer():
+            raise LeftOut(f"pySigma rounds the number {number:.0f}; write it as a text")
         case SigmaNumber(number=number):
             return [Leaf(field, "eq", number), Leaf(field, "eq", str(number))]
         case SigmaBool(boolean):
@@ -71,9 +72,16 @@ def alternatives(field: str, value: SigmaType) -> list[Condition]:
         case SigmaFieldReference(other, starts_with, ends_with):
             if starts_with or ends_with:
                 raise LeftOut("the language compares whole fields, not a part of one with another")
-            return [Ref(field, "eq", other)]
+            return [Ref(field, "eq", named(other))]
         case _:
             raise LeftOut(f"the language has nothing for pySigma's `{type(value).__name__}`")
+
+
+def named(field: str) -> str:
+    """Return the name of a field. Raises LeftOut if it would be a variable."""
+    if field.startswith("$"):
+        raise LeftOut(f"a field cannot be called `{field}`: names that begin with `$` are variables")
+    return field
 
 
 def keyword(field: str, value: SigmaType) -> list[Condition]:

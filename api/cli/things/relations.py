@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import sys
+import zlib
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -211,15 +212,16 @@ def _bytes(file: str) -> bytes:
     try:
         found = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         return gzip.decompress(found) if found.startswith(b"\x1f\x8b") else found
-    except (OSError, EOFError) as error:
-        raise CommandError(f"{file} cannot be read: {error}") from None
+    except (OSError, EOFError, zlib.error) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise CommandError(f"{file}: {reason}") from None
 
 
 def _text(file: str) -> str:
     try:
         return _bytes(file).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise CommandError(f"{file} is not UTF-8: {error}") from None
+        raise CommandError(f"{file}: byte {error.start} is not valid UTF-8") from None
 
 
 def _changed(output: str, relation: Relation) -> None:

@@ -41,6 +41,9 @@ class BatchRefused(Refusal):
         self.index = index
         self.results = results
 
+    def __str__(self) -> str:
+        return f"at index {self.index}: {super().__str__()}"
+
     def __reduce__(self) -> tuple[Callable[..., Refusal], tuple[Entry, ...]]:
         """Pickle the place and the results, too."""
         return partial(type(self), index=self.index, results=self.results), self.entries

@@ -64,14 +64,16 @@ def explain(
 def explain_row(detector: Detector, frame: Any, time: str, row: int) -> Explanation:
     """Explain a row of a DataFrame as `evaluate_frame` evaluates it in a detector without a history.
 
-    Rows are counted from 0. Only the rules and limits of the detector are used: it may have evaluated the
-    frame already, and `explain` would take the row for another event. Raises the errors of `evaluate_frame`,
-    and IndexError if there is no such row.
+    Rows are counted from 0. Only the rules, relations and limits of the detector are used: it may have
+    evaluated the frame already, and `explain` would take the row for another event. Raises the errors of
+    `evaluate_frame`, and IndexError if there is no such row.
     """
     events = frames.events_of(frame, time)
     if not 0 <= row < len(events):
         raise IndexError(f"the frame has {len(events)} rows, and none at {row}")
     anew = Detector(limits=detector.limits)
+    for relation in detector.relations():
+        anew.install_relation(relation.name, detector.relation(relation.name))
     for rule in detector.rules():
         anew.put_rule(rule)
     anew.evaluate_many(events[:row])

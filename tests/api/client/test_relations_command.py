@@ -60,7 +60,7 @@ def use(url: str, folder: Path) -> None:
     assert "is no tuple" in runs(url, "add", "owns", '["zoe", {}]', status=2)
     assert "`--header` and `--types` are for CSV" in runs(url, "put", "x", str(text), "--header", status=2)
     assert "Give a TUPLE" in runs(url, "add", "owns", status=2)
-    assert "cannot be read" in runs(url, "put", "x", str(folder / "none.csv"), status=1)
+    assert "none.csv: no such file" in runs(url, "put", "x", str(folder / "none.csv"), status=1)
     assert runs(url, "delete", "owns", "--yes") == "The relation `owns` is deleted.\n"
     assert "1203" in runs(url, "delete", "owns", "--yes", status=1)
     with Client(url, BOOTSTRAP) as client:

@@ -1,5 +1,6 @@
 """A cluster that cannot be joined: the messages, and interrupts."""
 
+import secrets
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 from engine.runtime.cluster.session import ray_session as cluster
 from engine.runtime.cluster.session.joining import ClusterError
 from tests.process_table import command, family
+from tests.ray_cluster import ray_cluster
 from tests.service_process import program, started, until
 
 
@@ -45,6 +47,20 @@ def test_a_cluster_that_lets_nobody_in_is_given_up_in_words(silent, tmp_path):
     assert "that takes longer than 3 s, where the raylets of this machine are of" in said
     assert silent in said.partition("are of")[2]
     assert len(run.stderr.splitlines()) <= 5, run.stderr
+
+
+@pytest.mark.ray
+@pytest.mark.long
+def test_a_wrong_token_of_the_cluster_is_told_soon(tmp_path):
+    theirs, ours = secrets.token_hex(32), secrets.token_hex(32)
+    with ray_cluster(tmp_path, 1, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=theirs) as cluster:
+        options = ("serve", "--port", "0", "--data", str(tmp_path), "--ray-address", cluster.address)
+        began = time.monotonic()
+        run = program(*options, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=ours)
+        took_s = time.monotonic() - began
+    assert run.returncode == 1
+    assert "Authentication token is missing or incorrect" in " ".join(run.stderr.split())
+    assert took_s < 18, "less than Ray's own twenty tries, one a second"
 
 
 @pytest.mark.ray

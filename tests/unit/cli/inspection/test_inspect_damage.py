@@ -168,6 +168,15 @@ def test_a_mark_that_recovery_left_is_told(data: Path, kills: int, ago_s: int, s
     assert told(data)["warnings"][0].startswith(f"{mark}: {said}")
 
 
+def test_a_mark_that_cannot_be_read_does_not_hide_the_rest(data: Path) -> None:
+    mark = data / "detectors" / shop(told(data))["id"] / "replaying"
+    mark.mkdir()
+    report = told(data, code=1)
+    [defect] = report["damage"]
+    assert (defect["path"], defect["reason"]) == (str(mark), "it cannot be read: it is no regular file")
+    assert len(report["detectors"]) == 2
+
+
 def test_folders_without_a_detector_are_orphans(data: Path) -> None:
     create_folder(data / "detectors" / SECOND, b"", version=1)
     report = told(data)
@@ -205,6 +214,10 @@ def test_the_id_of_a_folder_is_told_and_one_without_is_given_none(tmp_path: Path
     [defect] = told(tmp_path, code=1)["damage"]
     assert defect["path"] == str(tmp_path / "identity")
     assert "remove the file" in defect["reason"]
+    (tmp_path / "identity").unlink()
+    (tmp_path / "identity").mkdir()
+    [defect] = told(tmp_path, code=1)["damage"]
+    assert "it is no regular file" in defect["reason"]
 
 
 def test_what_is_no_data_folder_is_said(tmp_path: Path) -> None:

@@ -155,12 +155,12 @@ def test_what_cannot_be_repaired_is_told_and_does_not_keep_others_from_it(data):
     path.mkdir()
     said = repaired(data, status=1)
     assert f"{path}" in said
-    assert "1 folder cannot be repaired" in said
+    assert "1 part cannot be repaired" in said
     assert "nothing to repair" not in said
     change(segment(folder), 44 + 2 * 41 + 36)
     said = repaired(data, status=1)
     assert f"{folder}: repaired" in said
-    assert "1 folder cannot be repaired" in said
+    assert "1 part cannot be repaired" in said
     path.rmdir()
     repaired(data)
     assert what_can_be_kept(unusable) is None
@@ -173,6 +173,16 @@ def test_a_detector_whose_folder_is_gone_is_told_and_a_folder_of_the_disk_is_not
     said = repaired(data, status=1)
     assert f"{data / 'detectors' / A}: no snapshot can be used" in said
     assert "nothing to repair" not in said
+
+
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_a_damaged_id_is_told_and_left_to_people(data, is_folder):
+    identity = data / "identity"
+    identity.mkdir() if is_folder else identity.write_bytes(b"")
+    said = repaired(data, status=1)
+    assert str(identity) in said
+    assert "nothing to repair" not in said
+    assert identity.exists()
 
 
 def test_a_folder_in_use_is_refused(data):

@@ -1,10 +1,14 @@
 """What a server or a file says reaches no terminal raw, whichever command prints it."""
 
 import asyncio
+import errno
 import io
 import json
+import os
 import re
+import shlex
 import shutil
+import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +26,7 @@ from api.cli.replaying.feeding import BarGauge
 from api.schema.examples import CLUSTER
 from rule_detector_client import AsyncClient, Client
 from tests.local_runtime.service import local_service
+from tests.service_process import PROGRAM, environment
 from tests.unit.cli.fake_service import FakeService
 
 HOSTILE = "\x1b]52;c;aGk=\x07\x1b[2J\x08\r\x1b]8;;http://x\x1b\\\x7f\x85\x9b31m\u202e\u2066[red]b[/red][link=x]:bell:"
@@ -335,3 +340,69 @@ def test_the_commands_for_a_data_folder_escape_what_is_in_it(data: Path, tmp_pat
     assert r"\x1b]52" in printed("backup", "--data", str(data), str(tmp_path / name)).output
     assert r"\x1b]52" in printed("restore", "--data", str(data), str(tmp_path / name / "x")).output
     assert r"\x1b]52" in printed("token", "new", "--data", str(data / "identity" / name)).output
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    events = '{"time": 1709542800, "user": "ä😀"}\n{"time": 1709542801}\n'
+    (tmp_path / "events.ndjson").write_text(events, "utf-8")
+    (tmp_path / "rules.yaml").write_text("r: per user exists user\n")
+    return tmp_path
+
+
+def shell(folder: Path, line: str, **variables: str) -> "subprocess.CompletedProcess[bytes]":
+    """Run a line of the shell in a folder, in which RD is the command."""
+    return subprocess.run(
+        ["sh", "-c", line.replace("RD", shlex.quote(PROGRAM))],
+        cwd=folder,
+        env=environment(**variables),
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("arguments", ["--version", "check --schema", "try rules.yaml events.ndjson"])
+def test_a_full_disk_is_told_in_words(rules: Path, arguments: str) -> None:
+    ran = shell(rules, f"RD {arguments} > /dev/full")
+    assert ran.returncode == 1
+    assert ran.stderr == b"rule-detector: the output cannot be written: no space left on device\n"
+
+
+def test_standard_error_goes_on_after_its_disk_was_full() -> None:
+    class Full(io.StringIO):
+        room = False
+
+        def write(self, text: str) -> int:
+            if not self.room:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return super().write(text)
+
+    full = Full()
+    stream = EscapingStream(full)
+    with pytest.raises(OSError, match="No space left"):
+        stream.write("lost")
+    full.room = True
+    stream.write("kept")
+    assert full.getvalue() == "kept"
+
+
+def test_a_closed_pipe_ends_a_command_silently(rules: Path) -> None:
+    ran = shell(rules, "{ RD try rules.yaml events.ndjson; echo $? >&2; } | true")
+    assert ran.stderr == b"1\n"
+
+
+def test_closed_standard_streams_are_like_dev_null(rules: Path) -> None:
+    ran = shell(rules, "RD try rules.yaml - <&-")
+    assert (ran.returncode, ran.stdout[:8]) == (0, b"0 events")
+    ran = shell(rules, "RD try rules.yaml events.ndjson >&-")
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    ran = shell(rules, "RD try rules.yaml events.ndjson 2>&-")
+    assert (ran.returncode, ran.stdout.count(b"events.ndjson, line 1")) == (0, 1)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_characters_that_the_encoding_lacks_are_escaped(rules: Path, encoding: str) -> None:
+    ran = shell(rules, "RD try rules.yaml events.ndjson", PYTHONIOENCODING=encoding)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert rb"\U0001f600" in ran.stdout

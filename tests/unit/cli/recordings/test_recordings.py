@@ -208,6 +208,7 @@ def test_the_usual_time_fields_are_found_in_their_order(tmp_path: Path) -> None:
         ("e.csv", b"ts,a\n1,2\n,3\n", "line 3: the event has no field `ts`"),
         ("e.csv", b"when,a\n1,2\n", "line 2: the event has none of @timestamp.* --time-field$"),
         ("e.gz", gzip.compress(TWO, mtime=0)[:-12], "e.gz"),
+        ("e.gz", gzip.compress(TWO, mtime=0) + b"more", "e.gz: what follows its gzipped data is not gzipped"),
         ("e.gz", gzip.compress(TWO * 9, mtime=0)[:30] + b"\x00" * 40, "e.gz"),
     ],
 )

@@ -10,6 +10,7 @@ from api.cli.printing.output import print_table
 from api.cli.replaying.replay import HEADER, Replay
 from engine import Detector
 from tests.unit.cli.commands import run
+from tests.unit.cli.fake_service import FakeService
 
 ROWS = [
     (
@@ -45,6 +46,12 @@ def test_on_a_narrow_terminal_nothing_is_cut_off() -> None:
     assert " ".join(words).strip() == f"{ROWS[0][0]} silent"
 
 
+def test_on_a_terminal_too_narrow_for_folded_names_the_table_has_no_lines() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=60, color_system=None)
+    print_table(HEADER, ROWS, console)
+    assert console.file.getvalue() == printed(ROWS)  # type: ignore[attr-defined]
+
+
 def test_a_recording_without_rules_prints_the_header_alone() -> None:
     assert printed([]) == "rule  fired  first at  first event\n"
 
@@ -52,6 +59,12 @@ def test_a_recording_without_rules_prints_the_header_alone() -> None:
 def test_a_missing_file_is_reported_before_the_service_is_called() -> None:
     told = run("replay nowhere.csv --detector d --create --url http://[::1]:9", status=1)
     assert told.stderr == "rule-detector: nowhere.csv: no such file\n"
+
+
+def test_no_detector_is_created_that_would_have_no_rules(service: FakeService) -> None:
+    told = run("replay - --detector new --create", status=1)
+    assert told.stderr.startswith("rule-detector: a new detector `new` has no rules")
+    assert service.names == {}
 
 
 def test_ctrl_c_ends_it_with_the_table(shop: Detector, monkeypatch: pytest.MonkeyPatch) -> None:

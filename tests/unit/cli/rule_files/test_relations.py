@@ -75,6 +75,8 @@ def test_relations_are_inline_or_in_a_file_beside(
             "[null]",
             "line 1: a tuple holds strings, numbers and booleans, not null",
         ),
+        ("{file: x.ndjson}", "x_ndjson", "NaN", "line 1: a tuple holds finite numbers, not nan"),
+        ("{file: x.ndjson}", "x_ndjson", '["\\ud800"]', "line 1: a tuple holds no halves of surrogate pairs"),
         ("{file: x.txt, header: true}", "x_txt", "a", "only CSV has `header` and `types`"),
         ("{file: y.txt}", "x_txt", "a", "y.txt: no such file or directory"),
         ("{}", "x_txt", "", "relation `r`: file: missing"),
@@ -98,3 +100,5 @@ def test_relations_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(relations, "FILE_BYTES_MAX", 3)
     with pytest.raises(RuleFileError, match="it has more than 0 MiB"):
         read(tmp_path, "{file: x.txt}")
+    with pytest.raises(RuleFileError, match="it has more than 0 MiB"):
+        read(tmp_path, "{file: /dev/zero}")

@@ -32,6 +32,14 @@ detection:
   keywords: [alpha, 'be?a']
   condition: keywords
 """
+FILTER = """
+title: Not the server
+logsource: {product: windows, category: process_creation}
+filter:
+  rules: [1a2b3c4d-0000-4000-8000-000000000001]
+  selection: {Computer: server}
+  condition: not selection
+"""
 
 
 @pytest.fixture
@@ -126,6 +134,17 @@ def test_keywords_are_searched_in_all_strings_or_in_the_fields_that_are_named(fo
         (RULE.format(title="x", number=1, selection="a|re: '(?=b)'"), "the regular expression is refused"),
         (RULE.format(title="x", number=1, selection="a|expand: '%b%'"), "the placeholder `%b%` has no value"),
         (RULE.format(title="x", number=1, selection="a|week: 3"), "the week of a time"),
+        (RULE.format(title="x", number=1, selection="a: 9007199254740993"), "write it as a text"),
+        (
+            RULE.format(title="x", number=1, selection="a|fieldref: $b"),
+            "names that begin with `$` are variables",
+        ),
+        (FILTER.replace("condition: not selection", ""), "must contain exactly one condition"),
+        (
+            FILTER.replace("logsource: {product: windows, category: process_creation}", ""),
+            "have a log source",
+        ),
+        ("action: unknown", "Unknown Sigma collection action"),
         (RULE.format(title="x", number=1, selection="$a: b"), "names that begin with `$` are variables"),
         (
             RULE.format(title="x", number=1, selection="a: b").replace("condition: sel", "condition: no"),
@@ -164,6 +183,10 @@ def test_a_mapping_of_a_log_source_that_says_nothing_is_refused(folder: Path, ma
     assert "expected PRODUCT/CATEGORY/SERVICE:FIELD=VALUE" in result.stderr
 
 
+def test_a_log_source_is_not_told_by_a_variable(folder: Path) -> None:
+    assert "`$` are variables" in sigma(folder, "--logsource", "windows:$a=b", status=2).stderr
+
+
 def test_pipelines_are_applied(folder: Path, tmp_path: Path) -> None:
     pipeline = """
     name: fields
@@ -190,18 +213,25 @@ def test_a_rule_that_a_pipeline_refuses_or_empties_is_left_out(folder: Path, tmp
         assert f"`Count`: {said}" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("member", "label"),
+    [
+        ("title: [1]", None),
+        ("author: [ada, 1]", "author: ada, 1"),
+        ("references: https://example.com/a", "references: https://example.com/a"),
+        ("references: 5", "references: '5'"),
+    ],
+)
+def test_members_of_a_wrong_type_keep_no_rule_out(folder: Path, member: str, label: str | None) -> None:
+    title = "title: x\n" if label else ""
+    written(folder / "z.yml", f"{title}{member}\ndetection: {{a: {{b: 1}}, condition: a}}\n")
+    result = sigma(folder)
+    assert [*conditions(result)][2] == ("x" if label else "untitled")
+    assert label is None or label in result.stdout
+
+
 def test_filters_narrow_the_rules_that_they_name(folder: Path) -> None:
-    written(
-        folder / "filter.yml",
-        """
-title: Not the server
-logsource: {product: windows, category: process_creation}
-filter:
-  rules: [1a2b3c4d-0000-4000-8000-000000000001]
-  selection: {Computer: server}
-  condition: not selection
-""",
-    )
+    written(folder / "filter.yml", FILTER)
     condition = conditions(sigma(folder))["Dump"]
     assert fires(condition, Image="x\\dump.exe", Computer="other")
     assert not fires(condition, Image="x\\dump.exe", Computer="SERVER")

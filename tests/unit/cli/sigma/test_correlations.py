@@ -149,11 +149,30 @@ def test_rules_that_are_generated_too_stand_beside_their_correlation(tmp_path: P
             ),
             "the alias `who` stands for several fields",
         ),
+        (
+            of(
+                "value_count",
+                "failed worked",
+                aliases={"who": {"failed": "user", "worked": "account"}},
+                condition={"gte": 2, "field": "who"},
+            ),
+            "the alias `who` stands for several fields",
+        ),
+        (of("value_count", condition={"gte": 2, "field": "$a"}), "`$` are variables"),
+        (of("event_count", condition={"gte": 2}, **{"group-by": "$a"}), "`$` are variables"),
+        (of("event_count", "", condition={"gte": 2}), "it refers to no rules"),
+        (of("event_count", condition={"gte": 2, "lt": 5}), "exactly one condition item"),
     ],
 )
 def test_what_the_language_cannot_say_is_left_out(tmp_path: Path, correlation: dict, reason: str) -> None:
-    [left_out] = convert(tmp_path, correlation).left_out
+    [left_out] = convert(tmp_path, correlation, of("event_count", "deleted", condition={"gte": 2})).left_out
+    assert left_out.title == "correlation 0", "the others of the file are converted"
     assert reason in left_out.reason
+
+
+def test_an_alias_for_one_field_stands_for_it_in_the_condition_too(tmp_path: Path) -> None:
+    counted = of("value_count", aliases={"who": {"failed": "user"}}, condition={"gte": 2, "field": "who"})
+    assert fired(convert(tmp_path, counted), "failed a 1,failed a 2,failed b 1") == [2]
 
 
 def test_a_group_inside_another_group_is_left_out(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Commands for detectors, rules and tokens: what they ask of a service, and what they print."""
 
+import gzip
 import json
 import re
 import time
@@ -249,3 +250,23 @@ def test_changes_are_printed_with_who_made_them(service: FakeService) -> None:
     assert ("forced" in of_detector, "two" in of_detector) == (True, False)
     assert "no detector has the id or name `shop`" in run("changes --detector shop", status=1).stderr
     assert json.loads(run("changes --limit 1 -o json").stdout)["changes"] == service.changes[:1]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "no such file or directory"),
+        (b"\xff", "byte 0 is not valid UTF-8"),
+        (gzip.compress(b"a" * 99)[:-9], "compressed file ended before the end-of-stream marker was reached"),
+        (gzip.compress(b"a" * 99)[:10] + b"\xff" * 20, "error -3 while decompressing data: "),
+    ],
+    ids=["missing", "not UTF-8", "cut gzip", "damaged gzip"],
+)
+@pytest.mark.usefixtures("shop")
+def test_a_relation_that_cannot_be_read_is_told_in_words(
+    tmp_path: Path, content: bytes | None, said: str
+) -> None:
+    file = tmp_path / "x.txt"
+    if content is not None:
+        file.write_bytes(content)
+    assert run(f"relations put x {SHOP}", file, status=1).stderr.startswith(f"rule-detector: {file}: {said}")

@@ -4,8 +4,10 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from engine import BatchRefused, Detector
@@ -36,6 +38,17 @@ def fields(frame: Any) -> list[dict[str, Any]]:
         (pd.Series([1, 2, 1], dtype="category"), [1, 2, 1]),
         (pd.Series([10**30, "x", None], dtype=object), [10**30, "x", None]),
         (pd.Series([[1, 2], None, {"a": 1}], dtype=object), [[1, 2], None, {"a": 1}]),
+        (pd.Series([np.array([1, 2]), None, np.array([1.5, np.nan])]), [[1, 2], None, [1.5, None]]),
+        (pd.Series([np.array(["2024-03-04"], "M8[ns]"), None, None]), [["2024-03-04T00:00:00"], None, None]),
+        (pd.Series([np.array([[1, 2], [3, 4]]), None, None]), [[[1, 2], [3, 4]], None, None]),
+        (
+            pd.Series([{"a": [START, pd.NaT, np.nan]}, None, {"a": pd.NA}]),
+            [{"a": ["2024-03-04T09:00:00+00:00", None, None]}, None, {"a": None}],
+        ),
+        (
+            pd.Series([[1, 2], None, [3]], dtype=pd.ArrowDtype(pa.list_(pa.int64()))),
+            [[1, 2], None, [3]],
+        ),
         (
             pd.Series([START, None, START]).dt.tz_convert("Europe/Berlin"),
             ["2024-03-04T10:00:00+01:00", None, "2024-03-04T10:00:00+01:00"],
@@ -61,6 +74,10 @@ def test_columns_of_pandas_have_the_values_that_they_show(column: pd.Series, exp
         (pl.Series([Decimal("1.5"), None, Decimal(2)]), [Decimal("1.5"), None, Decimal(2)]),
         (pl.Series([[1, 2], None, [3]]), [[1, 2], None, [3]]),
         (pl.Series([{"a": 1}, None, {"a": 2}]), [{"a": 1}, None, {"a": 2}]),
+        (
+            pl.Series([{"a": [timedelta(seconds=1)], "b": float("nan")}, None, {"a": None, "b": 1.5}]),
+            [{"a": [1.0], "b": None}, None, {"a": None, "b": 1.5}],
+        ),
         (pl.Series([date(2024, 3, 4), None, None]), ["2024-03-04", None, None]),
         (
             pl.Series([START, None, None], dtype=pl.Datetime("us", "UTC")),
@@ -166,6 +183,17 @@ def test_what_is_no_frame_or_has_no_times_is_refused_and_nothing_is_evaluated() 
 
 def test_the_first_refused_row_is_told() -> None:
     late = [START + timedelta(days=1), START]
-    with pytest.raises(BatchRefused) as refused:
+    with pytest.raises(BatchRefused, match=r"^at index 1: the event is 86400000 ms late") as refused:
         detector().evaluate_frame(pd.DataFrame({"ts": late}), time="ts")
     assert refused.value.index == 1
+
+
+def test_a_cell_that_is_nested_too_deeply_is_refused_with_its_place() -> None:
+    cell: list[Any] = []
+    cell.append(cell)
+    made = Detector()
+    made.add_rule("read", "exists a")
+    with pytest.raises(BatchRefused, match=r"^at index 0: fields\.a"):
+        made.evaluate_frame(
+            pl.DataFrame({"ts": TIMES, "a": pl.Series([cell] * 3, dtype=pl.Object)}), time="ts"
+        )

@@ -29,6 +29,16 @@ def test_a_row_is_explained_with_the_rows_before_it(library: Any) -> None:
     assert detector.dump() == state
 
 
+@pytest.mark.parametrize("library", [pd, pl])
+def test_a_row_is_explained_with_the_stored_relations(library: Any) -> None:
+    frame, detector = library.DataFrame(DATA), Detector()
+    detector.put_relation("staff", ["ada"], time_ms=0)
+    detector.add_rule("staff again", "count(staff(user)) >= 2")
+    verdicts = detector.evaluate_frame(frame, "ts")["staff again"]
+    told = [explain_row(detector, frame, "ts", row).rules[0].verdict for row in range(4)]
+    assert told == list(verdicts) == [False, True, True, True]
+
+
 def test_a_row_that_is_not_there_is_said_to_be_none() -> None:
     frame, detector = pd.DataFrame(DATA), Detector()
     for row in (-1, 4):

@@ -129,6 +129,16 @@ This process on node 10.0.0.1 was started with:
     )
 
 
+def test_of_several_errors_of_ray_the_one_about_its_token_is_told() -> None:
+    raised = """Traceback (most recent call last):
+ray.exceptions.AuthenticationError: RPC error: InvalidAuthToken: the token is incorrect
+
+Traceback (most recent call last):
+ConnectionError: Failed to connect to Ray cluster at 10.0.0.1:6379
+"""
+    assert joining._in_words(raised) == "RPC error: InvalidAuthToken: the token is incorrect"
+
+
 HEAD = {"NodeID": "a", "Alive": True, "Resources": {"node:__internal_head__": 1.0}}
 OTHER = {"NodeID": "b", "Alive": True, "Resources": {"CPU": 4.0}}
 

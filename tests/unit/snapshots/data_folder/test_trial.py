@@ -109,6 +109,13 @@ def test_every_call_that_fails_refuses_the_folder_but_a_full_disk_does_not(data:
         assert list(data.iterdir()) == []
 
 
+def test_a_folder_in_which_this_user_may_not_write_is_told_as_such(data: Path) -> None:
+    with pytest.raises(
+        UnsafeFolder, match=r"cannot be used: Permission denied.*; name a folder that this user can"
+    ):
+        try_folder(data, look, files=FaultyFiles(fails_at=1, error=errno.EACCES))
+
+
 def test_a_file_system_that_does_not_tell_its_room_is_refused(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
