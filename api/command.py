@@ -39,13 +39,14 @@ def _open_closed_streams() -> None:
     """Open /dev/null in place of standard streams that the caller has closed.
 
     Otherwise the next files to be opened, such as journals, would get their numbers, and child processes
-    would write their messages there.
+    would write their messages there. What is printed is lost. But the descriptor of standard output cannot be
+    written, so that `deliver --to -` fails and does not count firings as delivered.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
-            opened = os.open(os.devnull, os.O_RDWR)
+            opened = os.open(os.devnull, os.O_RDONLY if name == "stdout" else os.O_RDWR)
             if opened != number:
                 os.dup2(opened, number)
                 os.close(opened)
             os.set_inheritable(number, True)
-            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
+            setattr(sys, name, open(os.devnull, "w" if number else "r", encoding="utf-8"))  # noqa: PTH123, SIM115

@@ -13,7 +13,7 @@ import sys
 import termios
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +43,11 @@ class Delivering:
         self.receiver = Receiver()
         self.state = folder / "state"
 
-    def started(self, port: int, *options: str) -> "subprocess.Popen[bytes]":
+    def started(self, port: int, *options: str, through: Sequence[str] = ()) -> "subprocess.Popen[bytes]":
         url = f"http://127.0.0.1:{port}"
         environment = {**os.environ, "RULE_DETECTOR_URL": url, "RULE_DETECTOR_TOKEN": "rd_secret"}
         return subprocess.Popen(
-            [*PROGRAM, "--state", str(self.state), *options],
+            [*through, *PROGRAM, "--state", str(self.state), *options],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -188,6 +188,19 @@ def test_to_standard_output_until_nobody_reads_it(delivering: Delivering) -> Non
         program.stdout.close()
         delivering.feeds.fire(one)
         assert program.wait(WITHIN_S) == 1
+
+
+@pytest.mark.slow
+def test_nothing_counts_as_delivered_to_a_closed_standard_output(delivering: Delivering) -> None:
+    one = delivering.feeds.detector("logins")
+    with served(delivering.feeds) as port:
+        program = delivering.started(port, "--all", "--to", "-", through=("sh", "-c", 'exec "$0" "$@" >&-'))
+        until(lambda: one in delivering.places)
+        before = delivering.places[one]
+        delivering.feeds.fire(one)
+        _, said = program.communicate(timeout=WITHIN_S)
+    assert (program.returncode, delivering.places[one]) == (1, before)
+    assert b"standard output" in said
 
 
 @pytest.mark.slow
