@@ -6,7 +6,7 @@ import os
 import random
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -230,6 +230,16 @@ def _is_fast(config: pytest.Config) -> bool:
     return not any(".py" in argument for argument in config.args)
 
 
+def _check_marks(marked: Iterable[pytest.Item]) -> None:
+    """Raise UsageError if a test has a mark that is not in its file, where `.ci/run` looks for it."""
+    texts: dict[Path, str] = {}
+    for item in marked:
+        text = texts.setdefault(item.path, item.path.read_text("utf-8"))
+        for mark in item.iter_markers():
+            if mark.name in ON_REQUEST and not re.search(rf"\b{mark.name}\b", text):
+                raise pytest.UsageError(f"{item.nodeid} has the mark {mark.name}, which is not in its file")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Without `-m`, leave out marked tests, except those whose file or name is given.
 
@@ -242,6 +252,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if unstable := [item.nodeid for item in items if " at 0x" in item.nodeid]:
         raise pytest.UsageError(f"a test is named after an address in memory: {unstable[0]}")
     marked = {item for item in items if any(mark.name in ON_REQUEST for mark in item.iter_markers())}
+    _check_marks(marked)
     # Tests that start processes, or try very much, may take longer than a hang is given.
     slow = items if hypothesis.settings.get_current_profile_name() == "deep" else marked
     for item in slow:
