@@ -362,6 +362,7 @@ def shell(folder: Path, line: str, **variables: str) -> "subprocess.CompletedPro
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", ["--version", "check --schema", "try rules.yaml events.ndjson"])
 def test_a_full_disk_is_told_in_words(rules: Path, arguments: str) -> None:
     ran = shell(rules, f"RD {arguments} > /dev/full")
@@ -387,11 +388,13 @@ def test_standard_error_goes_on_after_its_disk_was_full() -> None:
     assert full.getvalue() == "kept"
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_ends_a_command_silently(rules: Path) -> None:
     ran = shell(rules, "{ RD try rules.yaml events.ndjson; echo $? >&2; } | true")
     assert ran.stderr == b"1\n"
 
 
+@pytest.mark.slow
 def test_closed_standard_streams_are_like_dev_null(rules: Path) -> None:
     ran = shell(rules, "RD try rules.yaml - <&-")
     assert (ran.returncode, ran.stdout[:8]) == (0, b"0 events")
@@ -401,6 +404,7 @@ def test_closed_standard_streams_are_like_dev_null(rules: Path) -> None:
     assert (ran.returncode, ran.stdout.count(b"events.ndjson, line 1")) == (0, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_characters_that_the_encoding_lacks_are_escaped(rules: Path, encoding: str) -> None:
     ran = shell(rules, "RD try rules.yaml events.ndjson", PYTHONIOENCODING=encoding)

@@ -28,6 +28,7 @@ def detector() -> Detector:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["fused", "indexed"])
 def test_little_of_it_is_left_to_the_collector(mode):
     with in_mode(mode):
