@@ -232,11 +232,10 @@ def _is_fast(config: pytest.Config) -> bool:
 
 def _check_marks(marked: Iterable[pytest.Item]) -> None:
     """Raise UsageError if a test has a mark that is not in its file, where `.ci/run` looks for it."""
-    texts: dict[Path, str] = {}
+    texts = {path: path.read_text("utf-8") for path in {item.path for item in marked}}
     for item in marked:
-        text = texts.setdefault(item.path, item.path.read_text("utf-8"))
         for mark in item.iter_markers():
-            if mark.name in ON_REQUEST and not re.search(rf"\b{mark.name}\b", text):
+            if mark.name in ON_REQUEST and not re.search(rf"\b{mark.name}\b", texts[item.path]):
                 raise pytest.UsageError(f"{item.nodeid} has the mark {mark.name}, which is not in its file")
 
 

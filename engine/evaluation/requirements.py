@@ -147,10 +147,16 @@ class Use(NamedTuple):
     nodes: int
     """The number of nodes that decide an event's outcome for the memory, including itself; see
     `Requirements.nodes`."""
-    stage: int
-    """The number of memories that must be updated in sequence, ending with its own."""
+    nests: bool
+    """Whether anything inside it has a memory, too."""
     window_us: int | None
     """How long an entry can matter to it; None for ever."""
+
+    @property
+    def stage(self) -> int:
+        """The number of memories that must be updated in sequence, ending with its own."""
+        inside = max(map(temporal_depth, self.name.memory.operands)) if self.nests else 0
+        return path_depth(self.path) + inside + 1
 
 
 class Requirements(NamedTuple):
@@ -188,7 +194,6 @@ class _Use:
         self.node, self.births, self.path = node, births, path
         self.nodes = 1
         self.nests = False
-        """Whether anything inside it has a memory, too."""
 
     def known(self) -> Use:
         """Return the Use, once everything inside is known."""
@@ -197,9 +202,7 @@ class _Use:
         is_shared = memory.splits and not self.nests and not any(map(_is_of_birth, self.path))
         name = MemoryName(memory, self.path, ANY_BIRTH if is_shared else self.births.birth)
         window_us = operator.window_us(self.node)
-        inside = max(map(temporal_depth, memory.operands)) if self.nests else 0
-        stage = path_depth(self.path) + inside + 1
-        return Use(self.node, self.path, self.births, operator, name, self.nodes, stage, window_us)
+        return Use(self.node, self.path, self.births, operator, name, self.nodes, self.nests, window_us)
 
 
 class _Place(NamedTuple):

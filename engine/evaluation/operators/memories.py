@@ -123,6 +123,14 @@ def usual(node: Condition) -> bool | None:
         case language.Not(inner):
             truth = usual(inner)
             return None if truth is None else not truth
+        case _:
+            return _usual(node)
+
+
+# Without a cache, the time would be exponential in the depth.
+@lru_cache(_KEPT)
+def _usual(node: Condition) -> bool | None:
+    match node:
         case language.All(members) | language.Any(members):
             decisive = isinstance(node, language.Any)
             truths = [usual(member) for member in members]
@@ -130,17 +138,11 @@ def usual(node: Condition) -> bool | None:
         case language.Compare():
             return None if compare.true_at(node, _SOME_EVENT, ()) is None else False
         case _:
-            return _usual_of_operator(node)
-
-
-# Without a cache, the time would be exponential in the depth.
-@lru_cache(_KEPT)
-def _usual_of_operator(node: Condition) -> bool | None:
-    operator = operator_of(node)
-    assert operator is not None, node
-    if operator.true_at(node, _SOME_EVENT, ()) is not None:
-        return False
-    return None if operator.false_at(node, _SOME_EVENT, ()) is None else True
+            operator = operator_of(node)
+            assert operator is not None, node
+            if operator.true_at(node, _SOME_EVENT, ()) is not None:
+                return False
+            return None if operator.false_at(node, _SOME_EVENT, ()) is None else True
 
 
 class _SomeEvent:
