@@ -58,7 +58,7 @@ class StallWatch:
         taken = max(0, before - self._left)
         self._saved = min(CHECKS_SAVED_MAX, self._saved + taken / wanted - 1)
         if self._saved < 0 or not self._left:
-            self._transport.abort()
+            _abort(self._transport)
         else:
             self._timer = self._loop.call_later(STALLED_S, self._look)
 
@@ -193,9 +193,15 @@ class Sender:
 
     def abort(self) -> None:
         """Close at once, and cancel the timers."""
-        self._transport.abort()
+        _abort(self._transport)
         for timer in (self._lingering, self._flushing):
             if timer is not None:
                 timer.cancel()
         if self._stall_watch is not None:
             self._stall_watch.end()
+
+
+def _abort(transport: asyncio.WriteTransport) -> None:
+    # A transport of asyncio fails if it was closing, and has closed itself once all was sent.
+    with suppress(AttributeError):
+        transport.abort()

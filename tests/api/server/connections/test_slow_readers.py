@@ -140,6 +140,20 @@ async def test_a_budget_sees_what_is_read_of_what_the_system_has_taken() -> None
     assert memory.held == 0
 
 
+async def test_who_has_taken_all_is_let_go_although_asyncio_has_closed_the_connection_itself() -> None:
+    loop = asyncio.get_running_loop()
+    served, caller = socket.socketpair()
+    caller.setblocking(False)
+    transport, _ = await loop.create_unix_connection(asyncio.Protocol, sock=served)
+    sender = Sender(loop, transport, MemoryBudget(1_024 * KIB))
+    with caller:
+        transport.write(b"x" * 5_000 * KIB)
+        sender.close()
+        while await loop.sock_recv(caller, 1_024 * KIB):
+            pass
+        sender.abort()
+
+
 class FullTransport:
     """A transport that sends nothing more on its socket."""
 
