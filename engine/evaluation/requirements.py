@@ -238,12 +238,11 @@ def requirements_of(condition: Condition, births: Births = _BIRTHS, path: Path =
         node, own, around, arrays_around, within = place
         size += 1
         of_elements += bool(arrays_around)
+        computed += isinstance(node, language.InNetwork)
         parts: list[_Use] = []
         match node:
             case language.InRelation(relation) | language.InNetwork(_, language.NetworksOf(relation)):
                 relations.add(relation)
-            case language.InNetwork():
-                computed += 1
             case language.Leaf(fact, "matches", value):
                 literal = literal_of(str(value))
                 (patterns if literal is None else tests).add((_inside(arrays_around, fact), str(value)))

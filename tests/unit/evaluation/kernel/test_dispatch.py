@@ -51,6 +51,7 @@ def test_a_pattern_counts_as_many_nodes() -> None:
         ("a + b * {} > 1", 5),
         ("sum(a) within {}s > length(b)", 7),
         ('x{} in network "10.0.0.0/8"', 3),
+        ("x{} in network stored", 3),
     ],
 )
 def test_conditions_with_long_code_count_as_several_nodes(condition: str, nodes: int) -> None:
