@@ -3,6 +3,7 @@
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Self
 
@@ -70,11 +71,11 @@ class Position(NamedTuple):
         return f"line {self.line}, column {self.column}"
 
 
+@dataclass(eq=False)
 class Source:
     """A text of a caller, with methods to point into it."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    text: str
 
     @cached_property
     def _line_starts(self) -> list[int]:
@@ -87,10 +88,6 @@ class Source:
         """Return the position of the character at `offset`. The end of the text counts as a character."""
         line = bisect_right(self._line_starts, offset)
         return Position(line, offset - self._line_starts[line - 1] + 1)
-
-    def end(self) -> int:
-        """Return the offset after the last non-blank character."""
-        return len(self.text.rstrip(" \t\r\n"))
 
     def annotated(self, offset: int, sentence: str) -> str:
         """Return the position and the sentence, the line of the text, and a caret below the position."""

@@ -144,10 +144,8 @@ class Memory(ABC):
     """Whether the entry is the stamp of the latest event with a true outcome."""
     splits: ClassVar[bool] = True
     """Whether rules of different births can share it, because it shows what came after each birth."""
-
     code_nodes: ClassVar[int] = 0
     """The number of nodes that its code counts as, in addition to those that it observes."""
-
     columns: ClassVar[tuple[str, ...]] = ("stamps",)
     """The columns in which entries are saved: `stamps`, `keys` (of scalars), `scalars` (unchanged),
     `integers` or `doubles`."""
@@ -389,7 +387,7 @@ class Operator(LookingBack[NodeT]):
 
 
 class Choosing(Operator[NodeT]):
-    """An operator that leaves nodes with `min_secs` to another one."""
+    """An operator that leaves nodes with `min_secs` to another one, and looks for the latest event."""
 
     aged: ClassVar[Operator[Any]]
     """The operator of nodes with `min_secs`."""
@@ -397,3 +395,6 @@ class Choosing(Operator[NodeT]):
     def for_node(self, node: NodeT) -> Operator[Any]:
         """Return the operator of a node."""
         return self.aged if getattr(node, "min_us", 0) else self
+
+    def grows(self, node: NodeT) -> bool:  # noqa: ARG002 -- for all windows
+        return True

@@ -93,5 +93,6 @@ def parts_of(node: Condition) -> tuple[Node, ...]:
 @forms_table.derived
 def calls() -> dict[str, Any]:
     """Return the functions that the code of operators and terms calls, by name."""
-    known: list[Any] = [*OPERATORS.values(), *_TERMS.values()]
+    aged = [operator.aged for operator in _CHOOSING.values()]
+    known: list[Any] = [*OPERATORS.values(), *aged, *_TERMS.values()]
     return {called.__name__: called for each in known for called in each.calls}

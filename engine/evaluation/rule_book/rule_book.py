@@ -316,7 +316,8 @@ class RuleBook(RelationBook):
             self._meanings.add(rule)
         if before is not None or rule.acts_at_most_once:
             self.at_most_once.put(None if before is None else before.rule, rule)
-        self.shadows.put(before, after, self.events_seen, self.clock_us)
+        if before is not None or rule.shadow or self.shadows.ids:
+            self.shadows.put(before, after, self.events_seen, self.clock_us)
         self._enable(before, after, parts)
         if before is not None or rule.timed:
             is_older = births.birth < self.events_seen or bool(births.kept)

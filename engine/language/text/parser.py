@@ -77,6 +77,8 @@ def _lines() -> Iterator[str]:
 
 # -- parsing ------------------------------------------------------------------------------------------------
 
+_BLANKS: Final = " \t\r\n"
+
 _PREFIXES = {"NOT", "PER", "ALL", "ANY", "SOME", "ANYWHERE"}
 """The terminals that, like prefixes and calls over conditions, open a condition around another."""
 _CONNECTIVES = {"AND", "OR"}
@@ -97,7 +99,7 @@ def parse(source: str | Source | Mapping[str, object], limits: Limits = DEFAULT_
     if not isinstance(source, str | Source):
         return condition_from_document(source, limits)
     text = source if isinstance(source, Source) else Source(source)
-    if text.text.lstrip(" \t\r\n").startswith("{"):
+    if text.text.lstrip(_BLANKS).startswith("{"):
         return condition_from_json(text, limits)
     check_text_size(text.text, limits)
     return validated(_Reader(text, limits).read(), limits, text)
@@ -131,7 +133,7 @@ class _Reader:
             self._feed(_in_context(self._tokens, index, self._state))
         if stopped is not None:
             self._refuse_character(stopped)
-        end = self._source.end()
+        end = len(self._source.text.rstrip(_BLANKS))
         self._tokens.append(Token("$END", "", start_pos=end, end_pos=end))
         document = document_of(self._feed(self._tokens[-1]))
         assert isinstance(document, SpannedObject)

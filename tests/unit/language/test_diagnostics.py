@@ -73,13 +73,6 @@ def test_what_is_left_out_of_a_long_line_is_marked(offset: int, start: int, stop
 
 
 @pytest.mark.parametrize(
-    ("text", "end"), [("", 0), (" ", 0), ("a \n", 1), ("a # c\n", 5), ("a\xa0", 2), ("\r\n a\t\r\n", 4)]
-)
-def test_the_end_is_past_the_last_character_that_is_no_blank(text: str, end: int) -> None:
-    assert Source(text).end() == end
-
-
-@pytest.mark.parametrize(
     ("word", "other", "apart"),
     [
         ("within", "within", 0),

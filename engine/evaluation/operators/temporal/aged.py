@@ -4,10 +4,9 @@ from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Self, TypeVar
+from typing import Final, Self, TypeVar
 
 from engine.evaluation.operators.interface import (
-    Choosing,
     Found,
     Memory,
     Operator,
@@ -147,15 +146,3 @@ class AgedOperator(Operator[NodeT]):
         # An earlier witness, since dropped, may have been old enough before the first one. Then the verdict
         # seems to turn with the first one.
         return time_of(at.entry[0]) if at.entry else None
-
-
-AnyAgeT = TypeVar("AnyAgeT", bound=Any)
-
-
-class OfAnyAge(Choosing[AnyAgeT]):
-    """An operator of nodes of any age, which an AgedOperator complements."""
-
-    calls = AgedOperator.calls
-
-    def grows(self, node: AnyAgeT) -> bool:  # noqa: ARG002 -- for all windows
-        return True

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from engine.evaluation.operators.interface import (
+    Choosing,
     Found,
     Memory,
     Operator,
@@ -15,7 +16,7 @@ from engine.evaluation.operators.interface import (
 )
 from engine.evaluation.operators.memories import Latest, MemoryOfTruth, negated, usual
 from engine.evaluation.operators.table import evaluates
-from engine.evaluation.operators.temporal.aged import AgedOperator, OfAnyAge, Witnesses
+from engine.evaluation.operators.temporal.aged import AgedOperator, Witnesses
 from engine.evaluation.paths import Path
 from engine.evaluation.stamps import time_of
 from engine.language.condition import Historically, HistoricallyFor
@@ -115,7 +116,7 @@ class AgedHistoricallyOperator(AgedOperator[HistoricallyFor]):
         "old.",
     ),
 )
-class HistoricallyOperator(OfAnyAge[Historically | HistoricallyFor]):
+class HistoricallyOperator(Choosing[Historically | HistoricallyFor]):
     """Not false now, and no stored counterexample is inside the window."""
 
     aged = AgedHistoricallyOperator()

@@ -2,10 +2,18 @@
 
 from typing import Any
 
-from engine.evaluation.operators.interface import Found, Memory, Operator, Reading, Settled, Triggers
+from engine.evaluation.operators.interface import (
+    Choosing,
+    Found,
+    Memory,
+    Operator,
+    Reading,
+    Settled,
+    Triggers,
+)
 from engine.evaluation.operators.memories import Latest
 from engine.evaluation.operators.table import evaluates
-from engine.evaluation.operators.temporal.aged import AgedOperator, OfAnyAge, Witnesses
+from engine.evaluation.operators.temporal.aged import AgedOperator, Witnesses
 from engine.evaluation.paths import Path
 from engine.evaluation.stamps import time_of
 from engine.language.condition import Earlier, EarlierWithin, Once, OnceWithin, Previous
@@ -23,7 +31,7 @@ class AgedOnceOperator(AgedOperator[OnceWithin | EarlierWithin]):
     prefix(Once, "once"),
     prefix_within(OnceWithin, "once", text="Inner was true at some event no older than the window."),
 )
-class OnceOperator(OfAnyAge[Any]):
+class OnceOperator(Choosing[Any]):
     """True now, or at a stored event inside the window."""
 
     aged = AgedOnceOperator()
@@ -51,7 +59,7 @@ class OnceOperator(OfAnyAge[Any]):
         looks_before=True,
     ),
 )
-class EarlierOperator(OfAnyAge[Any]):
+class EarlierOperator(Choosing[Any]):
     """A stored event is inside the window. The current event does not count."""
 
     aged = AgedOnceOperator()

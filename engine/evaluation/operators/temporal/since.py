@@ -3,10 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.evaluation.operators.interface import Found, Memory, Names, Reading, Settled, Triggers, Writing
+from engine.evaluation.operators.interface import (
+    Choosing,
+    Found,
+    Memory,
+    Names,
+    Reading,
+    Settled,
+    Triggers,
+    Writing,
+)
 from engine.evaluation.operators.memories import usual
 from engine.evaluation.operators.table import evaluates
-from engine.evaluation.operators.temporal.aged import AgedOperator, OfAnyAge, Witnesses
+from engine.evaluation.operators.temporal.aged import AgedOperator, Witnesses
 from engine.evaluation.paths import Path
 from engine.language.condition import Condition, Since, SinceWithin
 from engine.language.forms.form import infix, infix_within
@@ -109,7 +118,7 @@ class AgedSinceOperator(AgedOperator[SinceWithin]):
         text="The same as since, with right true no longer ago than the window.",
     ),
 )
-class SinceOperator(OfAnyAge[Since | SinceWithin]):
+class SinceOperator(Choosing[Since | SinceWithin]):
     """Right is true now, or it was and left still holds."""
 
     aged = AgedSinceOperator()
