@@ -34,6 +34,7 @@ def test_the_engine_agrees_with_the_vector_in_each_mode(title: str) -> None:
             assert play(VECTORS[title], EnginePlayer()) is None, mode
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("title", VECTORS)
 def test_the_engine_agrees_with_the_vector_when_saved_and_loaded_at_every_step(title: str) -> None:
     assert play(VECTORS[title], ReloadedPlayer()) is None

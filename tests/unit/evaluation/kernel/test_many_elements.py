@@ -76,6 +76,7 @@ def fired(detector: Detector, fields: dict[str, Any]) -> list[str]:
     return [action["name"] for action in detector.evaluate(fields, 0)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("found_max", [0, 1_000_000])
 @pytest.mark.parametrize("rule", CONDITIONS)
 def test_many_rules_decide_as_the_reference(

@@ -193,6 +193,7 @@ def test_a_part_of_the_time_changes_at_its_steps_and_nowhere_else(part: str, zon
             assert len({shown(us) for us in probed}) == 1, (start, before, after)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zone", [None, "Australia/Lord_Howe"])
 @pytest.mark.parametrize(
     ("part", "constant"),

@@ -132,6 +132,7 @@ def kept(actor: OperationExecutor) -> bytes:
 
 
 # To close a generator calls it, too. Of what is raised there, Python only warns.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
     "operation", [one for each in READS.values() for one in each], ids=lambda one: one.kind

@@ -144,6 +144,7 @@ WAYS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("change", "how"), tried(WAYS, len(CHANGES)))
 async def test_a_caller_that_leaves_at_any_step_leaves_nothing_half_done(tmp_path, change, how):
     async with scene(tmp_path, how) as on:

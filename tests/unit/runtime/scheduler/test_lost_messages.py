@@ -326,6 +326,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 async def test_whatever_is_lost_once_all_is_right_soon(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
