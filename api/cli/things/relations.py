@@ -5,6 +5,8 @@ import gzip
 import io
 import sys
 import zlib
+from collections.abc import Callable
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +28,8 @@ from rule_detector_client.sending import Batches
 HEADER: Final = ("name", "tuples", "values in each", "changed at")
 _NDJSON: Final = "application/x-ndjson"
 _TYPES: Final = {".csv": "text/csv"} | dict.fromkeys([".ndjson", ".jsonl", ".json"], _NDJSON)
+FILE_BYTES_MAX: Final = 1024 * 1024 * 1024
+"""The maximum size of a file, decompressed. By default, a service accepts a quarter of it."""
 _CHANGED_AT_ONCE: Final = 2_000
 _CHANGED_BYTES: Final = 512 * 1024
 """The maximum number and approximate size of the tuples of one change, whose body is less than a megabyte."""
@@ -209,12 +213,25 @@ def _body(file: str, form: str | None) -> tuple[bytes, str]:
 
 
 def _bytes(file: str) -> bytes:
+    """Return the content of a file, decompressed if it is gzipped. Raises CommandError."""
     try:
-        found = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-        return gzip.decompress(found) if found.startswith(b"\x1f\x8b") else found
+        with nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as opened:
+            found = _bounded(file, opened.read)
+        if found.startswith(b"\x1f\x8b"):
+            with gzip.open(io.BytesIO(found)) as inflated:
+                found = _bounded(file, inflated.read)
     except (OSError, EOFError, zlib.error) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise CommandError(f"{file}: {reason}") from None
+    return found
+
+
+def _bounded(file: str, read: Callable[[int], bytes]) -> bytes:
+    """Return all that is left to read. Raises CommandError if that is more than a relation may have."""
+    found = read(FILE_BYTES_MAX + 1)
+    if len(found) > FILE_BYTES_MAX:
+        raise CommandError(f"{file}: it has more than {FILE_BYTES_MAX >> 20} MiB")
+    return found
 
 
 def _text(file: str) -> str:

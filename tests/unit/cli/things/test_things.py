@@ -270,3 +270,15 @@ def test_a_relation_that_cannot_be_read_is_told_in_words(
     if content is not None:
         file.write_bytes(content)
     assert run(f"relations put x {SHOP}", file, status=1).stderr.startswith(f"rule-detector: {file}: {said}")
+
+
+@pytest.mark.usefixtures("shop")
+def test_a_file_without_an_end_is_not_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.cli.things.relations.FILE_BYTES_MAX", 1 << 20)
+    file = tmp_path / "x.txt"
+    file.write_bytes(gzip.compress(bytes(1 << 21)))
+    for name in ("/dev/zero", str(file)):
+        said = f"rule-detector: {name}: it has more than 1 MiB"
+        assert run(f"relations put x {SHOP}", name, status=1).stderr.startswith(said)
