@@ -25,8 +25,9 @@ VERSIONS: Final = ("3.11", "3.12", "3.13")
 # A version of Python brings compiled packages of its own (re2, msgspec, msgpack, httptools, uvloop). It
 # changes how code is compiled and how numbers, texts and files are written and read: the first tests see that
 # on each version. It also changes asyncio and ssl, when an object is let go of and what errors say. Later
-# versions keep such a change, so the newest one alone runs the others of these tests. What is in none
-# (explanations, sharing and eviction, placement, pages, benchmarks) is plain code above what is in them.
+# versions keep such a change, so the newest one alone runs the others of these tests, and the slow ones. What
+# is in none (explanations, sharing and eviction, placement, pages, benchmarks) is plain code above what is in
+# them.
 _EACH: Final = (
     "tests/conformance",
     "tests/property/verdicts/test_engine_against_reference.py",
@@ -47,7 +48,6 @@ _NEWEST: Final = (
     "tests/property/language",
     "tests/unit/cli/printing",
     "tests/unit/cli/recordings",
-    "tests/unit/evaluation/persistence/test_golden_states.py",
     "tests/unit/language/text",
     "tests/unit/language/validation",
     "tests/unit/runtime/activation",
@@ -57,7 +57,7 @@ _NEWEST: Final = (
 # In the order in which all tests run: those of the snapshots leave hundreds of open files, too many for the
 # `select` of what comes before them.
 PARTS: Final = dict.fromkeys(VERSIONS, sorted(_EACH)) | {VERSIONS[-1]: sorted(_NEWEST)}
-FAST: Final = ("-m", "not ray and not storm and not long")
+FAST: Final = "not ray and not storm and not long"
 
 PIP: Final = (sys.executable, "-m", "pip")
 INSTALLING: Final = Lock()
@@ -128,7 +128,9 @@ def main(*arguments: str) -> int:
         for version, interpreter in there.items():
             cores = (os.cpu_count() or 1) // len(there)
             # A second process would only take more time.
-            options = ["-n", str(cores if cores > 1 else 0), *(PARTS[version] if chosen.parts else ()), *FAST]
+            options = ["-n", str(cores if cores > 1 else 0), *(PARTS[version] if chosen.parts else ())]
+            is_brief = chosen.parts and version != VERSIONS[-1]
+            options += ["-m", f"{FAST} and not slow" if is_brief else FAST]
             if chosen.results:
                 options.append(f"--junitxml={chosen.results / f'python{version}.xml'}")
             running[threads.submit(run, interpreter, install, options)] = version

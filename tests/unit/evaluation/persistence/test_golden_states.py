@@ -98,7 +98,7 @@ def test_a_detector_of_an_earlier_version_has_lost_nothing_and_goes_on(
     documents = range(GOES_ON.index(mode), len(cases()), len(GOES_ON))
     with in_mode(mode):
         # Most of them in a whole run.
-        count = scaled((10 if WHOLE else 3) * len(documents))
+        count = scaled((10 if WHOLE else 2) * len(documents))
         for number in random.Random(seed).sample(documents, min(len(documents), count)):
             name, version, document, text = cases()[number]
             rules, counts, steps, answers, *since_13 = json.loads(text)
