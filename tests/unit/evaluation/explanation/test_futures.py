@@ -118,6 +118,7 @@ def counting(op: Any) -> list[Condition]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", [None, *COMPARISONS])
 def test_a_verdict_turns_exactly_where_time_alone_turns_it(op: str | None, seed: int) -> None:
     drawn, turned = random.Random(f"{seed} {op}"), 0
