@@ -27,7 +27,7 @@ class PatternLimits:
     pattern takes some hundreds; one whose states must be counted takes thousands or tens of thousands. Beyond
     this limit, the condition is refused with 1302."""
     detector_preparation_max: int = 12_000_000
-    """The same for all distinct patterns of a detector's rules, which are compiled at each activation. Beyond
+    """The same for all patterns of a detector's rules, each once. Each activation compiles them. Beyond
     this limit, a rule is refused with 1400. A detector that was stored under a higher limit is still
     activated, which takes about 1 ms for each exploding pattern. The limit also bounds the memory of RE2's
     states: hostile texts can make it keep 125 bytes for each unit."""

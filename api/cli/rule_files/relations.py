@@ -55,7 +55,7 @@ Relation: TypeAlias = list[Any] | RelationFile
 
 
 def tuples_in(relation: Relation, folder: Path) -> list[Tuple]:
-    """Return the distinct tuples of a relation, in order. Raises RelationError."""
+    """Return the tuples of a relation, in order, without duplicates. Raises RelationError."""
     if isinstance(relation, list):
         return _collected((f"tuple {number}", given) for number, given in enumerate(relation, 1))
     path = folder / relation.file

@@ -30,7 +30,7 @@ class _Part(NamedTuple):
 
 
 class PredicateTree:
-    """The nodes of a condition, inner ones first, with each distinct predicate once."""
+    """The nodes of a condition, inner ones first, with each predicate once."""
 
     def __init__(self, root: Node) -> None:
         self.verdict = root.verdict
@@ -44,7 +44,7 @@ class PredicateTree:
         for _ in self._flatten(root, uses):
             pass
         self.predicates = tuple(self._numbers)
-        """The distinct predicates, in the order of the condition."""
+        """The predicates without duplicates, in the order of the condition."""
         # Each place of a predicate has a share of its cost, so that no set costs more than its size.
         self._shares = [1 / uses[number] for number in range(len(self.predicates))]
 

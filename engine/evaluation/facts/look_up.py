@@ -62,7 +62,7 @@ def value_of(name: Name, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> 
 
 
 def element_fact(array: str, name: str) -> str:
-    """Return a name for a fact of the elements of an array, distinct from all facts of the event."""
+    """Return a name for a fact of the elements of an array, different from all facts of the event."""
     return name if name.startswith("$") else f"{array}{OF_ELEMENTS}{name}"
 
 

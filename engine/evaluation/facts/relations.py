@@ -33,7 +33,7 @@ class _HasAddresses(Protocol):
 
 
 class Networks:
-    """A set of networks. An address costs one look-up for each distinct length of their prefixes."""
+    """A set of networks. An address costs one look-up for each length of their prefixes."""
 
     __slots__ = ("_keys", "_shifts")
 

@@ -156,7 +156,7 @@ _DIGITS: Final = frozenset("0123456789abcdefABCDEF:")
 class StoredNetworks:
     """Networks, each with the number of tuples that name it.
 
-    An address costs one look-up for each distinct length that prefixes ever had.
+    An address costs one look-up for each length that prefixes ever had.
     """
 
     __slots__ = ("_counts", "_shifts")

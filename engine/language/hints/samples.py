@@ -19,7 +19,7 @@ class Sample:
     """The facts of some events, by the names that conditions use.
 
     A dotted name leads through nested objects, in each by the longest run of its parts that is a key. Memory
-    grows with the number of distinct names, not with the number of events, and is bounded: see `overflows`.
+    grows with the number of different names, not with the number of events, and is bounded: see `overflows`.
     """
 
     def __init__(self) -> None:

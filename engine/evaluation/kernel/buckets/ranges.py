@@ -23,7 +23,7 @@ _NUMBER_BITS: Final = 64
 FEW_MAX: Final = 16
 """Comparing a value with this many ranges takes about as long as searching those that contain it."""
 _EXACT_MAX: Final = (1 << 53) - 1
-"""Up to this size, distinct integers have distinct ordinals."""
+"""Up to this size, different integers have different ordinals."""
 
 _HALF: Final = 1 << 63
 _MOST: Final = int(LARGEST)

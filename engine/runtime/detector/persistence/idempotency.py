@@ -1,7 +1,7 @@
 """Answers to evaluations with an idempotency key, stored compactly so that a retry can be answered.
 
 An answer takes 32 bytes: 16 for the digest of its key, 8 for the digest of its request, 4 for the index of
-its result, and 4 for the lateness of its event. The index refers to a list of distinct results, which is
+its result, and 4 for the lateness of its event. The index refers to a list without duplicates, which is
 short for most detectors because results exclude the lateness, which differs from event to event. Answers are
 grouped in generations of a quarter of the retention time. A generation is dropped as a whole when its newest
 answer expires, so an answer is stored for its retention time and at most a quarter longer.
@@ -53,7 +53,7 @@ class CachedAnswer(NamedTuple):
 
 
 class Page(msgspec.Struct, frozen=True, array_like=True):
-    """Consecutive answers as stored in a file: distinct results, and rows in order of time."""
+    """Consecutive answers as stored in a file: results without duplicates, and rows in order of time."""
 
     results: tuple[tuple[bytes, bytes], ...]
     pieces: tuple[tuple[int, int, bytes], ...]
