@@ -63,9 +63,11 @@ class ByMeasure(dict[Any, Bucket]):
 class _Fact:
     """The index of one fact."""
 
-    __slots__ = ("by_value", "lookup", "more", "patterns", "ranges")
+    __slots__ = ("by_value", "is_of_elements", "lookup", "more", "patterns", "ranges")
 
-    def __init__(self, patterns: FactPatterns, lookup: Lookup) -> None:
+    def __init__(self, patterns: FactPatterns, lookup: Lookup, *, is_of_elements: bool) -> None:
+        self.is_of_elements = is_of_elements
+        """Whether an event may have several values of it."""
         self.by_value: dict[Any, Bucket] = {}
         self.ranges: Ranges | None = None
         """None without ranges."""
@@ -170,15 +172,22 @@ class Index:
         """Return the buckets that an event meets, and the rows it selects by ranges."""
         met: list[Bucket | Selected] = [self._always] if self._always.size else []
         selected: RowsByPlace = {}
+        of_elements: dict[Ranges, list[Any]] = {}
         for fact, value in self._names.found_in(fields, sent):
             if fact.by_value:
                 bucket = fact.by_value.get(value if type(value) is str else key_of(value))
                 if bucket is not None:
                     met.append(bucket)
             if fact.ranges is not None:
-                fact.ranges.select(value, selected)
+                if fact.is_of_elements:
+                    of_elements.setdefault(fact.ranges, []).append(value)
+                else:
+                    fact.ranges.select(value, selected)
             if fact.more:
                 _meet_more(fact, value, sent, met)
+        for ranges, values in of_elements.items():
+            # Each row once, not once for each element.
+            ranges.select_any(values, selected)
         if self._names.of_elements:
             # Several elements of an array may meet the same bucket.
             met = list({id(bucket): bucket for bucket in met}.values())
@@ -189,7 +198,8 @@ class Index:
     def _fact(self, said: str) -> _Fact:
         fact = self._facts.get(said)
         if fact is None:
-            fact = self._facts[said] = _Fact(self._needs.patterns.of(said), self._needs.lookups.of(said))
+            patterns, lookup = self._needs.patterns.of(said), self._needs.lookups.of(said)
+            fact = self._facts[said] = _Fact(patterns, lookup, is_of_elements=OF_ELEMENTS in said)
             self._names.add(said, fact)
         return fact
 

@@ -2,6 +2,7 @@
 
 import math
 import struct
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from engine.evaluation.kernel.buckets.buckets import (
@@ -71,6 +72,20 @@ class Ranges:
         elif kind is float or kind is int:
             self._numbers.select(value, found)
 
+    def select_any(self, values: Iterable[Any], found: RowsByPlace) -> None:
+        """Add the rows that any of these values of a fact of elements selects."""
+        if self._pending:
+            self._compile_pending()
+        numbers, texts = list[Any](), list[Any]()
+        for value in values:
+            kind = type(value)
+            if kind is str:
+                texts.append(value)
+            elif kind is float or kind is int:
+                numbers.append(value)
+        self._texts.select_any(texts, found)
+        self._numbers.select_any(numbers, found)
+
     def _of_kind(self, trigger: Range) -> "_OfKind":
         return self._texts if isinstance(trigger.low, str) else self._numbers
 
@@ -129,7 +144,16 @@ class _OfKind:
             number = ordinal(value)
             for place, intervals in self._many.items():
                 if rows := intervals.containing(number):
-                    found[place] = found[place] + rows if place in found else rows
+                    found.setdefault(place, []).extend(rows)
+
+    def select_any(self, values: Sequence[Any], found: RowsByPlace) -> None:
+        for low, high, place, row in self._few:
+            if any(low <= value <= high for value in values):
+                found.setdefault(place, []).append(row)
+        if self._many:
+            numbers = set(map(ordinal, values))
+            for place, intervals in self._many.items():
+                found.setdefault(place, []).extend(intervals.containing_any(numbers))
 
 
 def _is_exact(end: str | float, open_end: float) -> bool:

@@ -10,6 +10,7 @@ from engine.evaluation.kernel.code import predicates
 from engine.patterns import fact_patterns
 from engine.patterns.fact_patterns import FactPatterns
 from tests.reference import Event, verdict
+from tests.work_growth import grows_linearly
 
 COUNT, RULES, WALKS = 100, 30, 4
 TEXTS = [f"word {number} of some length" for number in range(COUNT)]
@@ -146,3 +147,10 @@ def test_only_few_rules_try_elements_that_have_other_values(
         later = 1 if found_max else COUNT
         assert tried == [COUNT] * WALKS * walked + [later] * (RULES - WALKS * walked)
         assert len(looked) == keyed * COUNT if found_max else len(looked) <= keyed
+
+
+def test_a_range_that_many_elements_are_in_selects_its_rule_once() -> None:
+    detector = with_rules("some xs (n > {n} and n < 9999)")
+    assert grows_linearly(
+        lambda count: fired(detector, {"xs": [{"n": 100 + n} for n in range(count)]}), 2_000
+    )

@@ -38,20 +38,31 @@ def test_ranges_that_come_and_go_select_their_members_whether_they_are_few_or_ma
             place = drawn.randrange(3), len(triggers) > 1
             there[number] = triggers, place
             of_fact.add(triggers, number, place)
-        value = drawn.choice((drawn.randrange(-20, 20), drawn.uniform(-20, 20), drawn.choice("abcdefgh")))
+        values = [
+            drawn.choice((drawn.randrange(-20, 20), drawn.uniform(-20, 20), drawn.choice("abcdefgh"), None))
+            for _ in range(drawn.choice((1, 1, 0, 2, 5)))
+        ]
         # Another fact has selected something.
         found: dict[tuple[int, bool], list[Any]] = {(0, False): [(-1, None)]}
-        of_fact.select(value, found)
+        if len(values) == 1:
+            of_fact.select(values[0], found)
+        else:
+            of_fact.select_any(values, found)
         expected: dict[tuple[int, bool], set[int]] = {(0, False): {-1}}
         for member, (triggers, place) in there.items():
-            alike = [each for each in triggers if isinstance(each.low, str) is isinstance(value, str)]
-            if any(each.low <= value <= each.high for each in alike):
+            if any(_contains(each, value) for each in triggers for value in values):
                 expected.setdefault(place, set()).add(member)
-        assert {place: {row[-2] for row in rows} for place, rows in found.items()} == expected
+        assert {place: {row[-2] for row in rows} for place, rows in found.items() if rows} == expected
+        assert all(len(rows) <= 4 * len(there) + 1 for rows in found.values())
         assert bool(of_fact) is bool(there)
         sizes.add(len(there))
     assert min(sizes) == 0
     assert max(sizes) > 3 * ranges.FEW_MAX
+
+
+def _contains(range_: Range, value: Any) -> bool:
+    alike = value is not None and isinstance(range_.low, str) is isinstance(value, str)
+    return alike and range_.low <= value <= range_.high
 
 
 def _never(*_: Any) -> None:
