@@ -8,7 +8,8 @@ from typing import Any, Final, Protocol
 from engine.evaluation.facts.values import key_of, part_of_key
 from engine.language.validation.networks import ADDRESS_CHARS_MAX, address_number, network_of
 
-ADDRESSES_KEPT: Final = 4_096
+ADDRESSES_KEPT: Final = 16_384
+"""More than an array may have elements. Otherwise each rule that walks through a long one parses all anew."""
 NETWORKS_KEPT: Final = 256
 _NOTHING: Final[Mapping[str, Any]] = {}
 _PLAIN_MAX: Final = 1 << 60
