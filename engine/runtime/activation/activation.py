@@ -20,8 +20,9 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-_STALLED = 4
-"""A call is reported as a problem after 1 / _STALLED of the time after which it counts as hung."""
+_STALLED = 2.5
+"""A call is reported as a problem after 1 / _STALLED of the time after which it counts as hung. By default
+that is after 24 s, because a batch may take 20 s."""
 
 
 class Activation:
