@@ -368,6 +368,8 @@ class Possible:
                 constants = [each for each in sides if isinstance(each, str | int | float)]
                 # Such as `abs(-1)`.
                 constants += values_found(part, [event]).values()
+                # A text before each of them, and one after.
+                ends += ["", *(each + "x" for each in constants if isinstance(each, str))]
                 numbers = [each for each in constants if not isinstance(each, str | bool)]
                 ends += [*constants, *(each + step for each in numbers for step in (-1, 1))]
                 if any(isinstance(each, Length) for each in sides):
