@@ -30,8 +30,8 @@ from engine.evaluation.stamps import (
     UNSET,
     time_of,
 )
+from engine.language.durations import PRODUCT_MAX, ROUNDING, microseconds
 from engine.language.forms.table import derived
-from engine.language.microseconds import PRODUCT_MAX, ROUNDING, microseconds
 from engine.language.operators import LARGEST
 
 _SHARED: Final[dict[str, Any]] = {

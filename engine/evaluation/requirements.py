@@ -149,6 +149,8 @@ class Use(NamedTuple):
     `Requirements.nodes`."""
     nests: bool
     """Whether anything inside it has a memory, too."""
+    keep: int
+    """The maximum number of stamps, values or panes of a record that it needs."""
     window_us: int | None
     """How long an entry can matter to it; None for ever."""
 
@@ -197,12 +199,13 @@ class _Use:
 
     def known(self) -> Use:
         """Return the Use, once everything inside is known."""
+        depends_on_birth = self.nests or any(map(_is_of_birth, self.path))
         operator = remembering(self.node)
         memory = operator.memory(self.node)
-        is_shared = memory.splits and not self.nests and not any(map(_is_of_birth, self.path))
+        is_shared = memory.splits and not depends_on_birth
         name = MemoryName(memory, self.path, ANY_BIRTH if is_shared else self.births.birth)
-        window_us = operator.window_us(self.node)
-        return Use(self.node, self.path, self.births, operator, name, self.nodes, self.nests, window_us)
+        needed = operator.keep(self.node), operator.window_us(self.node)
+        return Use(self.node, self.path, self.births, operator, name, self.nodes, self.nests, *needed)
 
 
 class _Place(NamedTuple):

@@ -12,9 +12,9 @@ import msgspec
 from engine.evaluation.requirements import Births, keys_of
 from engine.language.condition import Condition, Scalar
 from engine.language.diagnostics import Entry, Refusal
+from engine.language.durations import microseconds
 from engine.language.json.writer import condition_to_document, json_bytes
 from engine.language.limits import Limits
-from engine.language.microseconds import microseconds
 from engine.language.text.parser import parse
 from engine.language.text.printer import format as canonical
 from engine.language.validation.document import condition_from_document

@@ -1,11 +1,10 @@
-"""Literals: numbers and strings with escapes, common to JSON and the text language; and durations."""
+"""Literals: numbers and strings with escapes, common to JSON and the text language."""
 
 import json
 import math
 import re
 from collections.abc import Callable
-from decimal import Context, Decimal
-from typing import Final, NoReturn
+from typing import NoReturn
 
 from engine.language.limits import Limits
 
@@ -24,19 +23,6 @@ _ESCAPE = re.compile(
     r"|(?P<half>[dD][89a-fA-F][0-9a-fA-F]{2})"
     r"|[0-9a-fA-F]{4})|.)"
 )
-
-UNITS_MS: Final = {
-    "w": 7 * 24 * 60 * 60 * 1000,
-    "d": 24 * 60 * 60 * 1000,
-    "h": 60 * 60 * 1000,
-    "m": 60 * 1000,
-    "s": 1000,
-    "ms": 1,
-}
-"""The milliseconds of each unit of a duration, the largest unit first."""
-
-EXACT: Final = Context(prec=10_000, Emax=999_999, Emin=-999_999)
-"""Decimal arithmetic that does not round the amounts of durations."""
 
 Fail = Callable[[int, str], NoReturn]
 """Refuses the text at an offset, with a message."""
@@ -87,23 +73,3 @@ def explain_string(text: str, start: int, fail: Fail) -> NoReturn:
             fail(at, f"expected a control character to be written as an escape, here `\\u{ord(char):04x}`")
         case _:
             fail(at, "expected a whole surrogate pair, got half of one")
-
-
-def split_duration(literal: str) -> tuple[str, str]:
-    """Split a duration into its amount and its unit."""
-    unit = literal.lstrip("-+.0123456789eE")
-    assert unit in UNITS_MS
-    return literal.removesuffix(unit), unit
-
-
-def duration_seconds(amount: str, unit: str) -> int | float:
-    """Return the seconds of a duration, as an integer if they are whole.
-
-    An amount of seconds is read like JSON: `1e23s` is the double `1e23`.
-    """
-    if unit == "s":
-        return int(amount) if amount.lstrip("-").isdecimal() else float(amount)
-    factor = EXACT.divide(Decimal(UNITS_MS[unit]), Decimal(1000))
-    # A context accepts any exponent. `Decimal(amount)` fails for one of twenty digits.
-    seconds = EXACT.multiply(EXACT.create_decimal(amount), factor)
-    return int(seconds) if seconds == seconds.to_integral_value(context=EXACT) else float(seconds)

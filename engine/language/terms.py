@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from engine.language.microseconds import microseconds
+from engine.language.durations import microseconds
 from engine.language.nodes import ConditionNode, TermNode
 
 

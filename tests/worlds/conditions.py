@@ -35,7 +35,7 @@ from engine.language.condition import (
     Some,
     Sum,
 )
-from engine.language.microseconds import microseconds
+from engine.language.durations import microseconds
 from engine.language.text.sugar import SUGAR, pattern_of
 from tests.worlds.terms import odd_comparisons
 

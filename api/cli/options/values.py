@@ -10,7 +10,7 @@ import click
 
 from api.cli.printing.output import Option
 from engine.language.diagnostics import json_type
-from engine.language.literals import UNITS_MS, duration_seconds
+from engine.language.durations import UNITS_MS, duration_seconds
 from rule_detector_client import ServiceError
 from rule_detector_client.json_values import object_json
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import ROUND_FLOOR, Decimal
 from typing import Any, Final, TypeGuard
 
-from engine.language.microseconds import microseconds
+from engine.language.durations import microseconds
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBER: Final = re.compile(r"\s*[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]{1,3})?\s*")

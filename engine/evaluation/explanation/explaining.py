@@ -28,7 +28,7 @@ from engine.evaluation.times import NEVER
 from engine.language import condition as language
 from engine.language.condition import Condition, Predicate
 from engine.language.diagnostics import Entry, Refusal, json_type, quoted
-from engine.language.microseconds import microseconds
+from engine.language.durations import microseconds
 from engine.language.text.printer import format_term
 
 NODES_MAX: Final = 4_000

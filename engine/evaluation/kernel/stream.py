@@ -19,7 +19,7 @@ from engine.evaluation.timed.changes import Part
 from engine.evaluation.timed.timing import Timing
 from engine.evaluation.timed.watch import Watch
 from engine.language.condition import Condition
-from engine.language.microseconds import CLEAR_OF_HALVES
+from engine.language.durations import CLEAR_OF_HALVES
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 

@@ -24,7 +24,7 @@ from engine.evaluation.rules import (
     read_members,
 )
 from engine.evaluation.slices.histories import Histories
-from engine.evaluation.stamps import UNSET, stamp_of
+from engine.evaluation.stamps import NUMBER_BITS, UNSET
 from engine.language.condition import Condition
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
@@ -194,8 +194,8 @@ class RuleBook(RelationBook):
     def _put(self, rule: Rule, births: Births, parts: Requirements | None = None) -> None:
         live = self.live.get(rule.id)
         self.priority_highest = max(self.priority_highest, rule.priority)
-        self.versions.put(None if live is None else live.rule, rule, self.change)
         self.install(rule, births, parts)
+        self.versions.put(None if live is None else live.rule, rule, self.change)
 
     def births_of(self, rule: Rule, history: Literal["keep"] | None) -> Births:
         """Return the births of a rule's histories if it replaces the one with its id now."""
@@ -298,7 +298,7 @@ class RuleBook(RelationBook):
     @property
     def _now(self) -> Births:
         """The births of histories that begin with the next event."""
-        born = UNSET if self.clock_us is None else stamp_of(self.clock_us, self.events_seen)
+        born = UNSET if self.clock_us is None else (self.clock_us << NUMBER_BITS) + self.events_seen
         return Births(self.events_seen, born)
 
     def install(self, rule: Rule, births: Births, parts: Requirements | None = None) -> None:

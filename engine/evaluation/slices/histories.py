@@ -60,7 +60,7 @@ class Histories(Bounded):
 
     def acquire(self, use: Use) -> Remembered:
         """Add a reader of a memory, for a node of a new rule. Create the memory if necessary."""
-        node, path, births, operator, name, nodes, *_ = use
+        node, path, births, _, name, nodes, *_ = use
         remembered = self.memories.get(name)
         if remembered is None:
             if path not in self.slices:
@@ -71,7 +71,7 @@ class Histories(Bounded):
             remembered.nodes = nodes
             self.memories[name] = remembered
         remembered.read_by(use)
-        remembered.keep = max(remembered.keep, operator.keep(node))
+        remembered.keep = max(remembered.keep, use.keep)
         return remembered
 
     def acquire_after(self, use: Use, before: Iterable[Use]) -> None:

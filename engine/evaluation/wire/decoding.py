@@ -10,8 +10,8 @@ from engine.evaluation.facts.values import Event
 from engine.evaluation.stamps import LATEST_US
 from engine.evaluation.wire.bodies import decode
 from engine.language.diagnostics import Entry, Refusal
+from engine.language.durations import microseconds
 from engine.language.limits import Limits
-from engine.language.microseconds import microseconds
 
 PORTION_BYTES: Final = 1 << 16
 """The approximate size of the portions of longer bodies, if their events have equal sizes."""

@@ -17,12 +17,13 @@ from lark.parsers.lalr_interactive_parser import InteractiveParser
 
 from engine.language.condition import Condition
 from engine.language.diagnostics import Source
+from engine.language.durations import UNITS_MS
 from engine.language.forms.form import INFIXES, PREFIXES, Shape
 from engine.language.forms.table import FORMS, derived
 from engine.language.forms.terms import AGGREGATE_WORDS
 from engine.language.json.spans import SpannedObject
 from engine.language.limits import DEFAULT_LIMITS, Limits
-from engine.language.literals import explain_string, number_value, split_duration, string_value
+from engine.language.literals import explain_string, number_value, string_value
 from engine.language.text.errors.suggestions import explain, explain_character
 from engine.language.text.lexical import (
     Filtered,
@@ -78,6 +79,7 @@ def _lines() -> Iterator[str]:
 # -- parsing ------------------------------------------------------------------------------------------------
 
 _BLANKS: Final = " \t\r\n"
+_UNIT_LETTERS: Final = "".join(UNITS_MS)
 
 _PREFIXES = {"NOT", "PER", "ALL", "ANY", "SOME", "ANYWHERE"}
 """The terminals that, like prefixes and calls over conditions, open a condition around another."""
@@ -153,14 +155,12 @@ class _Reader:
     def _check_literal(self, token: Token) -> None:
         """Refuse a well-formed literal that JSON cannot express."""
         offset = _offset_of(token)
-        match token.type:
-            case "NUMBER":
-                number_value(token, offset, self._limits, self._fail)
-            case "DURATION":
-                amount, _ = split_duration(token)
+        if token.type == "STRING":
+            string_value(token, offset, self._fail)
+        elif token.type in ("NUMBER", "DURATION"):
+            amount = token.rstrip(_UNIT_LETTERS)
+            if not amount.isdecimal() or len(amount) > self._limits.digits_max:
                 number_value(amount, offset, self._limits, self._fail)
-            case "STRING":
-                string_value(token, offset, self._fail)
 
     def _refuse(self) -> NoReturn:
         """Refuse the text at its last token, or at an earlier word that caused the error."""

@@ -8,10 +8,11 @@ from typing import Any, Final, assert_never, cast
 from engine.language import condition as language
 from engine.language import terms
 from engine.language.condition import Condition, FactArg, LeafValue, Scalar, ScaledFact
+from engine.language.durations import EXACT, UNITS_MS, duration_seconds
 from engine.language.forms.form import PREFIXES, Shape
 from engine.language.forms.table import FORM_OF
 from engine.language.forms.terms import TERM_FORM_OF
-from engine.language.literals import EXACT, UNITS_MS, duration_seconds, is_number
+from engine.language.literals import is_number
 from engine.language.nodes import TermNode
 from engine.language.operators import COMPARISONS, LARGEST, OPERATORS
 from engine.language.terms import Term

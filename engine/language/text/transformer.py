@@ -6,10 +6,11 @@ from typing import Any, Final
 
 from lark import Token, Tree
 
+from engine.language.durations import duration_seconds, split_duration
 from engine.language.forms.form import SCALED_FACT, Content
 from engine.language.forms.table import FORMS
 from engine.language.json.spans import SpannedArray, SpannedObject
-from engine.language.literals import duration_seconds, is_number, split_duration
+from engine.language.literals import is_number
 from engine.language.operators import COMPARISONS, LARGEST, OPERATORS
 from engine.language.text.lexical import Ages, Filtered, Part, from_backquotes
 from engine.language.text.sugar import pattern_of

@@ -16,8 +16,8 @@ from engine.language.diagnostics import (
     json_type,
     quoted,
 )
+from engine.language.durations import microseconds
 from engine.language.limits import Limits
-from engine.language.microseconds import microseconds
 from engine.language.operators import MIN_AGE_RATIO, Operand
 from engine.language.validation.networks import is_network, network_of, why_no_network
 from engine.language.validation.violations import Invalid, Location

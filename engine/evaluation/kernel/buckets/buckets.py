@@ -6,6 +6,7 @@ kept once, as a tuple. An event's rows of this kind are first collected and then
 
 from array import array
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias
 
@@ -159,6 +160,7 @@ def _type_code(value: Any) -> str | None:
     return "d" if type(value) is float else None
 
 
+@dataclass(slots=True, eq=False)
 class Bucket:
     """The members with one trigger in common: rules to evaluate, and memories to update.
 
@@ -166,18 +168,15 @@ class Bucket:
     a hundred thousand rules, evaluating fifty scattered ones takes several times as long.
     """
 
-    __slots__ = ("_compile", "_known", "_selected", "groups", "pending", "several", "size")
-
-    def __init__(self, compile_member: Compile, selected: SelectedRows, known: Known | None = None) -> None:
-        self._compile = compile_member
-        self._selected = selected
-        self._known = known
-        self.groups: dict[tuple[int, Observe], Group] = {}
-        """The rows, by stage and shape."""
-        self.several: dict[int, dict[Observe, dict[int, SelectedRow]]] = {}
-        """The members with several triggers. Their rows are in `SelectedRows`."""
-        self.pending: list[tuple[int, int, bool]] = []
-        self.size = 0
+    _compile: Compile
+    _selected: SelectedRows
+    _known: Known | None = None
+    groups: dict[tuple[int, Observe], Group] = field(default_factory=dict)
+    """The rows, by stage and shape."""
+    several: dict[int, dict[Observe, dict[int, SelectedRow]]] = field(default_factory=dict)
+    """The members with several triggers. Their rows are in `SelectedRows`."""
+    pending: list[tuple[int, int, bool]] = field(default_factory=list)
+    size: int = 0
 
     def add(self, member: int, stage: int, *, several: bool = False) -> None:
         """Add a rule, or the update of a memory, with its stage.

@@ -39,15 +39,12 @@ class Kin(NamedTuple):
 
 def kin_of(condition: Condition, parts: Requirements, memories: Sequence[Remembered]) -> Kin | None:
     """Return the family and the place of a rule, or None if it cannot belong to one."""
-    if parts.outermost != 1:
-        return None
-    # The first use looks back, and all others are inside it.
-    first = parts.memories[0]
-    grows = first.operator.grows(first.node) if isinstance(first.operator, Operator) else None
-    if grows is None or not first.window_us:
+    # If only one use is outermost, it is the first, and all others are inside it.
+    if parts.outermost != 1 or not (first := parts.memories[0]).window_us:
         return None
     found = _without_window(condition)
-    if found is None:
+    grows = first.operator.grows(first.node) if isinstance(first.operator, Operator) else None
+    if found is None or grows is None:
         return None
     family, is_negated = found
     rank = first.window_us << NUMBER_BITS

@@ -17,7 +17,7 @@ from engine.evaluation.slices.bounds.eviction import SETTLED_EVERY
 from engine.evaluation.slices.slices import SEEN, Slices
 from engine.evaluation.stamps import MILLISECOND, NEVER, NUMBER_BITS
 from engine.evaluation.timed.timing import Timing
-from engine.language.microseconds import microseconds
+from engine.language.durations import microseconds
 
 VISITED_ALL_MAX: Final = 8
 """With up to this many paths, an event visits the slices of all; with more, those of paths whose last key it

@@ -9,8 +9,8 @@ import pytest
 from engine.evaluation.detector import Detector
 from engine.evaluation.events.outcomes import BatchRefused
 from engine.evaluation.stamps import EARLIEST_US, LATEST_US
+from engine.language.durations import microseconds
 from engine.language.limits import Limits
-from engine.language.microseconds import microseconds
 
 START_MS = 1_700_000_000_000
 LIMITS = Limits(late_ms_max=3)

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from engine.language.microseconds import microseconds
+from engine.language.durations import microseconds
 
 MILLISECONDS, SECONDS = 1_000, 1_000_000
 
