@@ -40,6 +40,7 @@ _LEAVE_S: Final = 10.0
 """The timeout for connecting when the service leaves."""
 
 _OUT_OF_REACH: Final = "the directory of tokens and detectors cannot be reached: {}"
+_SLOW: Final = "the directory of tokens and detectors has not completed the request within {:g} s"
 _SOON: Final = frozenset({"status", "cluster", "add_counts", "report_figures", "newest_firings"})
 """The methods that are answered within `_SOON_S`, or not at all. Repeating them is harmless."""
 
@@ -266,17 +267,16 @@ class SchedulerClient:
         """Make a call, repeating it on a new connection if one ends, until the deadline."""
         if self._calls.refused():
             raise shutting_down()
-        reason = "it does not answer"
-        made = False
+        reason, made, under_way = "it does not answer", False, False
         try:
             async with self._calls.one():
                 while True:
                     try:
                         client = await self._connected()
-                        made = True
+                        made = under_way = True
                         return await call(client)
                     except (ActorDied, OSError) as error:
-                        reason = str(error)
+                        reason, under_way = str(error), False
                     await asyncio.sleep(self._settings.ask_s)
         except (Unreachable, StorageError) as error:
             reason = str(error)
@@ -284,7 +284,8 @@ class SchedulerClient:
             if self._calls.refused() and (harmless or not made):
                 raise shutting_down() from None
         if made and not harmless:
-            why = "the server is shutting down" if self._calls.refused() else _OUT_OF_REACH.format(reason)
+            why = _SLOW.format(self._settings.deadline_s) if under_way else _OUT_OF_REACH.format(reason)
+            why = "the server is shutting down" if self._calls.refused() else why
             message = f"{why}; the outcome of the request is unknown"
             raise DetectorUnavailable(OUTCOME_UNKNOWN, message, self._settings.retry_s)
         raise self._out_of_reach(reason)

@@ -23,6 +23,7 @@ class SchedulerProcess:
     def __init__(self, folder: Path) -> None:
         self.connects: list[Exception | None] = [None]
         self.answers: list[Exception | int] = [1]
+        self.takes_s = 0.0
         self.attempts = 0
         self.lost = 0
         settings = RuntimeSettings(data=folder, deadline_s=DEADLINE_S)
@@ -35,6 +36,7 @@ class SchedulerProcess:
         client = SimpleNamespace(link=SimpleNamespace(usable=True))
 
         async def ask(*_: object) -> int:
+            await asyncio.sleep(self.takes_s)
             try:
                 return self._next(self.answers)
             except ActorDied:
@@ -83,6 +85,15 @@ async def test_at_the_deadline_the_outcome_of_a_change_that_was_made_is_unknown(
     with pytest.raises(DetectorUnavailable, match="it ended") as failed:
         await scheduler.connection.ask(method, int)
     assert failed.value.code == code
+
+
+async def test_at_the_deadline_a_change_under_way_is_not_said_to_be_out_of_reach(
+    scheduler: SchedulerProcess,
+) -> None:
+    scheduler.takes_s = 2 * DEADLINE_S
+    with pytest.raises(DetectorUnavailable, match="has not completed the request") as failed:
+        await scheduler.connection.ask("fork_detector", int)
+    assert failed.value.code == 1502
 
 
 @pytest.mark.parametrize(
