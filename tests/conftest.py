@@ -5,6 +5,7 @@ import gc
 import os
 import random
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -86,6 +87,19 @@ def examples(
 def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
     skips = item.get_closest_marker("skipping_clock") is not None
     return {"loop": SkippingLoop if skips else WaitingLoop}
+
+
+AGAIN_S: Final = 5.0
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_timeout_set_timer() -> Iterator[None]:
+    """Repeat the alarm that ends a hanging test. A task in the background may be what the first one ends."""
+    is_set = yield
+    left_s, _ = signal.getitimer(signal.ITIMER_REAL)
+    if left_s:
+        signal.setitimer(signal.ITIMER_REAL, left_s, AGAIN_S)
+    return is_set
 
 
 @pytest.hookimpl(wrapper=True)
