@@ -21,6 +21,8 @@ DAY = 24 * 60 * MINUTE
 
 MANY = "per k (" + "".join(f"once b == {number} or " for number in range(16)) + "not once within 5m a == 1)"
 """Of so many memories, the last has no place in the list of a slice."""
+RUNS = "per k (" + "".join(f"once b == {number} and c == 1 or " for number in range(17))
+"""The last of these memories and of what follows has its entries elsewhere."""
 TWO = [(0, {"k": "x", "u": 1, "a": 1}), (1, {"k": "x", "u": 2})]
 NUMBERS = [(1_000, {"k": "x", "n": -2}), (2_000, {"k": "x", "n": 0}), (3_000, {"k": "x", "n": 5})]
 THRICE = [(second * 1_000, {"k": "x", "a": 1}) for second in range(3)]
@@ -39,6 +41,19 @@ FIRINGS: list[tuple[str, list[tuple[int, dict[str, Any]]], int, list[tuple[Any, 
         [(MINUTE + 1, "x")],
     ),
     (MANY, [(0, {"k": "x", "a": 1})], 10 * MINUTE, [(5 * MINUTE + 1, "x")]),
+    (
+        f"{RUNS} historically for 5s strong not a == 1)",
+        [(0, {"k": "x", "b": 16}), (1_000, {"k": "x"})],
+        MINUTE,
+        [(5_000_000, "x")],
+    ),
+    # What is not old enough yet will be, before another part turns.
+    (
+        "per k (once within [2s, 10s] a == 1 or not once within 8s b == 1)",
+        [(0, {"k": "x", "b": 1}), (1_000, {"k": "x", "a": 1})],
+        5_000_000,
+        [(3_000_000, "x")],
+    ),
     # A sum rises when what is negative leaves, and falls otherwise. Its panes are 39 063 microseconds wide.
     ("per k (sum(n) within 10s > 4)", NUMBERS, MINUTE, [(11_015_638, "x")]),
     ("per k (not sum(n) within 10s > 4)", NUMBERS, MINUTE, [(13_007_851, "x")]),
