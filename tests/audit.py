@@ -15,7 +15,13 @@ from engine.evaluation.kernel.buckets.triggers import Holding, Range, Related
 from engine.evaluation.kernel.indexing import families
 from engine.evaluation.kernel.indexing.families import kin_of
 from engine.evaluation.kernel.indexing.members import Members
-from engine.evaluation.kernel.rule_set import COMPUTED_NODES, ELEMENTS, PATTERN_NODES, TEXT_TEST_NODES
+from engine.evaluation.kernel.rule_set import (
+    COMPUTED_NODES,
+    ELEMENTS,
+    PATTERN_NODES,
+    RELATION_NODES,
+    TEXT_TEST_NODES,
+)
 from engine.evaluation.key_sizes import key_bytes
 from engine.evaluation.operators.counting.panes import PaneMinima, PaneSums
 from engine.evaluation.operators.table import remembering
@@ -152,6 +158,7 @@ def _audit_rules(detector: Detector) -> None:
         nodes += sum(not isinstance(node, Not) for node, _ in walk(rule.condition))
         dear += PATTERN_NODES * len(parts.patterns) + TEXT_TEST_NODES * len(parts.text_tests)
         dear += ELEMENTS * parts.of_elements + COMPUTED_NODES * parts.computed
+        dear += RELATION_NODES * parts.related
         for fact, pattern in parts.patterns | parts.text_tests:
             bounds[fact, compile_pattern(pattern, detector.limits).text_bytes_max] += 1
     assert {one: one._readers for one in readers} == readers

@@ -185,6 +185,8 @@ class Requirements(NamedTuple):
     """The number of nodes evaluated for elements."""
     computed: int
     """The number of terms that are computed from the event, and of tests for networks."""
+    related: int
+    """The number of tests for tuples of relations."""
 
 
 class _Use:
@@ -234,7 +236,7 @@ def requirements_of(condition: Condition, births: Births = _BIRTHS, path: Path =
     uses: list[_Use] = []
     relations, arrays = set[str](), set[str]()
     patterns, tests, literals = set[tuple[str, str]](), set[tuple[str, str]](), set[tuple[str, str]]()
-    size = nodes = of_elements = outermost = computed = 0
+    size = nodes = of_elements = outermost = computed = related = 0
     pending = [_Place(condition, births, path, (), None)]
     while pending:
         place = pending.pop()
@@ -242,6 +244,7 @@ def requirements_of(condition: Condition, births: Births = _BIRTHS, path: Path =
         size += 1
         of_elements += bool(arrays_around)
         computed += isinstance(node, language.InNetwork)
+        related += isinstance(node, language.InRelation)
         parts: list[_Use] = []
         match node:
             case language.InRelation(relation) | language.InNetwork(_, language.NetworksOf(relation)):
@@ -283,6 +286,7 @@ def requirements_of(condition: Condition, births: Births = _BIRTHS, path: Path =
         arrays=frozenset(arrays),
         of_elements=of_elements,
         computed=computed,
+        related=related,
     )
 
 

@@ -37,6 +37,9 @@ TEXT_TEST_NODES: Final = 4
 COMPUTED_NODES: Final = 2
 """A computed term, such as a sum of two facts, counts as this many nodes in addition, and so does a test for
 networks. Their code is long. Compiling the function keeps everything else in the process from running."""
+RELATION_NODES: Final = 20
+"""A test for a tuple of a relation counts as this many nodes in addition. An index looks each tuple up once
+for all rules."""
 ELEMENTS: Final = 10
 """The assumed number of elements of an array in `some`."""
 PATTERN_NODES: Final = 150
@@ -326,5 +329,5 @@ class _Bits(dict[int, int]):
 def _extra_nodes(parts: Requirements) -> int:
     """Return the nodes that the expensive conditions of a rule count as, in addition."""
     tests = TEXT_TEST_NODES * len(parts.text_tests)
-    computed = COMPUTED_NODES * parts.computed
+    computed = COMPUTED_NODES * parts.computed + RELATION_NODES * parts.related
     return PATTERN_NODES * len(parts.patterns) + tests + ELEMENTS * parts.of_elements + computed

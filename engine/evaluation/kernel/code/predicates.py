@@ -52,6 +52,8 @@ def _expense(node: Condition) -> int:
     while isinstance(node, language.Not):
         node = node.inner
     match node:
+        case language.All(members) | language.Any(members):
+            return max(map(_expense, members), default=0)
         case language.InRelation():
             return 1
         case language.Some():
@@ -182,7 +184,9 @@ class PresentCode(EventCode):
         if len(args) > ARGUMENTS_NAMED_MAX:
             return f"{relations}.holds({name}, *{self.arguments(args)}(fields, vars))"
         given = [self.fact(one.fact) if isinstance(one, FactArg) else self.constant(one) for one in args]
-        return f"{relations}.holds({', '.join([name, *given])})"
+        # A missing fact is noticed here, because a call takes ten times as long.
+        found = [f"{self.fact(one.fact)} is not None and " for one in args if isinstance(one, FactArg)]
+        return f"({''.join(found)}{relations}.holds({', '.join([name, *given])}))"
 
     def _lies_in(self, fact: str, networks: tuple[str, ...] | language.NetworksOf) -> str:
         address = self.address(fact)

@@ -39,6 +39,18 @@ def shaped(number: int) -> str:
     )
 
 
+@pytest.mark.parametrize(
+    "slow",
+    ['p matches "a[0-9]+b"', "some p (it == 1)", "r(p)", '(q == 2 or not p matches "a[0-9]+b")'],
+)
+@pytest.mark.parametrize("word", ["and", "or"])
+def test_what_takes_long_is_asked_last(slow: str, word: str) -> None:
+    detector = Detector()
+    detector.add_rule("rule", f"{slow} {word} quick == 1")
+    # Names are numbered in the order in which the code asks for them.
+    assert "n0 = 'quick'" in detector.code()
+
+
 @pytest.mark.storm
 @pytest.mark.parametrize("mode", ["fused", "indexed"])
 def test_the_code_of_rules_that_are_gone_is_let_go(mode: str) -> None:
