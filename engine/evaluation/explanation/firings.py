@@ -36,6 +36,8 @@ from engine.evaluation.stamps import EVENT, stamp_of, time_of
 from engine.language import condition as language
 from engine.language.condition import Condition, Predicate
 from engine.language.diagnostics import Entry, Refusal, cut
+from engine.language.forms.form import Content
+from engine.language.forms.table import FORM_OF
 from engine.language.text.printer import format as format_condition
 from engine.language.text.printer import format_term
 
@@ -197,12 +199,6 @@ def check_nodes(detector: Detector, nodes_max: int) -> None:
 
 # -- what a rule finds --------------------------------------------------------------------------------------
 
-_FINDING: Final = (
-    *(language.Count, language.CountSince, language.Distinct, language.Sum, language.Avg),
-    language.Compare,
-)
-"""The members that compare a number."""
-
 _TEXT_CHARS_MAX: Final = 200
 """The texts of members that look back are cut at this length."""
 
@@ -295,8 +291,8 @@ def plan_of(event: Reading, priority: int) -> Plan:
     if plan is None or plan.enabled is not enabled:
         condition = enabled.rule.condition
         members = [*_members(event, (condition, enabled.births, ()), ())]
-        finding = tuple([one for one in members if isinstance(one.deciding.node, _FINDING)])
-        others = tuple([one for one in members if not isinstance(one.deciding.node, _FINDING)])
+        finding = tuple([one for one in members if _compares(one.deciding.node)])
+        others = tuple([one for one in members if not _compares(one.deciding.node)])
         text = cut(format_condition(condition), _CONDITION_CHARS_MAX)
         keys = keys_of(condition)
         all_keys = frozenset({*keys, *(key for one in members for key in one.keys)})
@@ -320,7 +316,7 @@ def _members(
             yield from _members(event, (condition.where, around, path), keys)
         return
     children = [*inside(condition, births, path)]
-    if isinstance(condition, _FINDING) or operator_of(condition) is not None:
+    if isinstance(condition, language.Compare) or operator_of(condition) is not None:
         yield _Member(
             keys=keys,
             said_keys="".join(f"per {fact_of(step)} " for step in path),
@@ -332,10 +328,15 @@ def _members(
         yield from _members(event, child, keys)
 
 
+def _compares(member: Condition) -> bool:
+    """Return whether a member compares what it finds."""
+    return Content.COMPARISON in FORM_OF[type(member)].fields.values()
+
+
 def _texts(condition: Any) -> tuple[str, ...]:
     if isinstance(condition, language.Compare):
         return tuple(map(format_term, found_in(condition)))
-    if type(condition) not in _FINDING:
+    if not _compares(condition):
         return (cut(format_condition(condition), _TEXT_CHARS_MAX),)
     # The text before the comparison.
     return (format_condition(replace(condition, op="gt", value=0)).removesuffix(" > 0"),)
