@@ -1,11 +1,12 @@
 """Paths of keys, which identify the slices of a memory."""
 
-from typing import Final, NamedTuple, TypeAlias, get_args
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from engine.language import condition as language
 from engine.language.condition import Condition, Keyed, walk
+from engine.language.forms.table import FORM_OF
 from engine.language.json.writer import condition_to_document
 from engine.language.terms import looks_back
 
@@ -67,10 +68,4 @@ def _text_of(step: Filter) -> str:
 def _asks_only_the_event(node: Condition) -> bool:
     if isinstance(node, language.Compare):
         return not looks_back(node.left) and not looks_back(node.right)
-    return isinstance(node, _STATELESS)
-
-
-_STATELESS = (
-    *get_args(language.Predicate),
-    *(language.All, language.Any, language.Not, language.Keyed),
-)
+    return isinstance(node, Keyed) or not FORM_OF[type(node)].looks_back

@@ -15,7 +15,7 @@ from engine.evaluation.operators.interface import Found, Memory, Names, Triggers
 from engine.evaluation.operators.table import operator_of
 from engine.evaluation.paths import Path
 from engine.language import condition as language
-from engine.language.condition import Condition, Not, Scalar
+from engine.language.condition import Condition, Not
 from engine.language.nodes import Node
 
 
@@ -160,17 +160,11 @@ class _SomeEvent:
         """Return triggers if a condition is usually true."""
         return _SOME if usual(node) is True else None
 
-    def present(self, fact: str) -> Found:  # noqa: ARG002 -- for all facts
+    def present(self, *_: object) -> Found:
         """Return triggers."""
         return _SOME
 
-    def equal(self, fact: str, value: Scalar) -> Found:  # noqa: ARG002 -- for all facts
-        """Return triggers."""
-        return _SOME
-
-    def within(self, fact: str, low: float, high: float) -> Found:  # noqa: ARG002 -- for all facts
-        """Return triggers."""
-        return _SOME
+    equal = within = present
 
     def holding(self, memory: Memory, path: Path) -> Found:  # noqa: ARG002 -- for all paths
         """Return triggers, unless nearly every slice has an entry."""

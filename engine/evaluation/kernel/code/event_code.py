@@ -155,11 +155,6 @@ class EventCode:
         return None
 
     @property
-    def constants_made(self) -> int:
-        """The number of constants so far."""
-        return len(self.constants)
-
-    @property
     def now(self) -> str:
         """The variable of the event's time in microseconds."""
         self.asks_time = True

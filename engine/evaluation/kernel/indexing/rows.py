@@ -95,7 +95,7 @@ class RowCode(ConditionCode):
             text = self.truth(member, births)
             if text != "True":
                 tests.append(text)
-                first = first or self.constants_made
+                first = first or len(self.constants)
         return tests or ["True"], first
 
     def _keyed(self, node: language.Keyed, births: Births, outer: Path) -> str:
@@ -199,10 +199,10 @@ class Rows:
         if path:
             # Operands have truths only if the event belongs to a slice.
             test = f"k{code.number_of(path)} is not None and {test}"
-        return self._row(code, [test], code.constants_made, f"outcomes[{own}] = {kept}", selected=selected)
+        return self._row(code, [test], len(code.constants), f"outcomes[{own}] = {kept}", selected=selected)
 
     def _row(self, code: RowCode, tests: list[str], first: int, action: str, *, selected: bool) -> Row:
-        count = code.constants_made
+        count = len(code.constants)
         first = 0 if selected else first
         given = [*code.given(constants=False), *code.tables(), ("outcomes", self._outcomes)]
         source = _ROWS.format(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from engine.evaluation.operators.interface import Found, Memory, Operator, Reading, Settled, Triggers, Writing
-from engine.evaluation.operators.memories import MemoryOfTruth
+from engine.evaluation.operators.memories import MemoryOfStamps
 from engine.evaluation.operators.table import evaluates
 from engine.evaluation.paths import Path
 from engine.evaluation.stamps import NEVER, time_of
@@ -25,10 +25,8 @@ class Twice(Windowed):
 
 
 @dataclass(frozen=True)
-class LatestTwo(MemoryOfTruth):
+class LatestTwo(MemoryOfStamps):
     """The stamps of the latest two events at which inner was true, the older first."""
-
-    is_record = True
 
     def write(self, to: Writing) -> list[str]:
         return [
@@ -38,23 +36,11 @@ class LatestTwo(MemoryOfTruth):
             *(f"  {line}" for line in to.put(f"[{to.stamp}]")),
         ]
 
-    def latest(self, entry: list[int]) -> int:
-        return entry[-1]
-
     def bytes_of(self, entry: list[int]) -> int:
         return RECORD_BYTES
 
     def bytes_max(self, keep: int) -> int:
         return RECORD_BYTES
-
-    def copy(self, entry: list[int]) -> list[int]:
-        return entry[:]
-
-    def parts(self, entry: list[int]) -> tuple[list[int], ...]:
-        return (entry,)
-
-    def entry_of(self, *parts: Sequence[int]) -> list[int]:
-        return list(parts[0])
 
 
 def older_of_two(entry: Sequence[int], is_true: bool) -> int:
@@ -86,9 +72,6 @@ class TwiceOperator(Operator[Any]):
 
     def true_at(self, node: Twice, triggers: Triggers, path: Path) -> Found:
         return triggers.holding(self.memory(node), path)
-
-    def window_us(self, node: Twice) -> int | None:
-        return node.window_us
 
     def keep(self, node: Twice) -> int:
         return 2
