@@ -1,6 +1,7 @@
 """Decides which tests run, with how many examples, and from which seed."""
 
 import asyncio
+import contextlib
 import gc
 import os
 import random
@@ -43,6 +44,7 @@ LEFT_OUT = (*ON_REQUEST, "slow")
 """The marks of tests that a plain `pytest` leaves out."""
 SLOW_S_MAX: Final = 600
 """The time limit of such tests; others have the `timeout` of pyproject.toml."""
+TEARDOWN_S_MAX: Final = 60
 EXAMPLE = pytest.StashKey[str]()
 
 
@@ -90,6 +92,8 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], a
 
 
 AGAIN_S: Final = 5.0
+FAILED = pytest.StashKey[bool]()
+"""Whether a test has failed. From then on, pytest-timeout no longer limits it."""
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
@@ -102,9 +106,25 @@ def pytest_timeout_set_timer() -> Iterator[None]:
     return is_set
 
 
+@contextlib.contextmanager
+def _teardown_ends(item: pytest.Item) -> Iterator[None]:
+    """Limit the teardown of a failed test. A loop waits for ever for a task whose step an alarm prevented."""
+    if not item.stash.get(FAILED, False) or item.config.getoption("usepdb"):
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("its teardown hangs"))
+    signal.setitimer(signal.ITIMER_REAL, item.config.getoption("timeout", None) or TEARDOWN_S_MAX, AGAIN_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     report = yield
+    item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
     if report.failed and EXAMPLE in item.stash:
         report.sections.append(("the last example", f"random.Random({item.stash[EXAMPLE]!r})"))
     return report
@@ -124,9 +144,10 @@ def unhandled() -> list[dict[str, Any]]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Iterator[None]:
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
     """Fail a test if a callback or a task raised an exception that nobody handled: asyncio only logs it."""
-    yield
+    with _teardown_ends(item):
+        yield
     # The product sets these for its own processes.
     gc.set_threshold(*COLLECTED_AFTER)
     if nextitem is None:
