@@ -25,7 +25,7 @@ from tests.bench.measuring.effort import FULL
 from tests.bench.measuring.rows import Part, Row
 from tests.bench.recording.checking import Results, Watch, gone, settled, worse, worse_than_recorded
 from tests.bench.recording.pages import ROOT, write_pages
-from tests.bench.recording.record import RECORDED, Entry, circumstances, read, record, recorded_rows
+from tests.bench.recording.record import RECORDED, Entry, at_best, circumstances, read, record, recorded_rows
 from tests.bench.recording.table import table
 
 
@@ -71,7 +71,7 @@ def main(given: Sequence[str], recorded: Path = RECORDED, root: Path = ROOT) -> 
         status = check(results, entries, watch, whole=whole)
     if options.record:
         rows = settled(results, watch)
-        lost = [one for row in rows for one in worse(row, entries.get(row.key))]
+        lost = [one for row in rows for one in worse(row, at_best(entries.get(row.key, {})))]
         print(*(f"worse: {one}" for one in lost), sep="\n")
         if lost and not options.because:
             print("nothing is recorded: find the loss, or say with --because what it buys")

@@ -61,7 +61,7 @@ def settled(results: Results, watch: Watch = unwatched) -> list[Row]:
 
 def worse(row: Row, entry: Entry | None) -> list[Worse]:
     """Return in what a row is worse than recorded."""
-    if entry is None:
+    if not entry:
         return []
     found = []
     if row.ratio > entry["ratio"] * (1 + row.tolerance):

@@ -38,17 +38,27 @@ def record(
 ) -> None:
     """Put these rows in the place of those recorded for their cases: of all of them, if they are `whole`.
 
-    `because` says of rows that are worse than before what that buys.
+    `because` says of rows that are worse than before what that buys. Of others, the best ratio is kept, too.
     """
     cases = {row.case for row in rows} if whole else set()
-    entries = {key: entry for key, entry in read(path).items() if key.partition(": ")[0] not in cases}
+    before = read(path)
+    entries = {key: entry for key, entry in before.items() if key.partition(": ")[0] not in cases}
     here = circumstances()
     for row in rows:
         packages = {name.partition(",")[0] for name in row.peers}
         versions = {name: version for name in sorted(packages) if (version := version_of(name))}
-        why = {"because": (because or {})[row.key]} if row.key in (because or {}) else {}
-        entries[row.key] = {**_entry(row), **here, **({"peer versions": versions} if versions else {}), **why}
+        more: dict[str, Any] = {"peer versions": versions} if versions else {}
+        if row.key in (because or {}):
+            more["because"] = (because or {})[row.key]
+        elif (best := at_best(before.get(row.key, {})).get("ratio", row.ratio)) < row.ratio:
+            more["best"] = best
+        entries[row.key] = {**_entry(row), **here, **more}
     write(entries, path)
+
+
+def at_best(entry: Entry) -> Entry:
+    """Return an entry with the best ratio since it was last recorded with a reason."""
+    return {**entry, "ratio": entry["best"]} if "best" in entry else entry
 
 
 def write(entries: Mapping[str, Entry], path: Path = RECORDED) -> None:
