@@ -25,7 +25,7 @@ from engine.language.condition import Condition
 from engine.language.limits import Limits
 
 INDEXED_FROM: Final = 1_000
-"""With this many nodes, rules are indexed. One function takes 20 to 30 ns for each node, an index some
+"""With this many nodes, rules are indexed. One function mostly takes 20 to 30 ns for each node, an index some
 microseconds for an event."""
 
 FUSED_BELOW: Final = 700

@@ -178,6 +178,13 @@ SHAPES = (
         lambda share: _batch(int(10_000 * share), x=1),
     ),
     Shape(
+        # Each event changes all memories, and makes no rule true.
+        "1 000 rules of `max` over nearly all of 1 000 events",
+        _many("max(x where not k == {}) within 1m > 1000000", 1_000),
+        lambda share: _passing(share / 10, 1),
+        once=True,
+    ),
+    Shape(
         "10 000 events, a relation of 20 000 tuples",
         _many("owns(x, {})", 30),
         lambda share: _batch(int(10_000 * share), {"owns": _tuples(share)}, x="user 1"),
@@ -188,7 +195,7 @@ SHAPES = (
         lambda share: _batch(int(10_000 * share), x=1),
     ),
     Shape(
-        # Each window is a store of its own, which each event changes.
+        # One memory serves all windows.
         "100 events, 5 000 rules that count in windows of their own",
         _many("per k (count(x == 1) within 1{}s >= 3)", 5_000),
         lambda share: _batch(int(100 * share) + 1, x=1, k="a"),
