@@ -1,4 +1,4 @@
-"""The ways in which a worker is found dead."""
+"""How a worker is declared dead."""
 
 import asyncio
 from pathlib import Path
@@ -34,7 +34,7 @@ class Scene:
         self.nodes = Nodes(LocalNodes(), settings)
         self.doubted = 0
         self.died: list[bool] = []
-        """Whether it was silent, for each time that it was found dead."""
+        """Whether it was silent, for each time that it was declared dead."""
         WorkerWatch(settings, self.nodes, self._doubt, self._note_death, self._drop).begin(self.worker)
 
     def _doubt(self) -> None:
