@@ -128,7 +128,7 @@ def _snapshot(path: Path, sequence: int, files: Files) -> SnapshotReport | None:
         snapshot = decode(data)
     except (Damaged, NewerFormat) as error:
         return SnapshotReport(path.name, sequence, len(data), reason=str(error))
-    reason = None if snapshot.sequence == sequence else f"it says that it is number {snapshot.sequence}"
+    reason = None if snapshot.sequence == sequence else f"its header names number {snapshot.sequence}"
     return SnapshotReport(path.name, sequence, len(data), snapshot.epoch, snapshot.version, reason)
 
 

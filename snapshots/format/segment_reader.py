@@ -102,7 +102,7 @@ def classify(data: bytes, offset: int, sequence: int) -> Stop:
         witness = _witness(data, offset, sequence)
         if witness is not None:
             later, at = witness
-            reason = f"{reason}, and record {later} at offset {at} says that it was on the disk"
+            reason = f"{reason}, and record {later} at offset {at} confirms that it was synced"
             torn = False
     return Stop(offset, sequence, reason, torn)
 

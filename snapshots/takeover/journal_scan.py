@@ -88,7 +88,7 @@ def _header(place: tuple[int, int], path: Path, data: bytes) -> Segment | str:
     except NewerFormat as error:
         raise NewerFormat(f"{path} cannot be used: {error}") from error
     if (header.epoch, header.number) != place:
-        return f"it says that it is number {header.number} of epoch {header.epoch}"
+        return f"its header names number {header.number} of epoch {header.epoch}"
     return Segment(header.epoch, header.number, header.first, header.after, path)
 
 

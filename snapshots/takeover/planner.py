@@ -141,7 +141,7 @@ class _Planner:
             return self._newest
         snapshot = decode(self._files.read(self._plan.folder / name))
         if snapshot.sequence != sequence:
-            raise Damaged(f"it says that it is number {snapshot.sequence}")
+            raise Damaged(f"its header names number {snapshot.sequence}")
         return snapshot
 
     def _is_fenced(self, name: str, epoch: int, sequence: int) -> bool:
@@ -176,7 +176,7 @@ class _Planner:
     def _page_header(self, path: Path, sequence: int) -> pages.PageHeader:
         header = pages.decode_header(self._files.read_start(path, pages.HEADER_BYTES))
         if header.sequence != sequence:
-            raise Damaged(f"it says that it is number {header.sequence}")
+            raise Damaged(f"its header names number {header.sequence}")
         return header
 
     def _choose_history(self) -> set[int]:
@@ -215,10 +215,10 @@ class _Planner:
             if name is None:
                 raise _SegmentGone(
                     f"{plan.folder / segment_name(epoch, number)} is gone, with the records from {first} on: "
-                    f"{mark} says that it was written"
+                    f"{mark} records that it was written"
                 )
             # A crash may leave this if no part of the segment was synced.
-            reason = f"at offset 0, it is empty, and {mark} says that record {first} was written"
+            reason = f"at offset 0, it is empty, and {mark} shows that record {first} was written"
             plan.flaws.append(Flaw(plan.folder / name, "torn", reason))
 
     def _check_snapshots_are_covered(self) -> None:

@@ -133,7 +133,7 @@ def test_files_that_go_meanwhile_are_left_out(folder):
 def test_a_snapshot_under_the_name_of_another_is_told(folder):
     (folder / snapshot_name(2)).write_bytes((folder / snapshot_name(1)).read_bytes())
     snapshots = inspect_folder(folder).snapshots
-    assert [one.reason for one in snapshots] == [None, None, "it says that it is number 1", None]
+    assert [one.reason for one in snapshots] == [None, None, "its header names number 1", None]
 
 
 def test_a_torn_tail_is_told_with_its_offset(folder):

@@ -83,7 +83,7 @@ def test_zeros_before_a_record_that_knew_them_to_be_written_are_damage(folder):
     path = folder / segment_name(1, 1)
     whole = path.read_bytes()
     path.write_bytes(whole[:1024] + bytes(512) + whole[1536:])
-    with pytest.raises(Damaged, match=r"record 3 at offset .* says that it was on the disk"):
+    with pytest.raises(Damaged, match=r"record 3 at offset .* confirms that it was synced"):
         Store(folder).recover()
 
 

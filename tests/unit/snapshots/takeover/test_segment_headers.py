@@ -105,7 +105,7 @@ def test_a_segment_with_the_name_of_another_is_damage(folder):
     write(opened(folder, 1), b"one")
     (folder / segment_name(1, 1)).rename(folder / segment_name(1, 2))
     forget_marks(folder)
-    with pytest.raises(Damaged, match="it says that it is number 1 of epoch 1"):
+    with pytest.raises(Damaged, match="its header names number 1 of epoch 1"):
         Store(folder).recover()
 
 

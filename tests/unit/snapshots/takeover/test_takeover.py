@@ -258,7 +258,7 @@ def test_a_snapshot_with_the_name_of_another_is_damage(folder):
     write(opened(folder, 1), b"one", b"two")
     (folder / snapshot_name(2)).write_bytes(encode(Snapshot(1, 1, 7, b"other")))
     found = Store(folder).recover()
-    assert [damage.reason for damage in found.damage] == [f"{snapshot_name(2)}: it says that it is number 1"]
+    assert [damage.reason for damage in found.damage] == [f"{snapshot_name(2)}: its header names number 1"]
     assert [record.payload for record in found.records] == [b"one", b"two"]
 
 
@@ -296,7 +296,7 @@ def test_pages_that_do_not_fit_are_set_aside_with_the_reason(folder):
     found = Store(folder).recover()
     assert list(found.pages) == []
     assert [(damage.path.name, damage.reason) for damage in found.damage] == [
-        (f"{page_name(0)}.damaged", f"{page_name(0)}: it says that it is number 1"),
+        (f"{page_name(0)}.damaged", f"{page_name(0)}: its header names number 1"),
         (f"{page_name(1)}.damaged", f"{page_name(1)}: its body does not fit its checksum"),
         (f"{page_name(2)}.fenced", f"{page_name(2)}: it is by epoch 1, which was fenced off before record 2"),
     ]
