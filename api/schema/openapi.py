@@ -346,7 +346,7 @@ _EXAMPLES: Final = {
     1301: "all[1].leaf.op: expected an operator, got `equals`",
     1302: "leaf.value: the pattern is refused: missing closing ): `(`",
     1303: "the condition is deeper than 64",
-    1400: "the detector has 100000 rules, which is the limit",
+    1400: "the detector has 100000 rules; limit 100000",
     1401: "too many requests wait for this detector",
     1402: "the event is more than 300000 ms late; send recorded events to a new detector",
     1500: "an internal error; its reference is 3f9ac1d2e4b5",

@@ -78,7 +78,7 @@ def _check_keys(rule: Rule, keys: Sequence[str]) -> None:
     if isinstance(rule, SigmaCorrelationRule):
         missing = set(keys) - {_field(rule, name) for name in rule.group_by or ()}
         if missing:
-            raise LeftOut("it groups by fields by which the correlation that it refers to does not")
+            raise LeftOut("its `group-by` has fields that the referenced correlation lacks")
 
 
 def _number(rule: SigmaCorrelationRule, matched: Condition) -> Condition:

@@ -22,10 +22,7 @@ blueprint = Operations("detectors")
 
 _PIECE: Final = 1000
 """The entries of a list that are encoded at once, in less than a millisecond."""
-_LIST_TOO_LONG: Final = (
-    f"the detectors take more than {LIST_BYTES_MAX} bytes together, which is the limit of one answer; "
-    "ask for pages, with `limit` and `after`"
-)
+_LIST_TOO_LONG: Final = f"the list exceeds {LIST_BYTES_MAX} bytes; use `limit` and `after`"
 
 
 @blueprint.get("/api/detectors")
@@ -154,7 +151,8 @@ async def move_detector(detectorId: str, body: bytes) -> Response:
 def _check_room() -> None:
     """Raise Refusal 1400 if the token has the maximum number of detectors."""
     if not request.permit.has_room:
-        said = f"the token is for {TOKEN_DETECTORS_MAX} detectors, which is the limit"
+        most = TOKEN_DETECTORS_MAX
+        said = f"the token already has {most} detectors; limit {most}"
         raise Refusal(Entry(TOO_MANY, said))
 
 

@@ -67,8 +67,8 @@ class Entries:
         if before.entry and remembered.memory.is_record:
             self._left -= remembered.memory.length(before.entry)
             if self._left < 0:
-                said = f"more than {ENTRIES_MAX} times and values are remembered for this event"
-                raise Refusal(Entry(1400, f"{said}, which is the limit; name one rule, or a smaller one"))
+                said = f"too many times and values are remembered for this event; limit {ENTRIES_MAX}"
+                raise Refusal(Entry(1400, f"{said}; name one rule, or a smaller one"))
         return before
 
     def keep(self, memories: Iterable[Remembered]) -> None:

@@ -201,7 +201,7 @@ def _check_size(explained: Sequence[LiveRule]) -> None:
         # Each rule has at least one node, so the loop ends after NODES_MAX rules.
         left -= requirements_of(live.rule.condition).size
         if left < 0 and number:
-            said = f"the rules have more than {NODES_MAX} nodes, which is the limit; name one rule"
+            said = f"the rules have too many nodes; limit {NODES_MAX}; name one rule"
             raise Refusal(Entry(1400, said))
 
 

@@ -203,7 +203,7 @@ def watch(detector: Detector, comparison: Comparison, clock_s: Callable[[], floa
         return watcher
     others = [each for each in detector.observers if isinstance(each, Differences)]
     if len(others) >= WATCHED_MAX:
-        said = f"{WATCHED_MAX} comparisons of this detector are watched, which is the limit"
+        said = f"at most {WATCHED_MAX} comparisons of a detector can be watched"
         raise Refusal(Entry(_TOO_MANY, said))
     comparison.watcher = found = Differences(detector, comparison, clock_s)
     detector.observers.append(found)

@@ -50,7 +50,7 @@ def explain_body(detector: Detector, body: bytes) -> Done:
             rules.append(document)
             left -= len(document)
             if left < 0 and rule_id is None and len(detector.live) > 1:
-                said = f"the explanation is larger than {BYTES_MAX} bytes, which is the limit; name one rule"
+                said = f"the explanation is too large; limit {BYTES_MAX} bytes; name one rule"
                 raise Refusal(Entry(1400, said))
     messages = encode_entries(list(event.messages))
     return Done(b'{"rules":[' + b",".join(rules) + b"]}", messages)

@@ -66,11 +66,7 @@ def _whole(detector: Detector, detector_id: str) -> list[bytes]:
 
 
 def _too_large() -> Refusal:
-    said = (
-        f"the rules take more than {LIST_BYTES_MAX} bytes together, which is the limit of one answer; "
-        "ask for pages, with `limit` and `after`"
-    )
-    return Refusal(Entry(1400, said))
+    return Refusal(Entry(1400, f"the list exceeds {LIST_BYTES_MAX} bytes; use `limit` and `after`"))
 
 
 def _listed(rules: Iterable[bytes]) -> Done:

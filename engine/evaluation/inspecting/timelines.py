@@ -104,7 +104,7 @@ class Timelines:
         timeline = self._timelines.get(name)
         if timeline is None or timeline.condition is not rule.condition:
             if timeline is None and len(self._timelines) >= TIMELINES_MAX:
-                said = f"{TIMELINES_MAX} timelines of this detector are looked at, which is the limit"
+                said = f"at most {TIMELINES_MAX} timelines of a detector can be open"
                 raise Refusal(Entry(_TOO_MANY, said))
             timeline = self._timelines[name] = Timeline(rule.condition, key)
         timeline.looked_at_s = self._clock_s()

@@ -65,7 +65,7 @@ class RelationBook:
         check_name(name)
         before = self.stored.get(name)
         if before is None and len(self.stored) >= RELATIONS_MAX:
-            raise Refusal(Entry(1400, f"the detector has {RELATIONS_MAX} relations, which is the limit"))
+            raise Refusal(Entry(1400, f"the detector has {RELATIONS_MAX} relations; limit {RELATIONS_MAX}"))
         less = 0 if before is None else before.bytes
         taken = self.relations_bytes - less + relation.bytes
         # After the bound was lowered, a detector may exceed it, but its relations can still become smaller.

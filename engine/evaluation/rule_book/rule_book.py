@@ -85,7 +85,8 @@ class RuleBook(RelationBook):
             self.shadows.check_draft(draft_of, shadow=shadow)
         read, source = read_condition(condition, self.limits)
         if len(self.live) >= self.limits.rules_max:
-            raise Refusal(Entry(1400, f"the detector has {self.limits.rules_max} rules, which is the limit"))
+            most = self.limits.rules_max
+            raise Refusal(Entry(1400, f"the detector has {most} rules; limit {most}"))
         if draft_of is not None:
             self.shadows.check_room(draft_of)
         rule = Rule(

@@ -217,7 +217,7 @@ class Shadows:
         if rule_id in self._drafts:
             raise Refusal(Entry(1400, f"the rule `{rule_id}` has a draft already: `{self._drafts[rule_id]}`"))
         if len(self._drafts) >= DRAFTS_MAX:
-            raise Refusal(Entry(1400, f"the detector has {DRAFTS_MAX} drafts, which is the limit"))
+            raise Refusal(Entry(1400, f"the detector has {DRAFTS_MAX} drafts; limit {DRAFTS_MAX}"))
 
     def draft_of(self, rule_id: str) -> LiveRule | None:
         """Return the draft of a rule."""

@@ -147,13 +147,13 @@ def patience_warning() -> str | None:
     try:
         patience_s = ask_node(heads[0], patience_in_force())
     except (SilentError, RayError) as error:
-        return f"how long ray's head waits for a node is not known: {getattr(error, 'cause', error)}"
+        return f"how long Ray's head waits for a node is unknown: {getattr(error, 'cause', error)}"
     if patience_s >= _LEAST_S:
         return None
     return (
-        f"ray's head takes nodes that it cannot reach for {patience_s:g} s for dead, and they end: "
-        "a short failure of its link ends the whole cluster. "
-        f"Start ray with {VARIABLE}={WANTED} on every node"
+        f"Ray's head declares a node dead after {patience_s:g} s without contact; the node then exits. "
+        "A short failure of the head's link ends the whole cluster. "
+        f"Start Ray with {VARIABLE}={WANTED} on every node"
     )
 
 

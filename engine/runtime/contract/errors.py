@@ -67,10 +67,11 @@ def no_such_name(name: str, count: int) -> Refusal:
 
 def too_many(what: str, most: int, owner: str = "") -> Refusal:
     """Return the refusal for a detector or token beyond the limit of the service or of its owner, a token."""
-    message = f"the service has {most} {what}"
+    message = f"the service has {most} {what}; limit {most}"
     if owner:
-        message = f"the token is for {TOKEN_DETECTORS_MAX} {what}, or {message}"
-    return Refusal(Entry(TOO_MANY, f"{message}, which is the limit"))
+        own = TOKEN_DETECTORS_MAX
+        message = f"the token already has {own} {what}, or the service has {most}; limits {own} and {most}"
+    return Refusal(Entry(TOO_MANY, message))
 
 
 def no_such_token(token_id: str) -> Refusal:

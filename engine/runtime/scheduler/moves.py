@@ -104,9 +104,7 @@ class Moves:
         for node in draining:
             others = any(not one.draining for one in self._nodes.known.values())
             if self._workers.clear(node) and node == self._nodes.here and others:
-                _log.warning(
-                    "the directory ends here because its node is drained, and continues on another one"
-                )
+                _log.warning("node drained: the directory moves to another node")
                 await self.leave()
         self._begin_moves([one for one in self._placed() if one.node in draining])
 

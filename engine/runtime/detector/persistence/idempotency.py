@@ -204,10 +204,7 @@ class IdempotencyCache:
                     raise Refusal(Entry(1006, "Idempotency-Key: it was used with another request"))
                 return Done(*generation.results.at(place, late_us))
         if self._generations and self.size_bytes >= self._bytes_max:
-            message = (
-                f"the answers to {len(self)} evaluations are stored for their idempotency keys, "
-                "which is the limit; this request was not evaluated"
-            )
+            message = f"request not evaluated: limit of {len(self)} stored answers for idempotency keys"
             raise Refusal(Entry(TOO_MANY_WAIT, message))
         return None
 

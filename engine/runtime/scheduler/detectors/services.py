@@ -76,7 +76,7 @@ class Services:
             self.problems.note(f"detector {detector_id}: set aside: {damage}")
         if activated.diverged is not None:
             self.counts[measures.DIVERGED] += 1
-            message = f"{activated.diverged}; answers before and after differ in that"
+            message = f"{activated.diverged}; answers before and after the restart differ for these events"
             self.problems.note(f"detector {detector_id}: {message}")
 
     def lost(self, detector_id: str) -> None:

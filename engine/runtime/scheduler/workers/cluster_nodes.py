@@ -74,7 +74,8 @@ class Nodes:
 
     def avoid(self, node: str) -> None:
         """Start no worker on a silent node for a while, if another node has room."""
-        _log.warning("no worker of the node %s answers; none is started there for a while", node)
+        message = "no worker of the node %s answers; no worker is started on it for %g s"
+        _log.warning(message, node, AVOIDED_S)
         self.doubt(node)
 
     def doubt(self, node: str) -> None:

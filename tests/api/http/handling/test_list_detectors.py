@@ -95,7 +95,7 @@ async def test_there_are_no_more_detectors_than_may_be(settings: Settings) -> No
         first, _ = await created(caller, 2)
         full = await caller("POST", "/api/detectors", {"name": "n"})
         assert (full.status, full.codes) == (409, [1400])
-        assert full.texts == ["the service has 2 detectors, which is the limit"]
+        assert full.texts == ["the service has 2 detectors; limit 2"]
         assert len((await caller("GET", "/api/detectors")).result) == 2
         await caller("DELETE", f"/api/detectors/{first['id']}")
         assert (await caller("POST", "/api/detectors", {"name": "n"})).status == 200
@@ -122,7 +122,7 @@ async def test_a_list_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(routes, "LIST_BYTES_MAX", length)
     assert b"".join((await whole_list(backend)).pieces) == whole
     monkeypatch.setattr(routes, "LIST_BYTES_MAX", length - len("[],") - 10)
-    with pytest.raises(Refusal, match="ask for pages") as refused:
+    with pytest.raises(Refusal, match="the list exceeds") as refused:
         await whole_list(backend)
     assert (refused.value.entries[0].code, backend.memory.held) == (1400, 0)
 

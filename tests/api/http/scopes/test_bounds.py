@@ -108,7 +108,7 @@ async def test_a_token_is_for_a_bounded_number_of_detectors(
     monkeypatch.setattr("engine.runtime.front_end.permits.TOKEN_DETECTORS_MAX", 3)
     late = await bounded("POST", "/api/detectors", {"name": "one too many"})
     assert (late.status, late.codes) == (409, [1400])
-    assert late.texts[0].startswith("the token is for 1000 detectors")
+    assert late.texts[0].startswith("the token already has 1000 detectors")
     assert len((await caller("GET", "/api/detectors")).result) == 2
 
 

@@ -180,4 +180,4 @@ def test_a_group_inside_another_group_is_left_out(tmp_path: Path) -> None:
     [left_out] = convert(
         tmp_path, inner, of("temporal_ordered", "c0 worked", **{"group-by": "user"})
     ).left_out
-    assert "groups by fields by which the correlation that it refers to does not" in left_out.reason
+    assert "`group-by` has fields that the referenced correlation lacks" in left_out.reason

@@ -321,7 +321,7 @@ def test_too_many_nodes_are_refused_unless_one_rule_has_them(monkeypatch: pytest
     large = detector.add_rule("large", "a == 1 and b == 1 and c == 1")
     assert len(explain(detector, {}, 0).rules) == 1
     detector.add_rule("small", "a == 1")
-    with pytest.raises(Refusal, match="more than 3 nodes") as refused:
+    with pytest.raises(Refusal, match="too many nodes; limit 3") as refused:
         explain(detector, {}, 0)
     assert refused.value.code == 1400
     assert len(explain(detector, {}, 0, rule_id=large).rules) == 1
@@ -398,7 +398,7 @@ def test_more_than_a_bound_of_what_is_remembered_is_not_read(monkeypatch: pytest
     monkeypatch.setattr(decided, "ENTRIES_MAX", 9)
     fires = dry_run(detector, {"a": 1}, 0, {})
     assert (len(fires.rules), len(fires.nodes)) == (2, 1)
-    with pytest.raises(Refusal, match="more than 9 times and values") as refused:
+    with pytest.raises(Refusal, match="values are remembered for this event; limit 9;") as refused:
         explain(detector, {"a": 1}, 0)
     assert refused.value.code == 1400
 
@@ -415,7 +415,7 @@ def test_a_large_explanation_is_refused_unless_it_is_of_one_rule(monkeypatch: py
     monkeypatch.setattr(explanations, "BYTES_MAX", bytes_of_rules - 1)
     with pytest.raises(Refusal) as refused:
         explain_body(detector, body % b"")
-    most = f"the explanation is larger than {bytes_of_rules - 1} bytes, which is the limit; name one rule"
+    most = f"the explanation is too large; limit {bytes_of_rules - 1} bytes; name one rule"
     assert refused.value.entries == (Entry(1400, most),)
     monkeypatch.setattr(explanations, "BYTES_MAX", 1)
     monkeypatch.setattr(explaining, "explained_rule", first_only(explaining.explained_rule))

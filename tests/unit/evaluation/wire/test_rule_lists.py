@@ -82,7 +82,7 @@ def test_a_whole_list_past_its_bytes_is_refused_and_not_built(monkeypatch: pytes
         if bytes_max == size:
             assert len(asked(detector)) == 20
         else:
-            with pytest.raises(Refusal, match="ask for pages, with `limit` and `after`") as caught:
+            with pytest.raises(Refusal, match="use `limit` and `after`") as caught:
                 asked(detector)
             assert caught.value.code == 1400
         assert built <= most

@@ -170,7 +170,7 @@ def test_the_head_is_asked_how_long_it_waits(
     assert asked == ["a"]
     assert (warning is not None) is warns
     if warning is not None:
-        assert f"cannot reach for {3 * checks} s" in warning
+        assert f"dead after {3 * checks} s without contact" in warning
         assert "RAY_health_check_failure_threshold=200 on every node" in warning
 
 
