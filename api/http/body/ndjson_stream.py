@@ -17,7 +17,7 @@ from api.server.exchange import CallerGone, Receive, Send
 from api.settings import Settings
 from engine.evaluation.wire.events import Refused, encode_entries, refused_result
 from engine.language.diagnostics import Entry, Refusal
-from engine.runtime.contract.errors import SHUTTING_DOWN, DetectorUnavailable
+from engine.runtime.contract.errors import shutting_down
 from engine.runtime.contract.requests.operations import evaluate_lines
 from engine.runtime.front_end.backend import Backend
 from engine.runtime.front_end.permits import UNBOUNDED, Permit, Rate
@@ -51,14 +51,14 @@ class NdjsonStreams:
     def open(self, detector_id: str, authorization: bytes | None, permit: Permit) -> "NdjsonStream":
         """Open a stream for an authenticated caller to a detector that exists. Raises DetectorUnavailable."""
         if self._ending:
-            raise _shutting_down()
+            raise shutting_down()
         return NdjsonStream(self, detector_id, authorization, permit)
 
     def end(self) -> None:
         """End all streams, present and future, once the lines that they have taken are answered."""
         self._ending = True
         for reader in self._open:
-            reader.end(_shutting_down())
+            reader.end(shutting_down())
 
     def _check_tokens(self) -> None:
         """End the streams whose tokens are no longer valid, and schedule the next check."""
@@ -79,7 +79,7 @@ class NdjsonStreams:
         self._open[reader] = authorization
         self._schedule_check()
         if self._ending:
-            reader.end(_shutting_down())
+            reader.end(shutting_down())
         try:
             yield reader
         finally:
@@ -88,10 +88,6 @@ class NdjsonStreams:
                 self._check.cancel()
                 self._check = None
             reader.give_up()
-
-
-def _shutting_down() -> DetectorUnavailable:
-    return DetectorUnavailable(SHUTTING_DOWN, "the server is shutting down")
 
 
 @dataclass(eq=False)
