@@ -16,6 +16,7 @@ from engine.evaluation.inspecting.lists import LIST_BYTES_MAX
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.contract.errors import TOO_MANY, TOO_MANY_WAIT, DetectorUnavailable
 from engine.runtime.contract.tokens import TOKEN_DETECTORS_MAX
+from engine.runtime.front_end.memory_budget import AnswerRoom
 from engine.runtime.front_end.permits import Permit
 
 blueprint = Operations("detectors")
@@ -161,7 +162,7 @@ async def _listed(entries: Sequence[tuple[str, str]]) -> Response:
 
     Raises Refusal 1400 if it is too long, and DetectorUnavailable 1401 if there is no memory for it.
     """
-    room = service.backend.memory.render()
+    room = AnswerRoom(service.backend.memory)
     pieces, size = [b"["], 0
     try:
         for begin in range(0, len(entries), _PIECE):

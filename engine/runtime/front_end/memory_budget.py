@@ -125,10 +125,6 @@ class MemoryBudget:
         self._admit()
         return room
 
-    def render(self) -> "AnswerRoom":
-        """Return empty room for an answer that is produced piece by piece."""
-        return AnswerRoom(self)
-
     def sending(
         self, connection: asyncio.WriteTransport, *, is_public: bool, unread_bytes: Callable[[], int]
     ) -> "UnreadAnswer":

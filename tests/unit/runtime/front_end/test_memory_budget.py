@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.runtime.front_end.memory_budget import SMALL_BYTES_MAX, UNREAD_S, MemoryBudget
+from engine.runtime.front_end.memory_budget import SMALL_BYTES_MAX, UNREAD_S, AnswerRoom, MemoryBudget
 
 MIB = 1024 * 1024
 BUDGET = 16 * MIB
@@ -124,7 +124,7 @@ async def test_answers_to_callers_without_a_token_take_nothing_from_others(world
 
 
 async def test_an_answer_that_is_made_piece_by_piece_has_room_or_not(world: World) -> None:
-    room = world.budget.render()
+    room = AnswerRoom(world.budget)
     assert room.grow(12 * MIB)
     assert not room.grow(1)
     room.release()
