@@ -173,7 +173,7 @@ async def _listed(entries: Sequence[tuple[str, str]]) -> Response:
                 raise Refusal(Entry(TOO_MANY, _LIST_TOO_LONG))
             # The list is in memory twice when its pieces are joined.
             if not room.grow(2 * len(pieces[-1])):
-                message = "there is no memory for the list beside the requests of others; ask for pages"
+                message = "no memory is left for the list beside other requests; use `limit` and `after`"
                 raise DetectorUnavailable(TOO_MANY_WAIT, message, retry_after_s=1.0)
             await asyncio.sleep(0)
         return success(b"".join((*pieces, b"]")))

@@ -130,7 +130,7 @@ async def test_a_list_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> No
 async def test_a_list_for_which_there_is_no_memory_is_refused_and_leaves_nothing_behind() -> None:
     backend = Many()
     backend.memory = MemoryBudget(1024 * 1024)
-    with pytest.raises(DetectorUnavailable, match="ask for pages") as refused:
+    with pytest.raises(DetectorUnavailable, match="no memory is left for the list") as refused:
         await whole_list(backend)
     assert (refused.value.code, backend.memory.held) == (1401, 0)
 
