@@ -159,3 +159,8 @@ def test_one_whose_loop_hangs_has_the_time_of_a_worker_that_hangs() -> None:
         looks += 1
     assert looks * found.look_s == SETTINGS.hung_s
     assert "silent for 60 s" in lost
+
+
+def test_one_is_given_none_of_rays_secrets(monkeypatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "secret")
+    assert "secret" not in front_ends._environment().values()
