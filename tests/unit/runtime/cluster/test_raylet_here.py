@@ -150,3 +150,16 @@ def raylet_of():
 def test_the_clusters_of_the_raylets_on_this_machine_are_known(raylet_of):
     raylet_of("192.0.2.7:6379")
     assert "192.0.2.7:6379" in joining._clusters_here()
+
+
+def test_an_address_of_ipv6_is_tried_without_its_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
+    def connect(address: tuple[str, int], *_: object, **__: object) -> None:
+        tried.append(address)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    with pytest.raises(ClusterError):
+        try_joining("[::1]:6379", 1)
+    assert ("::1", 6379) in tried
