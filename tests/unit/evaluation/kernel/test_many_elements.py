@@ -149,8 +149,11 @@ def test_only_few_rules_try_elements_that_have_other_values(
         assert len(looked) == keyed * COUNT if found_max else len(looked) <= keyed
 
 
-@pytest.mark.parametrize("rule", ["n > {n} and n < 99999", 'ip in network "10.0.{n}.0/24"'])
-def test_the_work_grows_with_the_number_of_elements(rule: str) -> None:
+# Of the second rule, more elements would not stay in the processor's cache beside other processes.
+@pytest.mark.parametrize(
+    ("rule", "count"), [("n > {n} and n < 99999", 10_000), ('ip in network "10.0.{n}.0/24"', 5_000)]
+)
+def test_the_work_grows_with_the_number_of_elements(rule: str, count: int) -> None:
     detector = with_rules(f"some xs ({rule})")
-    elements = [{"n": 100 + number, "ip": f"192.168.{number}"} for number in range(10_000)]
+    elements = [{"n": 100 + number, "ip": f"192.168.{number}"} for number in range(count)]
     assert grows_linearly(lambda count: fired(detector, {"xs": elements[:count]}), len(elements) // 4)
