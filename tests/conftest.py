@@ -45,6 +45,7 @@ LEFT_OUT = (*ON_REQUEST, "slow")
 SLOW_S_MAX: Final = 600
 """The time limit of such tests; others have the `timeout` of pyproject.toml."""
 TEARDOWN_S_MAX: Final = 60
+"""The time limit of the teardown of a failed test, without `--timeout`."""
 EXAMPLE = pytest.StashKey[str]()
 
 
@@ -92,6 +93,7 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], a
 
 
 AGAIN_S: Final = 5.0
+"""The interval at which the alarm of a hanging test is repeated."""
 FAILED = pytest.StashKey[bool]()
 """Whether a test has failed. From then on, pytest-timeout no longer limits it."""
 

@@ -284,8 +284,12 @@ class SchedulerClient:
             if self._calls.refused() and (harmless or not made):
                 raise shutting_down() from None
         if made and not harmless:
-            why = _SLOW.format(self._settings.deadline_s) if under_way else _OUT_OF_REACH.format(reason)
-            why = "the server is shutting down" if self._calls.refused() else why
+            if self._calls.refused():
+                why = "the server is shutting down"
+            elif under_way:
+                why = _SLOW.format(self._settings.deadline_s)
+            else:
+                why = _OUT_OF_REACH.format(reason)
             message = f"{why}; the outcome of the request is unknown"
             raise DetectorUnavailable(OUTCOME_UNKNOWN, message, self._settings.retry_s)
         raise self._out_of_reach(reason)
